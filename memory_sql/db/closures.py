@@ -155,16 +155,16 @@ def _closed(*, of_users: bool) -> Select[Any]:
     return select(*(closed.c[name] for name in every), heard, reached)
 
 
-def reached_from(begun: Any) -> Select[Any]:
+def reached_from(begun: Any, agent_key: Any) -> Select[Any]:
     """The scopes in which something was made of what these hold, over all levels."""
-    line = _made_of(begun.subquery("begun")).cte("line", recursive=True)
-    return select(line.union(_made_of(line)).c.scope_id)
+    line = _made_of(begun.subquery("begun"), agent_key).cte("line", recursive=True)
+    return select(line.union(_made_of(line, agent_key)).c.scope_id)
 
 
-def _made_of(scopes: Any) -> Select[Any]:
+def _made_of(scopes: Any, agent_key: Any) -> Select[Any]:
     """One look by the index for each: else all links of the agent might be read."""
     link = LineageRow
-    made = select(link.scope_id).where(link.agent_key == _AGENT, link.source_scope_id == scopes.c.scope_id)
+    made = select(link.scope_id).where(link.agent_key == agent_key, link.source_scope_id == scopes.c.scope_id)
     each = made.correlate(scopes).offset(literal_column("0")).lateral()
     return select(each.c.scope_id).select_from(scopes.join(each, true()))
 
@@ -196,7 +196,7 @@ def _around(given: Any, going: Sequence[Any], users: Any, scopes: Any) -> tuple[
     begun = union(select(heard.c.scope_id), select(gone.c.scope_id), select(func.unnest(scopes).label("scope_id")))
     return (
         func.array(select(heard.c.scope_id).order_by(heard.c.scope_id).scalar_subquery()).label("heard"),
-        func.array(reached_from(begun).order_by("scope_id").scalar_subquery()).label("reached"),
+        func.array(reached_from(begun, _AGENT).order_by("scope_id").scalar_subquery()).label("reached"),
     )
 
 

@@ -92,16 +92,17 @@ async def under_locks(
     agent_key: int,
     act: Callable[[Locks], Awaitable[Done]],
     *,
+    known: Iterable[int] = (),
     keys_change: bool = False,
     shared: bool = False,
 ) -> Done:
     """What `act` returns, done under the locks on all that it says it needs (`Locks.need`), taken in order.
 
-    `act` looks, says what it needs, and only then changes anything. It is called without locks first, and again whenever
-    it needs more: what it did is undone, and the locks are given back. `keys_change`: the ids themselves change. `shared`:
-    the agent is shared before anything is locked, as by `share_agent`.
+    `act` looks, says what it needs, and only then changes anything. It is called without locks first, unless it is `known`
+    of scopes that it will need them, and again whenever it needs more: what it did is undone, and the locks are given back.
+    `keys_change`: the ids themselves change. `shared`: the agent is shared before anything is locked, as by `share_agent`.
     """
-    rows = Rows()
+    rows = Rows(frozenset(known))
     while True:
         try:
             if rows == Rows():

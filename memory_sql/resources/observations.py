@@ -18,7 +18,6 @@ from memory_sql.arguments import (
     sensitivity_of,
     tags_of,
     within,
-    without_secrets,
 )
 from memory_sql.db import Session
 from memory_sql.db.queries import listed
@@ -29,7 +28,7 @@ from memory_sql.domain.observations import Marked, Observation, Sensitivity, Set
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
-from memory_sql.resources.runtime import Face, asked_of, settings_of
+from memory_sql.resources.runtime import Face, asked_of
 
 
 class Observations(Face):
@@ -133,14 +132,11 @@ class Observations(Face):
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self._settings.metadata_max_characters)
 
-        async def change(unit: Session) -> Observation:
-            secrets = (await settings_of(unit, asked.principal["agent_id"], self._settings)).secrets
-            said = without_secrets("the observation", content, secrets)
-            own = None if given is None else tuple(without_secrets("tags", list(given), secrets))
-            more = None if extra is None else without_secrets("metadata", extra, secrets)
-            return await corrections.update(unit, asked, observation_id, said, own, more, if_version)
-
-        return await self._database.write(change, session, asked.service)
+        return await self._database.write(
+            lambda unit: corrections.update(unit, asked, observation_id, content, given, extra, if_version),
+            session,
+            asked.service,
+        )
 
     async def supersede(
         self,

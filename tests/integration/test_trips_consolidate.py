@@ -88,6 +88,19 @@ async def test_one_observation_is_forgotten_in_ten(place: tuple[str, str]) -> No
         assert await trips(wire, said, lambda: memory.forget(ids[-1], agent_id="ada")) == goal
 
 
+async def test_one_observation_is_updated_in_eleven(place: tuple[str, str]) -> None:
+    async with wired(place[1]) as (memory, wire):
+        ids = list[str]()
+
+        async def said(time: int) -> None:
+            ids.append((await memory.observe(f"Boat {time} leaves at nine.", **MIA)).id)
+
+        said_anew = await trips(
+            wire, said, lambda: memory.observations.update(ids[-1], **MIA, text=f"{ids[-1]} leaves at ten.")
+        )
+        assert said_anew == {"open": 11, "walled": 12}[place[0]]
+
+
 async def test_conversation_is_forgotten_in_fourteen(place: tuple[str, str]) -> None:
     async with wired(place[1]) as (memory, wire):
         names = list[str]()

@@ -7,13 +7,32 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, exists, false, func, insert, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Integer,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    exists,
+    false,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+    true,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among
-from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
 from memory_sql.domain.ids import observation_id
@@ -97,6 +116,17 @@ class CorrectionRepository:
         ]
         await self._set(rows, "status", "status_at", "superseded_by", "follows")
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
+
+    async def replace(self, old: ObservationKey, new: int, entry: Cause) -> None:
+        """`new` takes the place of `old`, which is active, in its scope, and was made of what that was made of.
+
+        What must go with that goes here as well. Whoever is consolidating the scope is too late.
+        """
+        scope_id, seq = old
+        by = observation_id(scope_id, new)
+        given = {"correction": {"by": by}, "status": {"from": "active", "to": "superseded", "by": new}}
+        given |= {"actor": entry.actor, "reason": entry.reason, "now": entry.at, "new": new}
+        await self._session.execute(_REPLACE, {**given, "agent": self._agent_key, "scope": scope_id, "old": seq})
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
         await self._set([{**self._key_columns(key), "verification": verification}], "verification")
@@ -268,3 +298,42 @@ class CorrectionRepository:
             is_again = detail["from"] == "quarantined" and not detail.get("follows", False)
             ledger[scope_id, seq] = {**ledger.get((scope_id, seq), {}), "operator": True} if is_again else detail
         return ledger
+
+
+def _replace() -> Select[Any]:
+    """Its parameters aren't called as the columns are: SQLAlchemy would take them for values."""
+    link, t, s = LineageRow, ObservationStateRow, ScopeRow
+    old, new = bindparam("old", type_=Integer), bindparam("new", type_=Integer)
+    agent, scope = bindparam("agent", type_=BigInteger), bindparam("scope", type_=BigInteger)
+    now = bindparam("now", type_=DateTime(timezone=True))
+    line = (link.source_scope_id, link.source_seq, link.run_id, link.whole)
+    made_of = select(agent, scope, new, now, *line).where(
+        link.agent_key == agent, link.scope_id == scope, link.seq == old
+    )
+    names = ["agent_key", "scope_id", "seq", "created_at", *(item.key for item in line)]
+    inherited = upsert(link).from_select(names, made_of).on_conflict_do_nothing()
+    state = {"status": "superseded", "status_at": now, "superseded_by": new}
+    set_aside = (
+        upsert(t)
+        .values(agent_key=agent, scope_id=scope, seq=old, **state)
+        .on_conflict_do_update(index_elements=["agent_key", "scope_id", "seq"], set_=state)
+    )
+    cause = (bindparam("actor", type_=Text), bindparam("reason", type_=Text), now)
+    details = [
+        select(agent, literal_column(f"'{kind}'"), scope, old, bindparam(kind, type_=JSONB), *cause)
+        for kind in ("correction", "status")
+    ]
+    columns = ["agent_key", "kind", "scope_id", "seq", "detail", "actor", "reason", "created_at"]
+    told = insert(EventRow).from_select(
+        columns, union_all(*details)
+    )  # several rows of values would be compiled each time
+    released = (
+        update(s)
+        .where(s.agent_key == agent, s.scope_id == scope, s.lease_until.is_not(None))
+        .values(fence=s.fence + 1, lease_until=None)
+    )
+    steps = {"inherited": inherited, "set_aside": set_aside, "told": told, "released": released}
+    return select(true()).add_cte(*(step.cte(name) for name, step in steps.items()))
+
+
+_REPLACE = _replace()

@@ -155,7 +155,9 @@ class ForgettingRepository:
     async def _stated_in(self, conversation_id: str) -> tuple[tuple[int, int], ...]:
         """What the host stated in the conversation, or another store had of it, without a message."""
         o = ObservationRow
-        kinds = bindparam("kinds", ("observe", "import"), expanding=True, literal_execute=True)  # as the index says it
+        kinds: Any = bindparam(
+            "kinds", ("observe", "import"), expanding=True, literal_execute=True
+        )  # as the index says it
         return await self._keys(
             select(o.scope_id, o.seq).where(o.conversation_id == conversation_id, o.source_kind.in_(kinds))
         )

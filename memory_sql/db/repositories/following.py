@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, bindparam, func, select
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.closures import Closure, Taken, reached_from
+from memory_sql.db.closures import TAINTED, Closure, Taken, reached_from
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.models import ScopeRow
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
@@ -54,6 +54,14 @@ class FollowingRepository:
         """These, and those in which something was made of what they hold, over all levels."""
         return {*scope_ids, *await self._session.scalars(_REACH, self._given(scope_ids))}
 
+    async def refresh(
+        self, scope_id: int, keys: Collection[ObservationKey], threshold: int, now: datetime
+    ) -> tuple[bool, bool]:
+        """`refresh_due` of the scope; whether a text holds any of these, and whether `settle` has anything to do."""
+        given = self._given([scope_id]) | Taken(tuple(keys)).arrays | {"scopes": []}
+        row = (await self._session.execute(_REFRESH, {**given, "threshold": threshold, "now": now})).one()
+        return row.holds, row.is_unsettled
+
     async def settle(
         self, scope_ids: Iterable[int], threshold: int, now: datetime, **cause: Any
     ) -> tuple[list[ObservationKey], list[int]]:
@@ -79,7 +87,7 @@ class FollowingRepository:
         return [Unsettled((row.scope_id, row.seq), row.status, row.becomes) for row in rows]
 
     def _given(self, scope_ids: Collection[int]) -> dict[str, Any]:
-        return {"agent_key": self._agent_key, "scope_ids": sorted(scope_ids)}
+        return {"agent_key": self._agent_key, "within": sorted(scope_ids)}
 
     async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> set[int]:
         """The scopes whose texts held any of these."""
@@ -105,7 +113,15 @@ class FollowingRepository:
         return await ScopeRepository(self._session).lock(self._agent_key, scope_ids=sorted(scope_ids))
 
 
-_AGENT, _SCOPES = bindparam("agent_key", type_=BigInteger), bindparam("scope_ids", type_=ARRAY(BigInteger))
+_AGENT, _SCOPES = bindparam("agent_key", type_=BigInteger), bindparam("within", type_=ARRAY(BigInteger))
 _unsettled = func.memory.unsettled(_AGENT, _SCOPES).table_valued("scope_id", "seq", "status", "becomes")
 _UNSETTLED = select(_unsettled).order_by(_unsettled.c.scope_id, _unsettled.c.seq)
-_REACH = reached_from(select(func.unnest(_SCOPES).label("scope_id")))
+_tainted = TAINTED.subquery()
+_REFRESH = select(
+    func.memory.refresh_due(
+        _AGENT, _SCOPES, bindparam("threshold", type_=Integer), bindparam("now", type_=DateTime(timezone=True))
+    ),
+    exists(select(_tainted.c.scope_id)).label("holds"),
+    exists(select(_unsettled.c.seq).select_from(_unsettled)).label("is_unsettled"),
+)
+_REACH = reached_from(select(func.unnest(_SCOPES).label("scope_id")), _AGENT)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, func, literal, select
+from sqlalchemy import ARRAY, BigInteger, Integer, and_, cast, func, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -39,27 +39,6 @@ class LineageRepository:
             for scope_id, seq in sources
         ]
         await self._session.execute(upsert(LineageRow).values(rows).on_conflict_do_nothing())
-
-    async def inherit(self, scope_id: int, old: int, new: int, now: datetime) -> None:
-        """The new one was made of what the old one was made of: what must go with that goes here as well."""
-        link = LineageRow
-        await self._session.execute(
-            upsert(link)
-            .from_select(
-                ["agent_key", "scope_id", "seq", "source_scope_id", "source_seq", "run_id", "created_at", "whole"],
-                select(
-                    link.agent_key,
-                    link.scope_id,
-                    literal(new),
-                    link.source_scope_id,
-                    link.source_seq,
-                    link.run_id,
-                    literal(now),
-                    link.whole,
-                ).where(link.agent_key == self._agent_key, link.scope_id == scope_id, link.seq == old),
-            )
-            .on_conflict_do_nothing()
-        )
 
     async def detach(self, sources: Collection[ObservationKey]) -> None:
         """What these are still sources of stays for the sake of its others."""

@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Integer, Text, and_, bindparam, column, func, or_, select, tuple_
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, Text, and_, bindparam, column, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, Lanes
+from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import reader_of
-from memory_sql.db.models import ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
@@ -83,6 +84,16 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """`subjects` are the users of whom it speaks, `reached` the scopes where something was made of what its scope holds."""
+
+    agent_key: int
+    observation: Observation
+    subjects: tuple[str, ...]
+    reached: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """By what a draft of the host's is made: the settings that the agent has of its own, the conversation's time zone."""
 
@@ -144,25 +155,17 @@ class ObservationRepository:
 
     async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
         """In the order of the keys `(scope_id, seq)`."""
-        statement = OBSERVATION.where(
-            ObservationRow.agent_key == agent_key, tuple_(ObservationRow.scope_id, ObservationRow.seq).in_(list(keys))
-        )
-        found = {(row.scope_id, row.seq): to_observation(row) for row in await self._session.execute(statement)}
+        given = {"agent_key": agent_key, "scope_ids": [scope for scope, _ in keys], "seqs": [seq for _, seq in keys]}
+        found = {(row.scope_id, row.seq): to_observation(row) for row in await self._session.execute(_BY_KEYS, given)}
         return tuple(found[key] for key in keys)
 
-    async def subjects_of(self, agent_key: int, key: ObservationKey) -> tuple[str, ...]:
-        """The users whom it speaks of."""
-        o = ObservationRow
-        found = await self._session.scalar(
-            select(o.subjects).where(o.agent_key == agent_key, o.scope_id == key[0], o.seq == key[1])
-        )
-        return tuple(found or ())
-
-    async def find(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
+    async def find(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Found | None:
         """That the principal may see, whatever its status."""
         found = await self._session.execute(_FIND, {**principal, "scope_id": scope_id, "seq": seq})
         row = found.one_or_none()
-        return None if row is None else to_observation(row)
+        if row is None:
+            return None
+        return Found(row.agent_key, to_observation(row), tuple(row.subjects), frozenset(row.reached))
 
 
 def classified(draft: Draft) -> Draft:
@@ -305,9 +308,21 @@ _OBSERVE = select(
 )
 
 _visible = visible_scopes()
-_FIND = OBSERVATION.join(_visible, is_visible(_o, _visible)).where(
-    _o.scope_id == bindparam("scope_id", type_=BigInteger),
-    _o.seq == bindparam("seq", type_=BigInteger),
+_key = (
+    func.unnest(bindparam("scope_ids", type_=ARRAY(BigInteger)), bindparam("seqs", type_=ARRAY(Integer)))
+    .table_valued("scope_id", "seq", name="key")
+    .render_derived()
+)
+_BY_KEYS = OBSERVATION.join(_key, and_(_o.scope_id == _key.c.scope_id, _o.seq == _key.c.seq)).where(
+    _o.agent_key == bindparam("agent_key", type_=BigInteger)
+)
+
+_agent = select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text)).scalar_subquery()
+_reached = reached_from(select(bindparam("scope_id", type_=BigInteger).label("scope_id")), _agent)
+_FIND = (
+    OBSERVATION.join(_visible, is_visible(_o, _visible))
+    .where(_o.scope_id == bindparam("scope_id", type_=BigInteger), _o.seq == bindparam("seq", type_=BigInteger))
+    .add_columns(_o.agent_key, _o.subjects, func.array(_reached.scalar_subquery()).label("reached"))
 )
 
 _known = func.memory.known_at(

@@ -222,6 +222,15 @@ _WITH_PENDING = (
 )
 
 
+def _locked(which: Any) -> Any:
+    mine = ScopeRow.agent_key == bindparam("agent_key", type_=BigInteger)
+    return _STATE.where(mine, which).order_by(ScopeRow.scope_id).with_for_update(key_share=True)
+
+
+_BY_ID = ScopeRow.scope_id == any_(bindparam("scope_ids", type_=ARRAY(BigInteger)))
+_LOCKED = _locked(_BY_ID)
+
+
 def _state(row: Any) -> ScopeState:
     return ScopeState(*row[:_WIDTH])
 
@@ -292,17 +301,12 @@ class ScopeRepository:
         return await self.lock(agent_key, keys, [scope.scope_id for scope in locked])  # somebody else made one
 
     async def lock(
-        self, agent_key: int, owners: Iterable[tuple[str, str]] = (), scope_ids: Iterable[int] = ()
+        self, agent_key: int, owners: Collection[tuple[str, str]] = (), scope_ids: Iterable[int] = ()
     ) -> list[ScopeState]:
         """The scopes `(owner, name)` and those with these ids, locked in id order until the transaction ends."""
-        found = await self._session.execute(
-            _STATE.where(
-                ScopeRow.agent_key == agent_key,
-                or_(tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners)), among(ScopeRow.scope_id, list(scope_ids))),
-            )
-            .order_by(ScopeRow.scope_id)
-            .with_for_update(key_share=True)
-        )
+        given = {"agent_key": agent_key, "scope_ids": list(scope_ids)}
+        named = tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners))
+        found = await self._session.execute(_locked(or_(named, _BY_ID)) if owners else _LOCKED, given)
         return [_state(row) for row in found]
 
     async def refresh_due(self, agent_key: int, scope_ids: Sequence[int], threshold: int, now: datetime) -> None:

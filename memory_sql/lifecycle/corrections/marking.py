@@ -13,7 +13,7 @@ from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError
-from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find, find_version, observation_at
+from memory_sql.lifecycle.corrections.request import Asked, find, find_version, observation_at
 from memory_sql.lifecycle.corrections.retracting import Spread, retract, spread_of
 from memory_sql.lifecycle.corrections.texts import need
 from memory_sql.privacy import SENSITIVITIES, Sensitivity
@@ -35,13 +35,12 @@ async def mark(
     hold keeps of it is withdrawn until the hold ends.
     """
     values, waits = _values(private, sensitivity), str(uuid.uuid4())
-    await find(session, asked, wanted)
-    agent_key, key = await agent_key_for(session, asked), parse_observation_id(wanted)
+    agent_key, key = (await find(session, asked, wanted)).agent_key, parse_observation_id(wanted)
 
     async def act(locks: Locks) -> Marked:
         spread = await spread_of(session, agent_key, key)
         await need(session, agent_key, locks, spread.scopes, spread.closure.conversations)
-        before = await find_version(session, asked, wanted, if_version)
+        before = (await find_version(session, asked, wanted, if_version)).observation
         gone, withheld = await _set(session, asked, agent_key, spread, values, waits)
         retracted, withdrawn = (
             tuple(observation_id(*key) for key in taken.observations) for taken in (gone.erased, gone.withdrawn)

@@ -196,7 +196,8 @@ async def _check_quarantined(session: Session, asked: Asked, agent_key: int, sel
     wanted = selection.observation_id
     if wanted is None:
         return
-    if (await find(session, asked, wanted, aside=("quarantined", "given_up"))).status != "quarantined":
+    found = await find(session, asked, wanted, aside=("quarantined", "given_up"))
+    if found.observation.status != "quarantined":
         raise InputError(f"{wanted} isn't quarantined")
     key = parse_observation_id(wanted)
     (standing,) = await CorrectionRepository(session, agent_key).standings([key])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from memory_sql.arguments import without_secrets
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository
-from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import Draft, Evidence, ObservationKey, ObservationRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -27,7 +26,7 @@ async def update(
     wanted: str,
     text: str,
     tags: tuple[str, ...] | None,
-    metadata: Mapping[str, Any] | None,
+    metadata: dict[str, Any] | None,
     if_version: int | None,
 ) -> Observation:
     """A new observation that supersedes the old one: evidence is whoever corrects, lineage that of the old one.
@@ -35,18 +34,27 @@ async def update(
     It speaks of whom that speaks of, and has no search cues: these were the model's.
     """
     old = await lock(session, asked, wanted, if_version)
+    secrets = asked.settings.of_agent(old.scope.agent_settings).secrets
+    text = without_secrets("the observation", text, secrets)
+    tags = None if tags is None else tuple(without_secrets("tags", list(tags), secrets))
+    metadata = None if metadata is None else without_secrets("metadata", metadata, secrets)
     _check_correctable(old, text)
-    subjects = await ObservationRepository(session).subjects_of(old.agent_key, old.key)
-    draft = replace(_corrected(old, asked, text, tags, metadata), subjects=subjects)
-    key = await _save(session, asked, old, draft)
-    new = await observation_at(session, old.agent_key, key)
-    if new.status in SET_ASIDE:
-        raise InputError(f"this very text is {SET_ASIDE[new.status]} in this scope")
-    repository = CorrectionRepository(session, old.agent_key)
-    await LineageRepository(session, old.agent_key).inherit(old.scope.scope_id, old.key[1], key[1], asked.now)
-    await repository.record("correction", old.key, {"by": new.id}, asked.entry)
-    await _supersede(session, asked, old, key)
+    draft = _corrected(old, asked, text, tags, metadata)
+    saved = await ObservationRepository(session).save(
+        old.agent_key, [draft], run_id=None, now=asked.now, replaced=old.key[1]
+    )
+    (key,) = saved.stored or saved.known
+    if saved.known:
+        await _check_usable(session, old.agent_key, key)
+    await CorrectionRepository(session, old.agent_key).replace(old.key, key[1], asked.entry)
+    await rebuild_with(session, asked.settings, asked.entry, old.scope, [old.key], [key], released=True)
     return await observation_at(session, old.agent_key, key)
+
+
+async def _check_usable(session: Session, agent_key: int, key: ObservationKey) -> None:
+    status = (await observation_at(session, agent_key, key)).status
+    if status in SET_ASIDE:
+        raise InputError(f"this very text is {SET_ASIDE[status]} in this scope")
 
 
 def _check_correctable(old: Locked, text: str) -> None:
@@ -55,14 +63,6 @@ def _check_correctable(old: Locked, text: str) -> None:
         raise InputError(f"{old.observation.id} says so already")
     if not old.scope.is_active:
         raise InputError(f"scope {old.scope.scope_id} is inactive")
-
-
-async def _save(session: Session, asked: Asked, old: Locked, draft: Draft) -> ObservationKey:
-    saved = await ObservationRepository(session).save(
-        old.agent_key, [draft], run_id=None, now=asked.now, replaced=old.key[1]
-    )
-    (key,) = saved.stored or saved.known
-    return key
 
 
 def _corrected(
@@ -83,6 +83,7 @@ def _corrected(
         metadata=old.metadata if metadata is None else metadata,
         fact_key=old.fact_key,
         lane=old.lane,
+        subjects=locked.subjects,
     )
 
 
@@ -90,7 +91,7 @@ async def supersede(session: Session, asked: Asked, old_id: str, new_id: str, if
     """The old one, superseded by the new one. Newer is what was said later, so there are no cycles."""
     await find(session, asked, new_id)
     old = await lock(session, asked, old_id, if_version)
-    new = await find(session, asked, new_id)  # again, now that the scope is locked
+    new = (await find(session, asked, new_id)).observation  # again, now that the scope is locked
     _check_newer(old, new)
     await _supersede(session, asked, old, parse_observation_id(new.id))
     return await old.reread(session)

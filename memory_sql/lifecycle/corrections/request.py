@@ -9,11 +9,11 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Cause, Standing
-from memory_sql.db.repositories.following import FollowingRepository
-from memory_sql.db.repositories.observations import ObservationKey, ObservationRepository
+from memory_sql.db.repositories.observations import Found, ObservationKey, ObservationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.observations import SET_ASIDE, Observation
@@ -51,11 +51,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """An observation in its scope, which is locked."""
+    """An observation in its scope, which is locked. `subjects` are the users of whom it speaks."""
 
     agent_key: int
     scope: ScopeState
     observation: Observation
+    subjects: tuple[str, ...]
 
     @property
     def key(self) -> ObservationKey:
@@ -79,13 +80,14 @@ async def agent_key_for(session: Session, asked: Asked) -> int:
     return agent_key
 
 
-async def find(session: Session, asked: Asked, wanted: str, *, aside: Collection[str] = ()) -> Observation:
+async def find(session: Session, asked: Asked, wanted: str, *, aside: Collection[str] = ()) -> Found:
     """Raises `NotFoundError`, after the same statements, for what isn't there and for what the principal may not see.
 
     What is set aside is there for nobody, unless it is in one of these states.
     """
     found = await ObservationRepository(session).find(asked.principal, *parse_observation_id(wanted))
-    if found is None or (found.status in SET_ASIDE and found.status not in aside):
+    status = None if found is None else found.observation.status
+    if found is None or (status in SET_ASIDE and status not in aside):
         raise NotFoundError("observation", wanted)
     return found
 
@@ -95,20 +97,25 @@ async def lock(session: Session, asked: Asked, wanted: str, if_version: int | No
 
     Raises `NotFoundError`, `VersionError`.
     """
-    await find(session, asked, wanted)
-    agent_key, scope_id = await agent_key_for(session, asked), parse_observation_id(wanted)[0]
-    await FollowingRepository(session, agent_key).lock([scope_id])
-    observation = await find_version(session, asked, wanted, if_version)
-    (scope,) = await ScopeRepository(session).lock(agent_key, scope_ids=[scope_id])
-    return Locked(agent_key, scope, observation)
+    scope_id, _ = parse_observation_id(wanted)
+    first = await find(session, asked, wanted)
+
+    async def act(locks: Locks) -> Locked:
+        found = await find_version(session, asked, wanted, if_version)
+        locks.need({scope_id, *found.reached})
+        (scope,) = await ScopeRepository(session).lock(found.agent_key, scope_ids=[scope_id])
+        return Locked(found.agent_key, scope, found.observation, found.subjects)
+
+    return await under_locks(session, first.agent_key, act, known={scope_id, *first.reached})
 
 
-async def find_version(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Observation:
+async def find_version(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Found:
     """As `find`, under its lock: not if it was forgotten meanwhile, maybe with its scope. Raises `VersionError` as well."""
-    observation = await find(session, asked, wanted)
+    found = await find(session, asked, wanted)
+    observation = found.observation
     if if_version is not None and observation.version != if_version:
         raise VersionError(wanted, observation.version, f"has version {observation.version}, not {if_version}")
-    return observation
+    return found
 
 
 async def observation_at(session: Session, agent_key: int, key: ObservationKey) -> Observation:

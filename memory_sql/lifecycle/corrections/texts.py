@@ -66,18 +66,24 @@ async def rebuild_with(
     scope: ScopeState,
     old: Collection[ObservationKey],
     new: Collection[ObservationKey],
+    *,
+    released: bool = False,
 ) -> None:
     """If the scope's text holds any of `old`, it is to be rebuilt with `new`, which it doesn't hold until then.
 
-    What was made of observations of the scope follows them.
+    What was made of observations of the scope follows them. `released`: whoever was consolidating it has lost the lease.
     """
     repository, scopes = ForgettingRepository(session, scope.agent_key), ScopeRepository(session)
-    await scopes.take_lease(scope)
-    if await _first_holding(repository, old):
+    if not released:
+        await scopes.take_lease(scope)
+    following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
+    holds, is_unsettled = await following.refresh(scope.scope_id, old, threshold, entry.at)
+    if not (holds or is_unsettled):
+        return
+    if holds:
         for version in (await _first_holding(repository, new)).values():
             await ConsolidationRepository(session).rewind(scope, version, "retract", entry.at)
         await repository.await_rebuild([scope.scope_id])
-    following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
     await following.settle([scope.scope_id], threshold, entry.at, actor=entry.actor, reason=entry.reason)
     await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, entry.at)
 

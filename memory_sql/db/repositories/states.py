@@ -243,7 +243,8 @@ class StateRepository:
         to = EventRow.detail["to"].astext
         found = await self._session.execute(
             select(to.label("status"), func.count().label("observations"))
-            .where(in_scope(EventRow, scope), EventRow.version == version, EventRow.kind == "status")
+            .where(in_scope(EventRow, scope), EventRow.seq.is_not(None))  # as the index says it
+            .where(EventRow.version == version, EventRow.kind == "status")
             .group_by(to)
         )
         return {row.status: row.observations for row in found}

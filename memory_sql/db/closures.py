@@ -128,7 +128,12 @@ TAKEN = {
     "numbers": BigInteger,
     "evidence_ids": BigInteger,
 }
-_SEEDS = {"users": Text, "conversations": Text, "scopes": BigInteger, **TAKEN}
+_SEEDS = {
+    "users": Text,
+    "conversations": Text,
+    "scopes": BigInteger,
+    **{name: kind for name, kind in TAKEN.items() if name != "evidence_ids"},
+}
 _AGENT = bindparam("agent_key", type_=BigInteger)
 
 
@@ -139,17 +144,9 @@ def _arrays(kinds: dict[str, Any]) -> dict[str, BindParameter[Any]]:
 def _closed(*, of_users: bool) -> Select[Any]:
     """One row: what `closure_of_row` reads. `texts` are scopes that lose something else."""
     every = (*TAKEN, *(f"held_{name}" for name in TAKEN))
-    seeds = _arrays({**_SEEDS, "texts": BigInteger})
-    texts, _ = seeds.pop("texts"), seeds.pop("evidence_ids")
-    closed = (
-        select(
-            func.memory.forget_closure(_AGENT, *seeds.values(), bindparam("confirmable", type_=Boolean)).table_valued(
-                *every
-            )
-        )
-        .cte("closed")
-        .prefix_with("MATERIALIZED")
-    )
+    seeds, texts = _arrays(_SEEDS), bindparam("texts", type_=ARRAY(BigInteger))
+    found = func.memory.forget_closure(_AGENT, *seeds.values(), bindparam("confirmable", type_=Boolean))
+    closed = select(found.table_valued(*every)).cte("closed").prefix_with("MATERIALIZED")
     going = [closed.c[name].op("||")(closed.c[f"held_{name}"]) for name in ("scope_ids", "seqs", "evidence_ids")]
     heard, reached = _around(closed, going, seeds["users"] if of_users else None, seeds["scopes"].op("||")(texts))
     return select(*(closed.c[name] for name in every), heard, reached)
@@ -272,19 +269,16 @@ def _rows_of(found: Any) -> Any:
     return select(func.coalesce(func.jsonb_agg(row), cast([], JSONB))).select_from(found).scalar_subquery()
 
 
-_o = ObservationRow
-_is_there = (
-    select(_o.seq)
-    .where(
-        _o.agent_key == _AGENT,
-        tuple_(_o.scope_id, _o.seq).in_(
-            select(func.unnest(*list(_arrays(TAKEN).values())[:2]).table_valued("scope_id", "seq").render_derived())
-        ),
-    )
-    .exists()
-)
+def _is_there() -> ColumnElement[bool]:
+    """Whether any of the observations that are given is."""
+    o, given = ObservationRow, _arrays(TAKEN)
+    key = func.unnest(given["scope_ids"], given["seqs"]).table_valued("scope_id", "seq").render_derived()
+    same = and_(o.agent_key == _AGENT, o.scope_id == key.c.scope_id, o.seq == key.c.seq)
+    return select(o.seq).join(key, same).exists()
+
+
 CLOSED, CLOSED_OF_USERS = _closed(of_users=False), _closed(of_users=True)
-CLOSED_IF_THERE = CLOSED.where(_is_there)
+CLOSED_IF_THERE = CLOSED.where(_is_there())
 HEARD, TAINTED, BESIDE = _heard(), _tainted().order_by("scope_id"), _beside()
 ALL_IMPORTED = union(
     *(select(table.ref_hash).where(table.agent_key == _AGENT) for table in (ImportedRow, ImportedMessageRow))

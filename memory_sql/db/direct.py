@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from types import TracebackType
 from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import JSON, BindParameter, Dialect, Float, Numeric, Select
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
+from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util.concurrency import in_greenlet
+
+from memory_sql.db.failures import RAISED, raise_named
 
 ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself
 
@@ -100,6 +108,50 @@ class Direct:
             self._connection.terminate()  # in no state to be asked again: the pool drops what is closed
             raise
         return prepared.rows(records)
+
+
+def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
+    """As the driver opens a connection; where SQLAlchemy couldn't wait for that it isn't begun."""
+    if not in_greenlet():
+        raise MissingGreenlet
+    opened: Awaitable[Any] = asyncpg.connect(*arguments, **named)
+    return opened
+
+
+class Lent:
+    """A connection of the pool for as long as it is asked (`Database.reading`); what the driver raises becomes ours.
+
+    A greenlet, in which SQLAlchemy's pool may wait, takes longer than all that the pool does. It is needed only where a
+    connection is to be opened, or to be closed since there are too many.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def __aenter__(self) -> Direct:
+        try:
+            self._pooled = await self._taken()
+        except RAISED as error:
+            raise_named(error)
+        return Direct(self._pooled.driver_connection, self._engine.dialect)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        pool: Any = self._engine.pool
+        if pool.checkedin() < pool.size():
+            self._pooled.close()
+        else:
+            await greenlet_spawn(self._pooled.close)
+        if isinstance(error, RAISED):
+            raise_named(error)
+
+    async def _taken(self) -> PoolProxiedConnection:
+        pool: Any = self._engine.pool
+        if pool.checkedin():
+            with suppress(MissingGreenlet):  # the one that lies there has to be opened again
+                return self._engine.sync_engine.raw_connection()
+        return await self._engine.raw_connection()
 
 
 async def reader_of(session: AsyncSession) -> Reader:

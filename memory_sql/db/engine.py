@@ -25,9 +25,8 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
-from sqlalchemy.util import greenlet_spawn
 
-from memory_sql.db.direct import ALONE, Direct, Reader
+from memory_sql.db.direct import ALONE, Lent, Reader, connect
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, SERVING, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
@@ -99,6 +98,7 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
         connect_args={
             "dsn": URL.create("postgresql", query=own).render_as_string() if own else None,
             "connection_class": Limited,
+            "async_creator_fn": connect,
             **(POOLED if is_pooled(url) else {}),
         },
         **options,
@@ -295,27 +295,17 @@ class Database:
         except RAISED as error:
             raise_named(error)
 
-    @asynccontextmanager
-    async def reading(
+    def reading(
         self, session: AsyncSession | None = None, principal: Principal | None = None
-    ) -> AsyncIterator[Reader]:
+    ) -> AbstractAsyncContextManager[Reader]:
         """To ask statements that were built at import and only read, each seeing its own moment; made for hot paths.
 
         Without a session to join, a principal to name or a pooler between, they go past SQLAlchemy to the driver, which
         takes half the time. Rows have their columns as attributes either way. `principal` as for `statement`.
         """
         if session is not None or is_pooled(self.url) or (self.walled and (principal or self._principal)):
-            async with self.statement(session, principal) as unit:
-                yield unit
-            return
-        try:
-            pooled = await self.engine.raw_connection()
-            try:
-                yield Direct(pooled.driver_connection, self.engine.dialect)
-            finally:
-                await greenlet_spawn(pooled.close)
-        except RAISED as error:
-            raise_named(error)
+            return self.statement(session, principal)
+        return Lent(self.engine)
 
     @asynccontextmanager
     async def _as(self, unit: AsyncSession, principal: Principal | None, *, ends: bool = False) -> AsyncIterator[None]:

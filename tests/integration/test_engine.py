@@ -1,6 +1,7 @@
 """`Database.reading`: the driver's own fetch on hot paths, with the pool, errors, walls and sessions of any other read."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -107,6 +108,22 @@ async def test_connection_that_the_server_closed_is_not_used_again(database_url:
     assert second.pid != first.pid
     await database.close()
     await other.close()
+
+
+@pytest.mark.direct
+async def test_connections_beyond_those_that_the_pool_keeps_are_closed(database_url: str) -> None:
+    database = Database(database_url, pool_size=1)
+    own = select(func.pg_backend_pid().label("pid"))
+    async with AsyncExitStack() as held:
+        readers = [await held.enter_async_context(database.reading()) for _ in range(3)]
+        drivers = [reader._connection for reader in readers]  # type: ignore[attr-defined]
+        pids = {row.pid for reader in readers for row in await reader.execute(own, {})}
+    assert len(pids) == 3
+    assert [driver.is_closed() for driver in drivers].count(False) == 1
+    async with database.reading() as reader:
+        [kept] = await reader.execute(own, {})
+    assert kept.pid in pids
+    await database.close()
 
 
 @pytest.mark.direct

@@ -19,8 +19,8 @@ from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
-from memory_sql.languages.dates import find_dates, zone_of
-from memory_sql.languages.text import CHARACTERS_PER_TOKEN, one_line, sentences, shortened, words_of
+from memory_sql.languages.dates import names_relative_day, zone_of
+from memory_sql.languages.text import CHARACTERS_PER_TOKEN, folded, one_line, sentences, shortened, words_of
 
 ELEMENTS = {
     "collective": ("CollectiveMemory", None),
@@ -75,15 +75,20 @@ def static_of(
     return Static.of(scopes, Style.of(settings, layout, max_tokens))
 
 
-def day_of(text: str, then: datetime, now: datetime, zone: tzinfo) -> str:
+def days_from(now: datetime, zone: tzinfo) -> Told:
     """`today`, `yesterday` or `2026-11-20`, by the calendar of the zone (R075).
 
     With its weekday, as `Friday 2026-11-20`, where the text names a day that is reckoned from it ("next Monday").
     """
-    day = then.astimezone(zone).date()
-    if any(found.relative for found in find_dates(text, then, zone)):
-        return f"{day:%A} {day}"
-    return _LATELY.get((now.astimezone(zone).date() - day).days, f"{day}")
+    today = now.astimezone(zone).date()
+
+    def day_of(text: str, then: datetime) -> str:
+        day = then.astimezone(zone).date()
+        if names_relative_day(text, then, zone):
+            return f"{day:%A} {day}"
+        return _LATELY.get((today - day).days) or day.isoformat()
+
+    return day_of
 
 
 _LATELY = {0: "today", 1: "yesterday"}
@@ -158,7 +163,7 @@ def _blocks(
     now: datetime,
 ) -> Iterator[Block]:
     scopes, style = static.scopes, static.style
-    told: Told = partial(day_of, now=now, zone=style.zone)
+    told = days_from(now, style.zone)
     last = _last(scopes)
     for scope in scopes:
         yield from _text(scope, own=scope.ref in last)
@@ -183,12 +188,13 @@ def _blocks(
 
 def _not_told(hits: Sequence[Hit], scopes: Sequence[ScopeText]) -> list[Hit]:
     """Without what a sentence of the texts above says already, perhaps with more; what is disputed stays."""
-    known = [scope.consolidation for scope in scopes if hits and scope.consolidation]
-    texts = [(frozenset(words_of(text)), text) for text in known]
+    texts = [(folded(scope.consolidation), scope.consolidation) for scope in scopes if hits and scope.consolidation]
 
     def told(hit: Hit) -> bool:
         words = frozenset(words_of(hit.observation.content))
-        holding = [text for above, text in texts if words and words <= above]  # few hold all of them, so few are cut up
+        if not words:
+            return False
+        holding = [text for above, text in texts if all(word in above for word in words)]  # few, so few are cut up
         return any(words <= frozenset(words_of(part)) for text in holding for part in sentences(text))
 
     return [hit for hit in hits if hit.observation.verification == "disputed" or not told(hit)]

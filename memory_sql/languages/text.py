@@ -78,9 +78,14 @@ def normal_form(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(".!?… ")
 
 
+def folded(text: str) -> str:
+    """Compatible forms and case evened out: what holds a word of `words_of` holds it as it stands there."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
 def words_of(text: str) -> list[str]:
     """The words of a text, compatible forms, case and punctuation evened out: for comparing, not for telling apart."""
-    return _NOT_A_WORD.sub(" ", unicodedata.normalize("NFKC", text).casefold()).split()
+    return _NOT_A_WORD.sub(" ", folded(text)).split()
 
 
 def content_digest(text: str) -> bytes | None:

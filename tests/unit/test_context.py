@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memory_sql.config import CONTEXT_KINDS, ContextFormat, Settings
 from memory_sql.context.fitting import shares
 from memory_sql.context.layouts import attribute, escape
-from memory_sql.context.render import Static, Style, day_of
+from memory_sql.context.render import Static, Style, days_from
 from memory_sql.context.render import render as render_static
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.messages import RetainedMessage
@@ -105,13 +105,13 @@ def test_what_is_shown_as_pending_is_not_retrieved_again() -> None:
 )  # fmt: skip
 def test_lines_tell_their_day(text: str, hours: int, words: str) -> None:
     """MONDAY is at 9 o'clock."""
-    assert day_of(text, MONDAY, MONDAY + timedelta(hours=hours), UTC) == words
+    assert days_from(MONDAY + timedelta(hours=hours), UTC)(text, MONDAY) == words
 
 
 def test_day_of_a_line_is_that_of_the_zone() -> None:
     zones = map(ZoneInfo, ("America/New_York", "UTC", "Pacific/Auckland"))
     evening = MONDAY + timedelta(hours=15)
-    assert [day_of("tea", MONDAY, evening, zone) for zone in zones] == ["today", "yesterday", "yesterday"]
+    assert [days_from(evening, zone)("tea", MONDAY) for zone in zones] == ["today", "yesterday", "yesterday"]
 
 
 def test_what_a_text_says_already_is_not_retrieved_but_what_is_disputed() -> None:

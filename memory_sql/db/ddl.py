@@ -74,6 +74,7 @@ FUNCTIONS = (
     "searching/words_sampled",
     "searching/searched_scopes",
     "searching/similar",
+    "searching/heirs",
     "searching/search_observations",
     "searching/search_messages",
     "searching/search",

@@ -35,13 +35,15 @@ AS $$
 #variable_conflict use_column
 DECLARE
     c_gone CONSTANT integer := 20;  -- of those that come apart so many are looked at
-    c_steps CONSTANT integer := 20;  -- and what took their place as many times after each other
     w record;
     f record;
     seen record;
-    known record;
     lexemes record;
     queries record;
+    v_known_scopes bigint[];
+    v_known_seqs integer[];
+    v_known_statuses text[];
+    v_known_pending boolean[];
     v_near_scopes bigint[];
     v_near_seqs integer[];
     v_meanings double precision[];
@@ -76,7 +78,8 @@ BEGIN
     v_absorbed := coalesce(f.absorbed, false);
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS sizes,
-           array_agg(DISTINCT s.language) AS languages, coalesce(sum(s.last_seq), 0)::double precision AS total
+           array_agg(DISTINCT s.language) AS languages, coalesce(sum(s.last_seq), 0)::double precision AS total,
+           bool_or(s.last_seq > w.large) AS any_large
     INTO seen
     FROM memory.searched_scopes(p_agent, p_user, p_conversation, p_as_of, f.scope) v
     JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
@@ -84,12 +87,14 @@ BEGIN
     IF seen.agent IS NULL THEN
         RETURN;
     END IF;
-    SELECT array_agg(k.scope_id) AS scopes, array_agg(k.seq) AS seqs, array_agg(k.status) AS statuses,
-           array_agg(k.pending) AS pending
-    INTO known
-    FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
-    WHERE p_as_of IS NOT NULL AND memory.is_sought(k.status, v_superseded);
-    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.lexeme) AS lexemes, count(*) AS found
+    IF p_as_of IS NOT NULL THEN
+        SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
+        INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
+        FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
+        WHERE memory.is_sought(k.status, v_superseded);
+    END IF;
+    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.lexeme) AS lexemes, count(*) AS found,
+           max(t.g) AS most
     INTO lexemes
     FROM memory.query_lexemes(p_query -> 'terms', seen.languages) t;
     SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.query) AS queries
@@ -103,24 +108,28 @@ BEGIN
             CROSS JOIN unnest(lexemes.lexemes) t(lexeme)
             WHERE s.size <= w.large
         );
-        v_common := array_fill(0::double precision, ARRAY[(SELECT max(g) FROM unnest(lexemes.g) g)]);
-        FOR v_scope IN SELECT s.* FROM unnest(seen.scopes, seen.sizes) s(id, size) WHERE s.size > w.large LOOP
-            v_shares := memory.words_sampled(
-                seen.agent, v_scope.id, v_scope.size, queries.g, queries.languages, queries.queries
-            );
-            v_chosen := memory.rarest_words(v_shares, lexemes.g, w.large);
-            v_common := ARRAY(
-                SELECT a.known + a.here FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g) ORDER BY a.g
-            );
-            IF cardinality(v_chosen) = 0 THEN
-                v_newest := v_newest || v_scope.id;
-            END IF;
-            v_tokens := v_tokens || ARRAY(
-                SELECT DISTINCT hashtextextended(t.lexeme, v_scope.id)
-                FROM unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
-                WHERE t.g = ANY (v_chosen)
-            );
-        END LOOP;
+        v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
+        IF seen.any_large THEN
+            FOR v_scope IN SELECT s.* FROM unnest(seen.scopes, seen.sizes) s(id, size) WHERE s.size > w.large LOOP
+                v_shares := memory.words_sampled(
+                    seen.agent, v_scope.id, v_scope.size, queries.g, queries.languages, queries.queries
+                );
+                v_chosen := memory.rarest_words(v_shares, lexemes.g, w.large);
+                v_common := ARRAY(
+                    SELECT a.known + a.here
+                    FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g)
+                    ORDER BY a.g
+                );
+                IF cardinality(v_chosen) = 0 THEN
+                    v_newest := v_newest || v_scope.id;
+                END IF;
+                v_tokens := v_tokens || ARRAY(
+                    SELECT DISTINCT hashtextextended(t.lexeme, v_scope.id)
+                    FROM unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
+                    WHERE t.g = ANY (v_chosen)
+                );
+            END LOOP;
+        END IF;
     END IF;
 
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
@@ -135,9 +144,32 @@ BEGIN
     v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
     v_all := lexemes.found = 0 AND NOT v_dated AND v_fitting;
+    IF v_all OR v_dated THEN
+        SELECT array_agg(n.scope_id), array_agg(n.seq), array_agg(n.meaning)
+        INTO v_near_scopes, v_near_seqs, v_meanings
+        FROM (
+            SELECT n.scope_id, n.seq, max(n.meaning) AS meaning
+            FROM (
+                SELECT * FROM unnest(v_near_scopes, v_near_seqs, v_meanings)
+                UNION ALL
+                SELECT o.scope_id, o.seq, NULL
+                FROM unnest(seen.scopes) s(scope_id)
+                CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
+                    SELECT o.scope_id, o.seq, o.observed_at, o.dates
+                    FROM memory.observations o
+                    WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id
+                    ORDER BY o.seq DESC
+                    LIMIT w.newest
+                ) o
+                WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans
+                    OR coalesce(o.dates && f.spans, false)
+            ) n(scope_id, seq, meaning)
+            GROUP BY n.scope_id, n.seq
+        ) n;
+    END IF;
 
     RETURN QUERY
-    WITH RECURSIVE found AS MATERIALIZED (
+    WITH found AS (
         SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
         FROM memory.observations o
         WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
@@ -151,39 +183,26 @@ BEGIN
             ORDER BY o.seq DESC
             LIMIT w.large
         ) o
-    ), near AS MATERIALIZED (
-        SELECT n.scope_id, n.seq, max(n.meaning) AS meaning
-        FROM (
-            SELECT * FROM unnest(v_near_scopes, v_near_seqs, v_meanings)
-            UNION ALL
-            SELECT o.scope_id, o.seq, NULL
-            FROM unnest(CASE WHEN v_all OR v_dated THEN seen.scopes END) s(scope_id)
-            CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-                SELECT o.scope_id, o.seq, o.observed_at, o.dates
-                FROM memory.observations o
-                WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id
-                ORDER BY o.seq DESC
-                LIMIT w.newest
-            ) o
-            WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
-        ) n(scope_id, seq, meaning)
-        GROUP BY n.scope_id, n.seq
-    ), looked AS (
-        SELECT o.*, n.meaning, n.seq IS NOT NULL AS near
+    ), looked AS (  -- what is near is read by its key, whether or not it has a word as well
+        SELECT o.*, NULL::double precision AS meaning, false AS near
         FROM found o
-        LEFT JOIN near n ON n.scope_id = o.scope_id AND n.seq = o.seq
+        WHERE NOT EXISTS (
+            SELECT
+            FROM unnest(v_near_scopes, v_near_seqs) n(scope_id, seq)
+            WHERE n.scope_id = o.scope_id AND n.seq = o.seq
+        )
         UNION ALL
         SELECT o.*, n.meaning, true
-        FROM near n
+        FROM unnest(v_near_scopes, v_near_seqs, v_meanings) n(scope_id, seq, meaning)
         CROSS JOIN LATERAL (
             SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
             FROM memory.observations o
             WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
             LIMIT 1
         ) o
-        WHERE NOT EXISTS (SELECT FROM found f WHERE f.scope_id = n.scope_id AND f.seq = n.seq)
     ), read AS (
-        SELECT o.*, t.verification = 'disputed' AS disputed, t.repend, k.pending,
+        SELECT o.scope_id, o.seq, o.observed_at, o.conversation_id, o.dates, length(o.search) AS length, o.meaning,
+               o.near, t.verification = 'disputed' AS disputed, t.repend, k.pending,
                CASE WHEN p_as_of IS NULL THEN t.status ELSE k.status END AS status, (
             SELECT bit_or(1::bigint << (t.g - 1))
             FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
@@ -200,13 +219,14 @@ BEGIN
             WHERE t.agent_key = seen.agent AND t.scope_id = o.scope_id AND t.seq = o.seq
             LIMIT 1
         ) t ON true
-        LEFT JOIN unnest(known.scopes, known.seqs, known.statuses, known.pending) k(scope_id, seq, status, pending)
+        LEFT JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)
+            k(scope_id, seq, status, pending)
             ON k.scope_id = o.scope_id AND k.seq = o.seq
         WHERE o.scope_id = ANY (seen.scopes)
           AND CASE WHEN p_as_of IS NULL THEN memory.is_sought(t.status, v_superseded) ELSE k.seq IS NOT NULL END
         OFFSET 0  -- each mask is worked out once
     ), hit AS MATERIALIZED (
-        SELECT r.scope_id, r.seq, r.observed_at, r.conversation_id, length(r.search) AS length, r.meaning, r.status, r.pending,
+        SELECT r.scope_id, r.seq, r.observed_at, r.conversation_id, r.length, r.meaning, r.status, r.pending,
                r.disputed, r.repend, r.mask, r.in_cues AS cues, r.mask IS NOT NULL OR r.in_cues IS NOT NULL AS worded,
                v_apart AND r.status IS NOT DISTINCT FROM 'superseded' AS gone, v_dated AND (
                    (r.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(r.dates && f.spans, false)
@@ -216,13 +236,11 @@ BEGIN
     ), rarity AS MATERIALIZED (  -- what comes apart doesn't make its words common
         SELECT coalesce(avg(h.length) FILTER (WHERE NOT h.gone), avg(h.length))::float8 AS average, memory.word_rarities(
                    seen.total, v_common, array_agg(coalesce(h.mask, 0) | coalesce(h.cues, 0)) FILTER (WHERE NOT h.gone)
-               ) AS idf
+               ) AS idf, array_agg(h.mask) || array_agg(h.cues) AS masks
         FROM hit h
         WHERE h.worded
     ), worth AS MATERIALIZED (
-        SELECT x.mask, x.idf
-        FROM rarity r
-        CROSS JOIN LATERAL memory.words_worth(ARRAY(SELECT h.mask FROM hit h UNION SELECT h.cues FROM hit h), r.idf) x
+        SELECT x.mask, x.idf FROM rarity r CROSS JOIN LATERAL memory.words_worth(r.masks, r.idf) x
     ), pool AS MATERIALIZED (
         SELECT h.*, memory.word_points(m.idf, h.length, r.average, w.k1, w.b) AS words,
                w.terms * memory.word_points(c.idf, h.length, r.average, w.k1, w.b) AS terms,
@@ -264,35 +282,15 @@ BEGIN
               FROM memory.observations o
               WHERE o.agent_key = seen.agent AND o.scope_id = c.scope_id AND o.seq = c.seq
           ))
-    ), successor AS (
-        SELECT s.scope_id, s.seq, s.score, s.counted, 0 AS step FROM scored s WHERE s.gone AND p_as_of IS NULL
-        UNION ALL
-        SELECT s.scope_id, t.superseded_by, s.score, s.counted, s.step + 1
-        FROM successor s
-        CROSS JOIN LATERAL (
-            SELECT t.superseded_by
-            FROM memory.observation_states t
-            WHERE t.agent_key = seen.agent AND t.scope_id = s.scope_id AND t.seq = s.seq AND t.superseded_by IS NOT NULL
-            LIMIT 1
-        ) t
-        WHERE s.step < c_steps
     ), heir AS MATERIALIZED (  -- what took the place of others in the end, by the best of them
-        SELECT DISTINCT ON (s.scope_id, s.seq) s.*, o.observed_at, t.status
-        FROM successor s
-        CROSS JOIN LATERAL (
-            SELECT o.observed_at, o.conversation_id
-            FROM memory.observations o
-            WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = s.seq
-            LIMIT 1
-        ) o
-        LEFT JOIN LATERAL (
-            SELECT t.status
-            FROM memory.observation_states t
-            WHERE t.agent_key = seen.agent AND t.scope_id = s.scope_id AND t.seq = s.seq
-            LIMIT 1
-        ) t ON true
-        WHERE memory.in_use(t.status) AND (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
-        ORDER BY s.scope_id, s.seq, s.score DESC
+        SELECT h.*
+        FROM (
+            SELECT array_agg(s.scope_id) AS scopes, array_agg(s.seq) AS seqs, array_agg(s.score) AS scores,
+                   array_agg(s.counted) AS counted
+            FROM scored s
+            WHERE s.gone AND p_as_of IS NULL
+        ) s
+        CROSS JOIN LATERAL memory.heirs(seen.agent, s.scopes, s.seqs, s.scores, s.counted, v_outside) h
     ), told AS (
         SELECT s.scope_id, s.seq, s.observed_at, s.status, s.pending, s.gone, s.mask, s.cues, s.words, s.terms, s.date, s.vector,
                s.lifecycle, s.lent, s.score, s.counted

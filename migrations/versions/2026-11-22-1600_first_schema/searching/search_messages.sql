@@ -20,6 +20,7 @@ DECLARE
     v_agent bigint;
     v_since timestamptz;
     v_scopes bigint[];
+    v_languages text[];
     v_unit double precision;
     v_conversations text[];
     v_last_numbers bigint[];
@@ -50,6 +51,7 @@ DECLARE
     v_textual boolean;
     v_fitting boolean;
     v_all boolean;
+    v_foreseen boolean;
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
@@ -80,13 +82,14 @@ BEGIN
     END IF;
     v_scopes := ARRAY(SELECT v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v);
     v_unit := ln(1 + (greatest(v_total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
-    SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
-    INTO v_g, v_language, v_lexeme
-    FROM memory.query_lexemes(p_query -> 'terms', ARRAY(
+    v_languages := ARRAY(
         SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
         SELECT s.language FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes)
-    )) t;
+    );
+    SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
+    INTO v_g, v_language, v_lexeme
+    FROM memory.query_lexemes(p_query -> 'terms', v_languages) t;  -- of a subquery it would be planned each time
     SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
     INTO v_query_g, v_query_language, v_query
     FROM memory.lexeme_queries(v_g, v_language, v_lexeme) t;
@@ -190,6 +193,7 @@ BEGIN
     END IF;
     v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
+    v_foreseen := NOT v_dated AND coalesce(cardinality(v_named), 0) <> 1;
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
         SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
@@ -220,11 +224,28 @@ BEGIN
             OR bit_count(bit_or(c.around)::bit(64)) >= 2
         ORDER BY max(c.words) + coalesce(max(c.asked), 0) + sum(c.near) + max(c.lent) DESC, c.conversation_id, c.number
         LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
+    ), ranked AS (  -- where the score is known before a message is read, only the best are read
+        SELECT p.*, CASE
+                   WHEN v_foreseen THEN p.words + coalesce(p.asked, 0) + p.near + p."window" + p.lent
+               END AS foreseen
+        FROM (
+            SELECT c.*, w."window" * coalesce(a.idf, 0) AS "window"
+            FROM candidate c
+            LEFT JOIN (
+                SELECT d.around, sum(v_idf[g.g] ORDER BY g.g) AS idf
+                FROM (SELECT DISTINCT c.around FROM candidate c) d
+                JOIN generate_series(1, v_terms) g(g) ON d.around >> (g.g - 1) & 1 = 1
+                GROUP BY d.around
+            ) a ON a.around = c.around
+            WHERE c.conversation_id IN (SELECT unnest(v_conversations))  -- what lent may have been heard by others alone
+            OFFSET 0  -- each is worked out once
+        ) p
+        ORDER BY foreseen DESC
     ), part AS (
-        SELECT p.*, m.said_at, w."window" * coalesce(a.idf, 0) AS "window",
+        SELECT p.*, m.said_at,
                CASE WHEN cardinality(v_named) = 1 AND x.first_name = v_named[1] THEN w.speaker ELSE 0 END AS by_speaker,
                CASE WHEN x.day <@ f.spans THEN w.said_on ELSE 0 END AS date
-        FROM candidate p
+        FROM ranked p
         CROSS JOIN LATERAL (
             SELECT m.*
             FROM memory.messages_since(v_agent, p.conversation_id, v_since, p_as_of) m
@@ -234,13 +255,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT split_part(lower(m.speaker), ' ', 1) AS first_name, (m.said_at AT TIME ZONE 'UTC')::date AS day
         ) x
-        CROSS JOIN LATERAL (
-            SELECT sum(v_idf[g.g] ORDER BY g.g) AS idf
-            FROM generate_series(1, v_terms) g(g)
-            WHERE p.around >> (g.g - 1) & 1 = 1
-        ) a
-        WHERE p.conversation_id IN (SELECT unnest(v_conversations))  -- what lent may have been heard by others alone
-          AND (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (NOT f.unformed OR m.number > (
               SELECT s.formed_number
@@ -263,7 +278,7 @@ BEGIN
     ), best AS MATERIALIZED (
         SELECT p.*, p.words + coalesce(p.asked, 0) + p.near + p."window" + p.by_speaker + p.date + p.lent AS score
         FROM part p
-        ORDER BY score DESC, p.said_at DESC, p.conversation_id, p.number
+        ORDER BY p.foreseen DESC, score DESC, p.said_at DESC, p.conversation_id, p.number
         LIMIT p_limit
     )
     SELECT v_agent, b.conversation_id, b.number,

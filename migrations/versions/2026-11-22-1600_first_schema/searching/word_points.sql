@@ -17,9 +17,11 @@ BEGIN
     RETURN ARRAY(
         SELECT ln(1 + (greatest(p_total, x.df) - x.df + 0.5) / (x.df + 0.5))
         FROM (
-            SELECT g.g, greatest(p_common[g.g], count(m.mask)) AS df
+            SELECT g.g, greatest(p_common[g.g], coalesce(sum(m.texts), 0)) AS df
             FROM generate_series(1, cardinality(p_common)) g(g)
-            LEFT JOIN unnest(p_masks) m(mask) ON m.mask >> (g.g - 1) & 1 = 1
+            LEFT JOIN (  -- each mask once: few texts have other words than the others
+                SELECT m.mask, count(*)::double precision AS texts FROM unnest(p_masks) m(mask) GROUP BY m.mask
+            ) m ON m.mask >> (g.g - 1) & 1 = 1
             GROUP BY g.g
         ) x
         ORDER BY x.g

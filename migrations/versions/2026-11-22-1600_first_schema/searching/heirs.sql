@@ -1,0 +1,49 @@
+CREATE OR REPLACE FUNCTION memory.heirs(
+    p_agent bigint, p_scopes bigint[], p_seqs integer[], p_scores double precision[], p_counted bigint[], p_outside text
+)
+RETURNS TABLE (
+    scope_id bigint, seq integer, score double precision, counted bigint, observed_at timestamptz, status text
+)
+LANGUAGE plpgsql STABLE ROWS 20
+AS $$
+#variable_conflict use_column
+DECLARE
+    c_steps CONSTANT integer := 20;  -- so many times one may have taken the place of another
+BEGIN
+    IF p_seqs IS NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH RECURSIVE successor (scope_id, seq, score, counted, step) AS (
+        SELECT s.*, 0 FROM unnest(p_scopes, p_seqs, p_scores, p_counted) s
+        UNION ALL
+        SELECT s.scope_id, t.superseded_by, s.score, s.counted, s.step + 1
+        FROM successor s
+        CROSS JOIN LATERAL (
+            SELECT t.superseded_by
+            FROM memory.observation_states t
+            WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.seq AND t.superseded_by IS NOT NULL
+            LIMIT 1
+        ) t
+        WHERE s.step < c_steps
+    )
+    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.counted, o.observed_at, t.status
+    FROM successor s
+    CROSS JOIN LATERAL (
+        SELECT o.observed_at, o.conversation_id
+        FROM memory.observations o
+        WHERE o.agent_key = p_agent AND o.scope_id = s.scope_id AND o.seq = s.seq
+        LIMIT 1
+    ) o
+    LEFT JOIN LATERAL (
+        SELECT t.status
+        FROM memory.observation_states t
+        WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.seq
+        LIMIT 1
+    ) t ON true
+    WHERE memory.in_use(t.status) AND (p_outside IS NULL OR o.conversation_id IS DISTINCT FROM p_outside)
+    ORDER BY s.scope_id, s.seq, s.score DESC;
+END
+$$;
+COMMENT ON FUNCTION memory.heirs(bigint, bigint[], integer[], double precision[], bigint[], text) IS
+    'What took the place of observations in the end; one row per observation that is in use.';

@@ -18,6 +18,7 @@ FUNCTIONS = (
     "visibility/principal",
     "visibility/user_ids",
     "visibility/left_groups",
+    "visibility/conversation_owner",
     "visibility/visible_scopes",
     "visibility/visible_conversations",
     "adding/number_setting",

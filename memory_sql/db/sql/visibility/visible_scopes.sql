@@ -1,7 +1,7 @@
 -- memory.visible_scopes(agent, user, conversation, as_of): what a principal may see. One row per scope. The only place where
 -- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
--- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups, unless it is excluded; what is the
--- agent's own (collective, agent, guideline) to all. Of kind entity nobody sees but their own: what a user knows of a thing
+-- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups, unless it
+-- is excluded (memory.conversation_owner); what is the agent's own (collective, agent, guideline) to all. Of kind entity nobody sees but their own: what a user knows of a thing
 -- lies in scopes of the user's with a name. Inactive scopes are included. A user is all the ids that they go by
 -- (memory.user_ids). The agent and the owners are looked up once a query, whatever it begins with. In a transaction that was
 -- entered as a user nobody else sees anything (memory.asks_for).
@@ -43,13 +43,11 @@ AS $$
               ) g
               WHERE a.agent_id = p_agent
           )
-          || ARRAY(
-              SELECT 's:' || t.conversation_id
-              FROM memory.agents a
-              JOIN memory.conversations t ON t.agent_key = a.agent_key
-              WHERE a.agent_id = p_agent AND t.conversation_id = p_conversation AND NOT t.excluded
-                AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
-                AND NOT t.group_ids && ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l)
+          || (  -- once a query, and prepared only where there is one
+              SELECT CASE
+                  WHEN p_conversation IS NOT NULL
+                  THEN memory.conversation_owner(p_agent, p_user, p_conversation, p_as_of)
+              END
           )
       )
 $$;

@@ -36,13 +36,11 @@ AS $$
               ) g
               WHERE a.agent_id = p_agent
           )
-          || ARRAY(
-              SELECT 's:' || t.conversation_id
-              FROM memory.agents a
-              JOIN memory.conversations t ON t.agent_key = a.agent_key
-              WHERE a.agent_id = p_agent AND t.conversation_id = p_conversation AND NOT t.excluded
-                AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
-                AND NOT t.group_ids && ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l)
+          || (  -- once a query, and prepared only where there is one
+              SELECT CASE
+                  WHEN p_conversation IS NOT NULL
+                  THEN memory.conversation_owner(p_agent, p_user, p_conversation, p_as_of)
+              END
           )
       )
 $$;

@@ -110,7 +110,7 @@ def _planned(turn: Turn, settings: Settings, asking: Asking) -> _Plan:
     top_k = settings.context_top_k if has_xml and searches else 0
     keywords = digests.keyword_limit(settings) if has_digest and turn.retrieve is not False else 0
     query = asked = _query_of(turn, settings) if turn.retrieve is not False else Query()
-    if top_k or keywords:
+    if asked and (top_k or keywords):
         overtaken = OVERTAKEN if top_k else 0
         outside = turn.principal["conversation_id"]  # what was said there the host has; a digest may stand alone
         query = replace(asked, outside=outside, elsewhere=not keywords, unformed=True, overtaken=overtaken)
@@ -135,6 +135,8 @@ def _wanted(reads: Reads, turn: Turn, *, searched: bool) -> Wanted:
 
 def _query_of(turn: Turn, settings: Settings) -> Query:
     """What a turn's message asks for. It is no query: what looks like an operator in it isn't one."""
+    if not turn.text:
+        return Query()
     return parse(turn.text, turn.as_of or turn.now, zone_of(settings.time_zone), settings.language, operators=False)
 
 

@@ -21,6 +21,7 @@ from memory_sql.domain.results import Trimmed
 from memory_sql.privacy import SENSITIVITIES
 
 ORDER = ("episode", "note", "procedure", "fact")  # which kind goes first (B.5 of the sources)
+MOST_OBSERVATIONS = 2**31 - 1  # of a scope: they are numbered
 UNKNOWN_CONFIDENCE = 0.5  # between what is doubted and what is sure
 
 
@@ -115,9 +116,18 @@ def _worth(one: Stored) -> tuple[object, ...]:
 
 async def scopes_over(session: Session, agent_key: int, settings: Settings) -> list[int]:
     """The agent's scopes that keep more than they may, in order; none where its retention isn't by budget."""
-    if not budgets_of(settings):
+    budgets = budgets_of(settings)
+    if not budgets:
         return []
-    return over(await BudgetRepository(session, agent_key).amounts(), settings)
+    return over(await BudgetRepository(session, agent_key).amounts(_at_least(budgets)), settings)
+
+
+def _at_least(budgets: Iterable[Budget]) -> int:
+    """A scope that never had more observations exceeds none of these budgets."""
+    limits = [(budget.items, budget.characters) for budget in budgets]
+    if any(characters is not None for _, characters in limits):
+        return 0  # one text may be longer than any
+    return min((items for items, _ in limits if items is not None), default=MOST_OBSERVATIONS)
 
 
 async def preview(

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ARRAY, ColumnElement, Text, and_, case, cast, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.arrays import among
 from memory_sql.db.models import HoldRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.observations import IN_USE, VERIFICATION
 from memory_sql.domain.observations import budget_kind
@@ -46,8 +47,17 @@ class BudgetRepository:
         self._session = session
         self._agent_key = agent_key
 
-    async def amounts(self) -> list[Amount]:
-        """In the order of the scopes; one for each of a scope's kinds, those with and without a key apart."""
+    async def amounts(self, more_than: int) -> list[Amount]:
+        """In the order of the scopes; one for each of a scope's kinds, those with and without a key apart.
+
+        Of the scopes that have ever had more observations than that; the others' aren't read.
+        """
+        large = await self._session.scalars(
+            select(_s.scope_id).where(_s.agent_key == self._agent_key, _s.last_seq > more_than)
+        )
+        scope_ids = large.all()
+        if not scope_ids:
+            return []
         has_key = _o.fact_key.is_not(None)
         found = await self._session.execute(
             select(
@@ -58,7 +68,7 @@ class BudgetRepository:
                 func.sum(func.length(_o.content)).label("characters"),
             )
             .outerjoin(_t, _is_state())
-            .where(self._counts())
+            .where(self._counts(), among(_o.scope_id, scope_ids))
             .group_by(_o.scope_id, _o.kind, has_key)
             .order_by(_o.scope_id, _o.kind, has_key)
         )

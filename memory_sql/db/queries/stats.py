@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from datetime import date
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, Date, ScalarSelect, bindparam, case, func, select, true
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Date,
+    ScalarSelect,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -16,6 +28,7 @@ from memory_sql.db.models import (
     JudgedRow,
     MessageRow,
     ObservationRow,
+    ObservationStateRow,
     RetrievalRow,
     RunRow,
     ScopeRow,
@@ -47,6 +60,9 @@ async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats
 
 
 _key: BindParameter[int] = bindparam("agent_key", type_=BigInteger)
+_passed_over = select(ObservationStateRow.scope_id).where(
+    ObservationStateRow.agent_key == _key, ObservationStateRow.repend
+)
 _backlog = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
 
 
@@ -75,7 +91,7 @@ _COUNTS = select(
     select(func.count())
     .select_from(ScopeRow)
     .join(_backlog, true())
-    .where(ScopeRow.agent_key == _key)
+    .where(ScopeRow.agent_key == _key, or_(ScopeRow.last_seq > ScopeRow.done_seq, ScopeRow.scope_id.in_(_passed_over)))
     .scalar_subquery()
     .label("pending"),
     _count(ScopeRow, ScopeRow.due_at <= func.now()).label("due_scopes"),

@@ -183,7 +183,13 @@ class FormationSettings(Section):
         ),
     ] = 4
     formation_cold_minutes: Annotated[
-        float, per_agent("minutes of silence that make a conversation due", ge=0, le=MOST_MINUTES, used_by=ADD)
+        float,
+        per_agent(
+            "minutes of silence that make a conversation due, at most a quarter of them (or 5) later",
+            ge=0,
+            le=MOST_MINUTES,
+            used_by=ADD,
+        ),
     ] = 10.0
     formation_phrases: Annotated[
         Phrases,

@@ -12,9 +12,9 @@ from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.queries.due import due_kinds
 from memory_sql.db.repositories.agents import find_agent
-from memory_sql.db.repositories.conversations import ConversationPlace, ConversationRepository
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
-from memory_sql.db.repositories.scopes import ScopePlace, ScopeRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
@@ -40,8 +40,6 @@ JOBS: dict[DueKind, Callable[[LanguageModel], AnyDueJob]] = {
     "consolidation": Consolidation,
     "propagation": Propagation,
 }
-NO_CONVERSATION: ConversationPlace = (0, "")
-NO_SCOPE: ScopePlace = (0, 0)
 CAUGHT_UP_AT_ONCE = 500  # conversations or scopes that one transaction makes due, and holds
 EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
 
@@ -156,31 +154,23 @@ class Jobs:
 
     async def catch_up(self) -> None:
         """Makes due what is due by the settings of now and wasn't by those before; in batches."""
-        conversation: ConversationPlace | None = NO_CONVERSATION
-        while conversation is not None:
-            conversation = await self._database.write(partial(self._conversations_due, None, conversation))
-        scope: ScopePlace | None = NO_SCOPE
-        while scope is not None:
-            scope = await self._database.write(partial(self._scopes_due, None, scope))
+        for due in (self._conversations_due, self._scopes_due):
+            while await self._database.write(partial(due, None)):
+                pass
 
     async def make_due(self, session: Session, agent_key: int) -> None:
         """As `catch_up`, of one agent, in the transaction that changes its settings."""
-        conversation: ConversationPlace | None = NO_CONVERSATION
-        while conversation is not None:
-            conversation = await self._conversations_due(agent_key, conversation, session)
-        scope: ScopePlace | None = NO_SCOPE
-        while scope is not None:
-            scope = await self._scopes_due(agent_key, scope, session)
+        for due in (self._conversations_due, self._scopes_due):
+            while await due(agent_key, session):
+                pass
 
-    def _conversations_due(
-        self, agent_key: int | None, after: ConversationPlace, unit: Session
-    ) -> Awaitable[ConversationPlace | None]:
+    def _conversations_due(self, agent_key: int | None, unit: Session) -> Awaitable[bool]:
         conversations = ConversationRepository(unit)
-        return conversations.make_due(agent_key, self._settings, after, CAUGHT_UP_AT_ONCE, self._now())
+        return conversations.make_due(agent_key, self._settings, CAUGHT_UP_AT_ONCE, self._now())
 
-    def _scopes_due(self, agent_key: int | None, after: ScopePlace, unit: Session) -> Awaitable[ScopePlace | None]:
+    def _scopes_due(self, agent_key: int | None, unit: Session) -> Awaitable[bool]:
         threshold = self._settings.consolidation_threshold
-        return ScopeRepository(unit).make_due(agent_key, threshold, after, CAUGHT_UP_AT_ONCE, self._now())
+        return ScopeRepository(unit).make_due(agent_key, threshold, CAUGHT_UP_AT_ONCE, self._now())
 
     def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> Awaitable[Claimed | None]:
         return self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)

@@ -1,11 +1,14 @@
 """When a conversation is due: by age, by the settings of its agent, after exclusion, for scheduled messages."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
+from memory_sql.db.principals import SERVICE
 from memory_sql.domain.results import RunDueResult
 from memory_sql.errors import InputError, StaleError
 from memory_sql.llm import Request
@@ -67,6 +70,36 @@ async def test_due_time_is_the_earlier_of_silence_and_age(timed: Memory, clock: 
     clock.goes_on(minutes=1)
     await timed.add([message("And more.", n=10)], **HERE)
     assert await rows(timed, DUE) == [(MONDAY + timedelta(minutes=120), "age")]
+
+
+@pytest.mark.parametrize("minutes", [0.0, 0.001, 1, 10, 60, 5_256_000])
+async def test_silence_ends_never_early_and_at_most_a_step_late(memory: Memory, minutes: float) -> None:
+    """A step is a quarter of it, at most five minutes."""
+    limits: dict[str, float] = {"formation_messages": 45, "formation_tokens": 1000, "formation_min_messages": 4}
+    limits |= {"formation_cold_minutes": minutes, "formation_max_age_minutes": 9e6}
+    late = await rows(
+        memory,
+        "SELECT f.due_at - s.at - :silence * interval '1 minute', f.due_reason"
+        " FROM generate_series(now(), now() + interval '10 minutes', interval '1.234567 seconds') AS s (at)"
+        " CROSS JOIN memory.formation_due(4, 1, false, s.at, CAST(:limits AS jsonb), s.at) f",
+        limits=json.dumps(limits), silence=minutes,
+    )  # fmt: skip
+    step = min(timedelta(minutes=minutes) / 4, timedelta(minutes=5))
+    assert {reason for _, reason in late} == {"cold"}
+    assert timedelta() <= min(late)[0]
+    assert max(late)[0] <= step
+
+
+async def test_most_messages_leave_their_conversations_row_in_its_place(timed: Memory, clock: Clock) -> None:
+    """What changes with each of them is in no index, and when it is due moves in steps."""
+    told = "SELECT pg_stat_get_xact_tuples_updated(c), pg_stat_get_xact_tuples_hot_updated(c)"
+    async with timed.database.transaction(principal=SERVICE) as session:
+        for n in range(1, 33):
+            await timed.add([message(f"Word {n}.", n=n)], **HERE, session=session)
+            clock.goes_on(seconds=20)
+        found = await session.execute(sql(f"{told} FROM CAST('memory.conversations' AS regclass) AS c"))
+        ((updated, in_place),) = found.all()
+    assert (updated, in_place) == (32, 27)  # the step is 150 seconds; and once it becomes due at all
 
 
 async def test_age_counts_from_the_oldest_message_that_is_left(timed: Memory, llm: Scripted, clock: Clock) -> None:

@@ -144,6 +144,7 @@ def _words_of(column: str) -> str:
 SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms; the days it speaks of."
 NOW = text("now()")
 ZERO = text("0")
+NEVER_JUDGED = 2**31 - 1  # of waits_below: whoever catches up looks at it
 NO_TEXTS = text("'{}'::text[]")
 NO_NUMBERS = text("'{}'::integer[]")
 NO_PAIRS = text("'{}'::jsonb")

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped
 from memory_sql.config.kinds import LANGUAGES
 from memory_sql.db.models.base import (
     FALSE,
+    NEVER_JUDGED,
     NO_TEXTS,
     NOW,
     READABLE,
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from memory_sql.db.models.runs import RunRow
 
 
+WAITS = "due_at IS NULL AND dead_run_id IS NULL AND NOT excluded"
+BUSY = "lease_until IS NOT NULL OR failures > 0 OR errors > 0"
+
+
 class ConversationRow(Base):
     __tablename__ = "conversations"
     __table_args__ = (
@@ -55,6 +60,9 @@ class ConversationRow(Base):
         Index(
             "conversations_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")
         ),
+        # What changes with each message must be in no index, nor in its condition: the row couldn't stay in its place (HOT).
+        Index("conversations_waits_below_idx", "agent_key", "waits_below", postgresql_where=text(WAITS)),
+        Index("conversations_lease_until_idx", "agent_key", postgresql_where=text(BUSY)),
         {
             "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
             "postgresql_with": {"fillfactor": 70},
@@ -92,6 +100,11 @@ class ConversationRow(Base):
     failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
     errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
     dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
+    waits_below: Mapped[int] = column(
+        "With fewer unformed messages than this it wasn't due when that was last judged; far above any: it never was.",
+        Integer,
+        server_default=text(str(NEVER_JUDGED)),
+    )
     time_zone: Mapped[str | None] = constant("Where its calendar days begin (IANA name); null: the default.")
     unformed_since: Mapped[datetime | None] = column("When the oldest message arrived that no formation has read.")
     text_since: Mapped[datetime | None] = column(

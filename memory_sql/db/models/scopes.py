@@ -35,6 +35,7 @@ from memory_sql.config.kinds import (
 )
 from memory_sql.db.models.base import (
     FALSE,
+    NEVER_JUDGED,
     NO_ITEMS,
     NO_NUMBERS,
     NO_TEXTS,
@@ -68,6 +69,9 @@ _texts = table(
 )
 
 
+BUSY = "lease_until IS NOT NULL OR failures > 0 OR errors > 0 OR propagation_failures > 0 OR propagation_errors > 0"
+
+
 class ScopeRow(Base):
     __tablename__ = "scopes"
     __table_args__ = (
@@ -90,6 +94,19 @@ class ScopeRow(Base):
         Index("scopes_owner_idx", text("NULLIF(substr(owner, 3), ''::text)"), "agent_key"),  # owner_id of the views
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         Index("scopes_propagate_at_idx", "propagate_at", postgresql_where=text("propagate_at IS NOT NULL")),
+        Index(
+            "scopes_waits_below_idx",
+            "agent_key",
+            "waits_below",
+            postgresql_where=text("due_at IS NULL AND consolidation_threshold IS NULL"),
+        ),
+        Index(
+            "scopes_consolidation_threshold_idx",
+            "agent_key",
+            "consolidation_threshold",
+            postgresql_where=text("due_at IS NULL AND waits_below > consolidation_threshold"),
+        ),
+        Index("scopes_lease_until_idx", "agent_key", postgresql_where=text(BUSY)),
         # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
         {
             "comment": "One row per scope: whose memory it is, its consolidated text and how far that has read.",
@@ -195,6 +212,11 @@ class ScopeRow(Base):
         server_default=ZERO,
     )
 
+    waits_below: Mapped[int] = column(
+        "With fewer pending observations than this it wasn't due when that was last judged; far above any: it never was.",
+        Integer,
+        server_default=text(str(NEVER_JUDGED)),
+    )
     import_id: Mapped[int | None] = column("The import that made it; null: it was there before, or wasn't imported.")
 
     consolidation: Mapped[str | None] = column_property(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import ColumnElement, DateTime, Integer, Text, bindparam, func, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, ConversationRow, JudgedRow, RunRow, ScopeRow
@@ -14,54 +15,83 @@ from memory_sql.domain.results import Backlog
 
 async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetime) -> Backlog:
     """Of one agent or of all."""
-    conversations = (await session.execute(_counts(ConversationRow, agent_id, now))).one()
-    scopes = (await session.execute(_counts(ScopeRow, agent_id, now))).one()
-    wider = (await session.execute(_propagations(agent_id, now))).one()
-    dead = await session.execute(_of(select(func.count()), RunRow, agent_id).where(RunRow.state == "dead"))
-    held = await session.execute(_of(select(func.count()), JudgedRow, agent_id).where(JudgedRow.outcome == "held"))
+    given = {"agent_id": agent_id, "now": now}
+    one = (await session.execute(_OF_ALL if agent_id is None else _OF_AGENT, given)).one()
+    oldest = (one.conversations_since, one.scopes_since, one.propagations_since)
     return Backlog(
-        due_conversations=conversations.due,
-        due_scopes=scopes.due,
-        due_propagations=wider.due,
-        oldest_due_at=min(filter(None, (conversations.oldest, scopes.oldest, wider.oldest)), default=None),
-        in_progress=conversations.in_progress + scopes.in_progress,
-        retrying=conversations.retrying + scopes.retrying + wider.retrying,
-        dead=dead.scalar_one(),
-        held=held.scalar_one(),
+        due_conversations=one.conversations,
+        due_scopes=one.scopes,
+        due_propagations=one.propagations,
+        oldest_due_at=min(filter(None, oldest), default=None),
+        in_progress=one.leased_conversations + one.leased_scopes,
+        retrying=one.conversations_again + one.scopes_again + one.propagations_again,
+        dead=one.dead,
+        held=one.held,
     )
 
 
-def _counts(row: type[ConversationRow] | type[ScopeRow], agent_id: str | None, now: datetime) -> Any:
-    leased = row.lease_until >= func.clock_timestamp()
-    due = and_(row.due_at <= now, _is_free(row))
-    counts = select(
-        func.count().filter(due).label("due"),
-        func.min(row.due_at).filter(due).label("oldest"),
-        func.count().filter(leased).label("in_progress"),
-        func.count().filter(row.due_at > now, row.failures + row.errors > 0).label("retrying"),
+_now = bindparam("now", type_=DateTime(timezone=True))
+# Literals, as the conditions of the indexes have them: a plan for any parameter can't use such an index.
+_none: ColumnElement[int] = literal_column("0", Integer)
+_dead, _held = literal_column("'dead'", Text), literal_column("'held'", Text)
+
+
+def _due(name: str, due_at: Any) -> Any:
+    """How many can be done now, and since when the oldest can."""
+    row = due_at.class_
+    is_free = or_(row.lease_until.is_(None), row.lease_until < func.clock_timestamp())
+    return select(func.count().label(name), func.min(due_at).label(f"{name}_since")).where(due_at <= _now, is_free)
+
+
+def _leased(name: str, row: Any) -> ColumnElement[int]:
+    return func.count().filter(row.lease_until >= func.clock_timestamp()).label(f"leased_{name}")
+
+
+def _again(name: str, due_at: Any, *counts: Any) -> ColumnElement[int]:
+    return func.count().filter(due_at > _now, _failed(*counts)).label(f"{name}_again")
+
+
+def _failed(*counts: Any) -> ColumnElement[bool]:
+    """Each count by itself, and not their sum, of which the planner would know nothing."""
+    return or_(*(count > _none for count in counts))
+
+
+_c, _s = ConversationRow, ScopeRow
+_unjudged = (_s.propagation_failures, _s.propagation_errors)
+# Each along a partial index that holds little more than what is counted. Propagation takes the lease of consolidation.
+_PARTS: dict[str, tuple[Any, Any]] = {
+    "conversations": (_c, _due("conversations", _c.due_at)),
+    "scopes": (_s, _due("scopes", _s.due_at)),
+    "propagations": (_s, _due("propagations", _s.propagate_at)),
+    "forming": (
+        _c,
+        select(_leased("conversations", _c), _again("conversations", _c.due_at, _c.failures, _c.errors)).where(
+            or_(_c.lease_until.is_not(None), _failed(_c.failures, _c.errors))
+        ),
+    ),
+    "working": (
+        _s,
+        select(
+            _leased("scopes", _s),
+            _again("scopes", _s.due_at, _s.failures, _s.errors),
+            _again("propagations", _s.propagate_at, *_unjudged),
+        ).where(or_(_s.lease_until.is_not(None), _failed(_s.failures, _s.errors, *_unjudged))),
+    ),
+    "dead": (RunRow, select(func.count().label("dead")).where(RunRow.state == _dead)),
+    "held": (JudgedRow, select(func.count().label("held")).where(JudgedRow.outcome == _held)),
+}
+
+
+def _read(*, of_agent: bool) -> Any:
+    """All parts side by side, each of which is one row."""
+    parts = []
+    for name, (row, part) in _PARTS.items():
+        agent = select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text))
+        whose = part.where(row.agent_key == agent.scalar_subquery()) if of_agent else part
+        parts.append(whose.subquery(f"{name}_part"))
+    return select(*(column for part in parts for column in part.c)).select_from(
+        reduce(lambda left, right: left.join(right, true()), parts)
     )
-    return _of(counts, row, agent_id)
 
 
-def _propagations(agent_id: str | None, now: datetime) -> Any:
-    """Whoever propagates takes the same lease as whoever consolidates; it is counted there."""
-    row = ScopeRow
-    due = and_(row.propagate_at <= now, _is_free(row))
-    again = (row.propagate_at > now, row.propagation_failures + row.propagation_errors > 0)
-    counts = select(
-        func.count().filter(due).label("due"),
-        func.min(row.propagate_at).filter(due).label("oldest"),
-        func.count().filter(*again).label("retrying"),
-    )
-    return _of(counts.where(row.propagate_at.is_not(None)), row, agent_id)
-
-
-def _is_free(row: type[ConversationRow] | type[ScopeRow]) -> Any:
-    return or_(row.lease_until.is_(None), row.lease_until < func.clock_timestamp())
-
-
-def _of(counts: Any, row: type[ConversationRow | ScopeRow | RunRow | JudgedRow], agent_id: str | None) -> Any:
-    counts = counts.select_from(row)
-    if agent_id is None:
-        return counts
-    return counts.join(AgentRow, AgentRow.agent_key == row.agent_key).where(AgentRow.agent_id == agent_id)
+_OF_ALL, _OF_AGENT = _read(of_agent=False), _read(of_agent=True)

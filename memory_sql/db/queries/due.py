@@ -1,13 +1,15 @@
-"""Which kinds of background work have anything to do."""
+"""Which kinds of background work have anything to do, and what may be due by other settings than it was judged by."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Text, and_, bindparam, exists, func, or_, select
+from sqlalchemy import DateTime, Integer, Text, and_, bindparam, cast, func, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.db.bounds import ONE, number
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
 KINDS = {
@@ -24,13 +26,59 @@ async def due_kinds(session: AsyncSession, agent_id: str | None, by: datetime) -
 
 
 def _is_due(due_at: Any) -> Any:
-    """Along the partial index of what is due."""
+    """The head of the queue, along the partial index of what is due: the order leaves no plan another way."""
     row = due_at.class_
     is_free = or_(row.lease_until.is_(None), row.lease_until < func.clock_timestamp())
     agent_id = bindparam("agent_id", type_=Text)
     is_its = row.agent_key == select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
     by = bindparam("by", type_=DateTime(timezone=True))
-    return exists(select(row.agent_key).where(due_at <= by, and_(is_free, or_(agent_id.is_(None), is_its))))
+    head = (
+        select(due_at).where(due_at <= by, and_(is_free, or_(agent_id.is_(None), is_its))).order_by(due_at).limit(ONE)
+    )
+    return head.scalar_subquery().is_not(None)
 
 
 _DUE = select(*(_is_due(due_at).label(kind) for kind, due_at in KINDS.items()))
+
+
+def conversations_judged_by_more(agent_key: int | None, min_messages: int, most: int) -> Any:
+    """The keys of conversations that weren't due by higher settings than these, of one agent or of all, to be locked."""
+    row = ConversationRow
+    may_be_due = (row.due_at.is_(None), row.dead_run_id.is_(None), ~row.excluded)
+    return _judged_by_more((row.agent_key, row.conversation_id), may_be_due, _FORMED, min_messages, agent_key, most)
+
+
+def scopes_judged_by_more(agent_key: int | None, threshold: int, most: int) -> Sequence[Any]:
+    """The same of scopes: of those that have no threshold of their own, and of those that have one."""
+    row = ScopeRow
+    key, waits = (row.agent_key, row.scope_id), row.due_at.is_(None)
+    by_own = (
+        select(*key)
+        .where(waits, row.waits_below > row.consolidation_threshold, *_of(row, agent_key))
+        .order_by(row.agent_key, row.consolidation_threshold)
+    )
+    may_be_due = (waits, row.consolidation_threshold.is_(None))
+    return (_judged_by_more(key, may_be_due, _CONSOLIDATED, threshold, agent_key, most), _to_be_locked(by_own, most))
+
+
+_FORMED, _CONSOLIDATED = "formation_min_messages", "consolidation_threshold"
+
+
+def _judged_by_more(
+    key: tuple[Any, ...], conditions: Sequence[Any], setting: str, default: int, agent_key: int | None, most: int
+) -> Any:
+    """Agent by agent, along the index of what waits. The order leaves no plan another way, by which all are read."""
+    row = key[0].class_
+    least = cast(func.memory.number_setting(AgentRow.settings, setting, default), Integer)
+    above = select(*key).where(row.agent_key == AgentRow.agent_key, *conditions, row.waits_below > least)
+    judged = _to_be_locked(above.order_by(row.waits_below), most).correlate(AgentRow).lateral("judged")
+    found = select(*judged.c).select_from(AgentRow).join(judged, true()).where(*_of(AgentRow, agent_key))
+    return found.limit(number(most))
+
+
+def _to_be_locked(found: Any, most: int) -> Any:
+    return found.limit(number(most)).with_for_update(key_share=True, skip_locked=True)
+
+
+def _of(row: Any, agent_key: int | None) -> Sequence[Any]:
+    return () if agent_key is None else (row.agent_key == agent_key,)

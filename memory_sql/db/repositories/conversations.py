@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import REAL, Select, and_, bindparam, case, cast, func, literal, or_, select, true, tuple_, update
+from sqlalchemy import REAL, Select, and_, bindparam, case, cast, func, literal, or_, select, true, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
 
 from memory_sql.config import FORMATION_LIMITS, Secrets, Settings
+from memory_sql.db.arrays import are_among
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
+from memory_sql.db.models.base import NEVER_JUDGED
+from memory_sql.db.queries.due import conversations_judged_by_more
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
-
-
-ConversationPlace = tuple[int, str]  # its keys: the order in which conversations are gone through
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,32 +209,30 @@ class ConversationRepository:
             "unformed_since": row.since,
             "due_at": None if state.excluded else row.due_at,
             "due_reason": None if state.excluded else row.due_reason,
+            "waits_below": row.waits_below,
         }
 
-    async def make_due(
-        self, agent_key: int | None, settings: Settings, after: ConversationPlace, most: int, now: datetime
-    ) -> ConversationPlace | None:
-        """Makes due what is long enough by these settings and wasn't by those before: at most so many, after that place.
+    async def make_due(self, agent_key: int | None, settings: Settings, most: int, now: datetime) -> bool:
+        """Makes due what is long enough by these settings and wasn't by those before: looks at so many, at most.
 
-        Of one agent or of all. What somebody works on is left: it is counted when that ends. Returns the last place
-        that was looked at; None: there is nothing more.
+        Of one agent or of all; only at those that were judged by others than these. What somebody works on is left: it
+        is counted when that ends. Returns whether there may be more.
         """
-        s, here = ConversationRow, tuple_(ConversationRow.agent_key, ConversationRow.conversation_id)
-        least = func.memory.number_setting(AgentRow.settings, "formation_min_messages", settings.formation_min_messages)
+        found = await self._session.execute(
+            conversations_judged_by_more(agent_key, settings.formation_min_messages, most)
+        )
+        places = [(row.agent_key, row.conversation_id) for row in found]
+        if places:
+            await self._judge(places, settings, now)
+        return len(places) == most
+
+    async def _judge(self, places: Collection[tuple[int, str]], settings: Settings, now: datetime) -> None:
+        """Counts what these hold, and says by that whether they are due. The caller has locked them."""
+        s = ConversationRow
         short = (
             select(s.agent_key, s.conversation_id, s.formed_number, AgentRow.settings)
             .join(AgentRow, AgentRow.agent_key == s.agent_key)
-            .where(
-                here > after,
-                s.due_at.is_(None),
-                s.dead_run_id.is_(None),
-                s.excluded.is_(False),
-                s.unformed_messages >= least,
-                *([] if agent_key is None else [s.agent_key == agent_key]),
-            )
-            .order_by(s.agent_key, s.conversation_id)
-            .limit(most)
-            .with_for_update(key_share=True, skip_locked=True, of=s)
+            .where(are_among((s.agent_key, s.conversation_id), places))
             .cte("short")
         )
         unread = _unread(short.c.agent_key, short.c.conversation_id, short.c.formed_number).lateral("unread")
@@ -244,7 +242,7 @@ class ConversationRepository:
             .select_from(short.join(unread, true()).join(due, true()))
             .subquery("counted")
         )
-        changed = (
+        await self._session.execute(
             update(s)
             .where(s.agent_key == counted.c.agent_key, s.conversation_id == counted.c.conversation_id)
             .values(
@@ -253,13 +251,9 @@ class ConversationRepository:
                 unformed_since=counted.c.since,
                 due_at=counted.c.due_at,
                 due_reason=counted.c.due_reason,
+                waits_below=counted.c.waits_below,
             )
-            .returning(s.agent_key, s.conversation_id)
-            .cte("changed")
         )
-        found = await self._session.execute(select(changed).order_by(changed.c.agent_key, changed.c.conversation_id))
-        places = [(row.agent_key, row.conversation_id) for row in found]
-        return places[-1] if len(places) == most else None
 
     async def release(self, state: ConversationState, **values: Any) -> bool:
         """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed.
@@ -279,6 +273,7 @@ class ConversationRepository:
         """Gives the lease back where there is nothing to form: it is due no more, unless something came meanwhile."""
         idle = or_(ConversationRow.excluded, ConversationRow.last_number == state.last_number)
         due = {name: case((~idle, ConversationRow.__table__.c[name])) for name in ("due_at", "due_reason")}
+        due["waits_below"] = case((idle, NEVER_JUDGED), else_=ConversationRow.waits_below)  # whoever catches up counts
         await self._session.execute(update(ConversationRow).where(_same(state)).values(lease_until=None, **due))
 
     async def postpone(self, agent_id: str, conversation_id: str, until: datetime) -> None:
@@ -389,7 +384,8 @@ def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:
 def _due(unread: Any, limits: Any, now: datetime) -> Any:
     """Whether that makes a conversation due, by the rule of `add`."""
     messages, given = cast(unread.c.messages, Integer), (unread.c.tokens, unread.c.signalled, unread.c.since)
-    return func.memory.formation_due(messages, *given, limits, now).table_valued("due_at", "due_reason").lateral("due")
+    columns = ("due_at", "due_reason", "waits_below")
+    return func.memory.formation_due(messages, *given, limits, now).table_valued(*columns).lateral("due")
 
 
 def _is(agent_id: str, conversation_id: str) -> Sequence[Any]:

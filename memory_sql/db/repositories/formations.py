@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from memory_sql.config import Settings
+from memory_sql.db.bounds import ONE
 from memory_sql.db.direct import reader_of
 from memory_sql.db.engine import Session
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, RunRow, columns_of
@@ -215,7 +216,7 @@ def _claim_due(*conditions: Any) -> Any:
         select(_c.agent_key, _c.conversation_id)
         .where(_c.due_at <= bindparam("by", type_=DateTime(timezone=True)), is_free(), *conditions)
         .order_by(_c.due_at)
-        .limit(1)
+        .limit(ONE)
         .with_for_update(skip_locked=True, key_share=True)
         .cte("due")
     )

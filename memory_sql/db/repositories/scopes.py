@@ -25,8 +25,10 @@ from memory_sql.config.kinds import (
     PromptName,
 )
 from memory_sql.db.arrays import among
+from memory_sql.db.bounds import ONE
 from memory_sql.db.direct import reader_of
-from memory_sql.db.models import AgentRow, ObservationStateRow, PromptRow, ScopeRow
+from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
+from memory_sql.db.queries.due import scopes_judged_by_more
 from memory_sql.db.scope_rows import (
     buffer_of,
     disputed_of,
@@ -42,7 +44,7 @@ from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef
 
-ScopePlace = tuple[int, int]  # its keys: the order in which scopes are gone through
+ScopePlace = tuple[int, int]  # its keys
 DueColumn = Literal["due_at", "propagate_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
@@ -132,6 +134,7 @@ class NewScope:
             "lanes": "buffer" if of_conversation and settings.conversation_scope == "buffer" else "absorb",
             "buffer_max": CONVERSATION_MAX if of_conversation else BUFFER_MAX,
             "buffer_max_words": CONVERSATION_WORDS if of_conversation else BUFFER_MAX_WORDS,
+            "waits_below": settings.consolidation_threshold,
         }
 
 
@@ -278,10 +281,9 @@ class ScopeRepository:
         return found is not None
 
     async def epochs(self, agent_key: int, scope_ids: Sequence[int]) -> dict[int, int]:
+        s = ScopeRow
         found = await self._session.execute(
-            select(ScopeRow.scope_id, ScopeRow.epoch).where(
-                ScopeRow.agent_key == agent_key, among(ScopeRow.scope_id, scope_ids)
-            )
+            select(s.scope_id, s.epoch).where(s.agent_key == agent_key, among(s.scope_id, scope_ids))
         )
         return {row.scope_id: row.epoch for row in found}
 
@@ -321,34 +323,17 @@ class ScopeRepository:
         found = await self._session.execute(select(waits.label("waits"), refreshed))
         return bool(found.one().waits)
 
-    async def make_due(
-        self, agent_key: int | None, threshold: int, after: ScopePlace, most: int, now: datetime
-    ) -> ScopePlace | None:
-        """Makes due what has enough pending by this threshold and hadn't by that before: at most so many, after that place.
+    async def make_due(self, agent_key: int | None, threshold: int, most: int, now: datetime) -> bool:
+        """Makes due what has enough pending by this threshold and hadn't by that before: looks at so many, at most.
 
-        Of one agent or of all. What somebody works on is left: it is counted when that ends. Returns the last place
-        that was looked at; None: there is nothing more.
+        Of one agent or of all; only at those that were judged by a higher one. What somebody works on is left: it is
+        counted when that ends. Returns whether there may be more.
         """
-        s, t = ScopeRow, ObservationStateRow
-        least = func.memory.number_setting(AgentRow.settings, "consolidation_threshold", threshold)
-        passed_over = select(t.seq).where(t.agent_key == s.agent_key, t.scope_id == s.scope_id, t.repend).exists()
-        waiting = await self._session.execute(
-            select(s.agent_key, s.scope_id)
-            .join(AgentRow, AgentRow.agent_key == s.agent_key)
-            .where(
-                tuple_(s.agent_key, s.scope_id) > after,
-                s.due_at.is_(None),
-                s.last_seq > s.held_seq,
-                or_(s.last_seq - s.done_seq >= func.coalesce(s.consolidation_threshold, least), passed_over),
-                *([] if agent_key is None else [s.agent_key == agent_key]),
-            )
-            .order_by(s.agent_key, s.scope_id)
-            .limit(most)
-            .with_for_update(key_share=True, skip_locked=True, of=s)
-        )
-        places = [(row.agent_key, row.scope_id) for row in waiting]
-        await self._refresh_all(places, threshold, now)
-        return places[-1] if len(places) == most else None
+        found = [await self._session.execute(sql) for sql in scopes_judged_by_more(agent_key, threshold, most)]
+        places = [(row.agent_key, row.scope_id) for rows in found for row in rows]
+        if places:
+            await self._refresh_all(places, threshold, now)
+        return len(places) >= most
 
     async def _refresh_all(self, places: Sequence[ScopePlace], threshold: int, now: datetime) -> None:
         """As `refresh_due`, of several agents."""
@@ -393,14 +378,14 @@ class ScopeRepository:
             select(ScopeRow.agent_key, ScopeRow.scope_id)
             .where(due_at <= by, _is_free())
             .order_by(due_at)
-            .limit(1)
+            .limit(ONE)
             .with_for_update(skip_locked=True, key_share=True)
         )
         others = (
             select(other.scope_id)
             .where(getattr(other, what) <= by, _is_free(other), other.scope_id != ScopeRow.scope_id)
             .order_by(getattr(other, what))
-            .limit(1)
+            .limit(ONE)
         )
         if agent_id is not None:
             agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()

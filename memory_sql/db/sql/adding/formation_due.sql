@@ -1,29 +1,42 @@
 -- memory.formation_due(messages, tokens, signalled, since, limits, at): from when a conversation with that much unformed is due,
 -- and why; both null: not at all. One row. The counts are of messages that formation reads, `since` is when the oldest of
 -- them arrived, `at` when the newest did. `limits` are settings by name. Cold: after a silence. Age: a conversation that never
--- falls silent, when its oldest message is that old; whichever comes first.
+-- falls silent, when its oldest message is that old; whichever comes first. The end of a silence is told in steps (a quarter of
+-- it, at most 5 minutes), rounded up: most messages then leave due_at as it is, and their conversation's row in its place (HOT).
+-- waits_below: where it isn't due, with how many messages it would be.
 CREATE OR REPLACE FUNCTION memory.formation_due(
     p_messages integer, p_tokens real, p_signalled boolean, p_since timestamptz, p_limits jsonb, p_at timestamptz,
-    OUT due_at timestamptz, OUT due_reason text
+    OUT due_at timestamptz, OUT due_reason text, OUT waits_below integer
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
     SELECT
         CASE WHEN r.reason = 'cold' THEN least(r.cold_at, r.old_at) WHEN r.reason IS NOT NULL THEN p_at END,
-        CASE WHEN r.reason = 'cold' AND r.old_at < r.cold_at THEN 'age' ELSE r.reason END
-    INTO due_at, due_reason
+        CASE WHEN r.reason = 'cold' AND r.old_at < r.cold_at THEN 'age' ELSE r.reason END,
+        r.least
+    INTO due_at, due_reason, waits_below
     FROM (
         SELECT
-            p_at + memory.number_setting(p_limits, 'formation_cold_minutes', 0) * interval '1 minute' AS cold_at,
+            l.least,
+            CASE WHEN c.step > interval '0' THEN date_bin(
+                c.step, p_at + c.silence + c.step - interval '1 microsecond', timestamptz '2000-01-01 00:00Z'
+            ) ELSE p_at + c.silence END AS cold_at,
             p_since + memory.number_setting(p_limits, 'formation_max_age_minutes', 0) * interval '1 minute' AS old_at,
             CASE
                 WHEN p_signalled AND p_messages > 0 THEN 'signal'
                 WHEN p_messages >= memory.number_setting(p_limits, 'formation_messages', 1) THEN 'messages'
-                WHEN p_messages < memory.number_setting(p_limits, 'formation_min_messages', 1) THEN NULL
+                WHEN p_messages < l.least THEN NULL
                 WHEN p_tokens >= memory.number_setting(p_limits, 'formation_tokens', 1) THEN 'tokens'
                 ELSE 'cold'
             END AS reason
+        FROM (SELECT memory.number_setting(p_limits, 'formation_min_messages', 1)::integer AS least) l
+        CROSS JOIN (
+            SELECT i.silence, least(i.silence / 4, interval '5 minutes') AS step
+            FROM (
+                SELECT memory.number_setting(p_limits, 'formation_cold_minutes', 0) * interval '1 minute' AS silence
+            ) i
+        ) c
     ) r;
 END
 $$;

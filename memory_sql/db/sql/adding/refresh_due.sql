@@ -3,7 +3,7 @@
 -- transaction that adds observations or changes their status, lane or the watermark; the caller holds the scopes' row
 -- locks. A scope that was due already keeps its time. One whose text was just undone waits for something new. One that has
 -- lost its text, because something in it was forgotten, is due whatever the threshold, until nothing waits (`rebuild`). The
--- threshold is the scope's own, else the agent's, else the one that is given.
+-- threshold is the scope's own, else the agent's, else the one that is given; by which a scope wasn't due is in waits_below.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -16,18 +16,20 @@ BEGIN
     PERFORM memory.evict_buffers(p_agent, p_scopes, p_at);
     FOREACH v_scope IN ARRAY coalesce(p_scopes, '{}') LOOP  -- one by one: no plan may read all scopes of the agent
         UPDATE memory.scopes s
-        SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END, rebuild = s.rebuild AND is_due.waits
+        SET due_at = CASE WHEN is_due.yes THEN coalesce(s.due_at, p_at) END, rebuild = s.rebuild AND is_due.waits,
+            waits_below = is_due.threshold
         FROM (
             SELECT c.is_active AND c.consolidate AND (c.rebuild OR c.last_seq > c.held_seq) AND wanted.pending <= found.pending AS yes,
-                   found.pending > 0 AS waits
+                   found.pending > 0 AS waits, least.threshold
             FROM memory.scopes c
             JOIN memory.agents a ON a.agent_key = p_agent
             CROSS JOIN LATERAL (
-                SELECT CASE WHEN c.rebuild THEN 1 ELSE coalesce(
+                SELECT coalesce(
                     c.consolidation_threshold,
                     memory.number_setting(a.settings, 'consolidation_threshold', p_threshold)::integer
-                ) END AS pending
-            ) wanted
+                ) AS threshold
+            ) least
+            CROSS JOIN LATERAL (SELECT CASE WHEN c.rebuild THEN 1 ELSE least.threshold END AS pending) wanted
             CROSS JOIN LATERAL (
                 SELECT count(*) AS pending
                 FROM (SELECT FROM memory.pending_observations(p_agent, v_scope, c.done_seq) LIMIT wanted.pending) enough
@@ -35,7 +37,8 @@ BEGIN
             WHERE c.agent_key = p_agent AND c.scope_id = v_scope
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = v_scope
-          AND ((s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes OR s.rebuild AND NOT is_due.waits)
+          AND ((s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes OR s.rebuild AND NOT is_due.waits
+               OR NOT is_due.yes AND s.waits_below <> is_due.threshold)
         RETURNING s.due_at INTO v_due;
         v_is_due := v_is_due OR FOUND AND v_due IS NOT NULL;
     END LOOP;

@@ -97,9 +97,10 @@ BEGIN
             RETURN v_made;
         ELSE
             INSERT INTO memory.scopes (
-                agent_key, kind, owner, name, display_name, language, lanes, buffer_max, buffer_max_words, created_at
+                agent_key, kind, owner, name, display_name, language, lanes, buffer_max, buffer_max_words, waits_below,
+                created_at
             )
-            SELECT p_agent, kind, owner, name, display_name, language, lanes, buffer_max, buffer_max_words, p_at
+            SELECT p_agent, kind, owner, name, display_name, language, lanes, buffer_max, buffer_max_words, waits_below, p_at
             FROM jsonb_populate_recordset(NULL::memory.scopes, p_wanted) w
             WHERE (
                 SELECT s.scope_id

@@ -73,8 +73,9 @@ async def violations(session: AsyncSession, measures: Measures, *, hashes: bool 
     `hashes`: of every observation, not of one in so many.
     """
     await session.execute(_SNAPSHOT)
+    given = asdict(measures)
     for name, query in invariants().items():
-        for row in await session.execute(query.limit(MOST), asdict(measures)):
+        for row in await session.execute(query.limit(MOST), given):
             yield Violation(invariant=name, agent_id=row.agent_id, key=row.key, detail=row.detail)
     async for violation in _wrong_hashes(session, _HASHED if hashes else _sample(measures.now)):
         yield violation

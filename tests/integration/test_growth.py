@@ -14,9 +14,10 @@ from sqlalchemy import event
 from benchmarks.server import plain_url
 from memory_sql.config import Settings
 from memory_sql.db.engine import SERVER_SETTINGS
+from memory_sql.db.roles import Roles
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
-from tests.conftest import administer, named
+from tests.conftest import administer, as_login, named
 from tests.fakes import Scripted
 
 pytestmark = pytest.mark.slow
@@ -50,8 +51,9 @@ Sent = tuple[str, tuple[Any, ...]]
 class Grown:
     """A database in which nothing is due, however many wait for more to be said."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, asked: str) -> None:
         self.url = url
+        self.asked = asked  # entered by whom the library works for
         self.size = 0
 
     async def grow(self, size: int) -> None:
@@ -67,9 +69,14 @@ class Grown:
 
     async def pages(self, sent: list[Sent]) -> int:
         """How many pages of the tables and their indexes these read, planned as the library has them planned."""
-        connection = await asyncpg.connect(plain_url(self.url), server_settings=SERVER_SETTINGS, statement_cache_size=0)
+        connection = await asyncpg.connect(
+            plain_url(self.asked), server_settings=SERVER_SETTINGS, statement_cache_size=0
+        )
+        await connection.execute("SET max_parallel_workers_per_gather = 0")  # each reads the catalogues for itself
+        await connection.execute("BEGIN; SELECT memory.enter(NULL, NULL, NULL, true)")
         read = 0
         for statement, given in sent:
+            await _plan(connection, statement, given)  # which reads the catalogues
             plan = await _plan(connection, statement, given)
             scans = (node for node in _nodes(plan) if node["Node Type"] == "Seq Scan" and node["Actual Loops"])
             whole = {node["Relation Name"] for node in scans}
@@ -101,11 +108,19 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(below)
 
 
+@pytest.fixture(params=["template", "walled_template"])
+def copied(request: pytest.FixtureRequest) -> str:
+    """The name of the database that is copied: without walls or behind them."""
+    name: str = request.getfixturevalue(request.param)
+    return name
+
+
 @pytest.fixture
-async def grown(server_url: str, template: str) -> AsyncIterator[Grown]:
+async def grown(copied: str, template: str, server_url: str, roles: Roles) -> AsyncIterator[Grown]:
     name = f"memory_sql_growth_{os.getpid()}"
-    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield Grown(named(server_url, name))
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {copied}")
+    url = named(server_url, name)
+    yield Grown(url, url if copied == template else as_login(url, roles))
     await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -124,7 +139,7 @@ async def test_where_nothing_is_due_nothing_is_read_however_much_there_is(grown:
     pages: dict[str, list[int]] = {}
     for size in SIZES:
         await grown.grow(size)
-        async with Memory(grown.url, Scripted(), SETTINGS) as memory:
+        async with Memory(grown.asked, Scripted(), SETTINGS) as memory:
             for name, look in looks(memory).items():
                 pages.setdefault(name, []).append(await grown.pages(await _sent(memory, look)))
             assert (await memory.work.backlog()).due_conversations == 0
@@ -135,7 +150,7 @@ async def test_where_nothing_is_due_nothing_is_read_however_much_there_is(grown:
 async def test_what_keeps_less_than_its_budget_is_not_read(grown: Grown) -> None:
     """`maintain` looks at how much each scope ever had, not at what."""
     await grown.grow(SIZES[0])
-    async with Memory(grown.url, Scripted(), BY_BUDGET) as memory:
+    async with Memory(grown.asked, Scripted(), BY_BUDGET) as memory:
         sent = await _sent(memory, memory.work.maintain)
     assert any("memory.scopes" in statement for statement, _ in sent)
     assert not any("memory.observations" in statement for statement, _ in sent)

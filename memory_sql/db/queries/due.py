@@ -67,13 +67,17 @@ _FORMED, _CONSOLIDATED = "formation_min_messages", "consolidation_threshold"
 def _judged_by_more(
     key: tuple[Any, ...], conditions: Sequence[Any], setting: str, default: int, agent_key: int | None, most: int
 ) -> Any:
-    """Agent by agent, along the index of what waits. The order leaves no plan another way, by which all are read."""
+    """Agent by agent, along the index of what waits. The order leaves no plan another way, by which all are read.
+
+    The setting is read apart: behind walls no function that isn't leakproof may stand in the condition of an index.
+    """
     row = key[0].class_
     least = cast(func.memory.number_setting(AgentRow.settings, setting, default), Integer)
-    above = select(*key).where(row.agent_key == AgentRow.agent_key, *conditions, row.waits_below > least)
-    judged = _to_be_locked(above.order_by(row.waits_below), most).correlate(AgentRow).lateral("judged")
-    found = select(*judged.c).select_from(AgentRow).join(judged, true()).where(*_of(AgentRow, agent_key))
-    return found.limit(number(most))
+    limits = select(AgentRow.agent_key, least.label("least")).where(*_of(AgentRow, agent_key)).cte("limits")
+    limits = limits.prefix_with("MATERIALIZED")
+    above = select(*key).where(row.agent_key == limits.c.agent_key, *conditions, row.waits_below > limits.c.least)
+    judged = _to_be_locked(above.order_by(row.waits_below), most).correlate(limits).lateral("judged")
+    return select(*judged.c).select_from(limits).join(judged, true()).limit(number(most))
 
 
 def _to_be_locked(found: Any, most: int) -> Any:

@@ -14,11 +14,16 @@ BEGIN
     SELECT coalesce(array_agg(f.agent_key), '{}'), coalesce(array_agg(f.conversation_id), '{}'), array_agg(f.start)
     INTO v_agents, v_conversations, v_starts
     FROM (
+        WITH starts AS MATERIALIZED (  -- apart: behind walls no index is read by a function of another row
+            SELECT a.agent_key, memory.retention_start(a.settings, p_days, p_at) AS start
+            FROM memory.agents a WHERE p_agent IS NULL OR a.agent_id = p_agent
+        )
         SELECT s.agent_key, s.conversation_id, r.start
-        FROM memory.agents a
-        CROSS JOIN LATERAL (SELECT memory.retention_start(a.settings, p_days, p_at) AS start) r
-        JOIN memory.conversations s ON s.agent_key = a.agent_key AND s.text_since < r.start
-        WHERE (p_agent IS NULL OR a.agent_id = p_agent) AND (p_conversation IS NULL OR s.conversation_id = p_conversation)
+        FROM starts f
+        JOIN memory.agents a ON a.agent_key = f.agent_key
+        CROSS JOIN LATERAL (SELECT memory.retention_start(a.settings, p_days, p_at) AS start) r  -- again: as locked
+        JOIN memory.conversations s ON s.agent_key = a.agent_key AND s.text_since < f.start AND s.text_since < r.start
+        WHERE (p_conversation IS NULL OR s.conversation_id = p_conversation)
           AND (s.agent_key, s.conversation_id) > (p_after_agent, p_after_conversation)
         ORDER BY s.agent_key, s.conversation_id
         LIMIT p_conversations

@@ -26,11 +26,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from memory_sql.db import engine as product
 from memory_sql.db.engine import Database
 
-# What a session may have changed for itself. Prepared statements stay: they are what it is kept for. Their plans don't: they
-# were made for the rows of another test. What it has counted is sent off, or the next test's transaction would count it too.
+# What a session may have changed for itself. Prepared statements stay with their plans: they are what it is kept for. A plan
+# for many rows goes when their table is emptied (tests/recycling.py). What it has counted is sent off, or the next test's
+# transaction would count it too.
 RESET = """
 CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
-DISCARD SEQUENCES; DISCARD TEMP; DISCARD PLANS; SELECT pg_stat_force_next_flush()
+DISCARD SEQUENCES; DISCARD TEMP; SELECT pg_stat_force_next_flush()
 """
 GONE = (asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError, OSError)  # of a connection that has been cut
 AT_MOST = 3  # kept for one database

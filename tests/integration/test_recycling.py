@@ -181,3 +181,21 @@ async def test_database_whose_indexes_have_grown_is_dropped(own: Databases) -> N
     finally:
         await connection.close()
     assert not await own.give_back(url)
+
+
+@pytest.mark.parametrize(("agents", "pages"), [(3, 1), (100, 0)])
+async def test_tables_that_have_grown_are_as_new_and_small_ones_only_empty(
+    own: Databases, agents: int, pages: int
+) -> None:
+    """What is planned for few rows is planned once for all tests, what is planned for many goes with them."""
+    url = await own.take()
+    fill = "INSERT INTO memory.agents (agent_id, settings) SELECT n, jsonb_build_object('x', repeat('x', 1500))"
+    await administer(url, f"{fill} FROM generate_series(1, {agents}) n")
+    assert await own.give_back(url)
+    assert await own.take() == url
+    connection = await connect(url)
+    kept = "pg_relation_size('memory.agents') / 8192, reltuples, (SELECT count(*) FROM memory.agents)"
+    found = await connection.fetchrow(f"SELECT {kept} FROM pg_class WHERE oid = 'memory.agents'::regclass")  # noqa: S608
+    await connection.close()
+    assert tuple(found) == (pages, -1, 0)
+    assert await own.give_back(url)

@@ -108,6 +108,7 @@ CREATE TABLE memory.conversations (
     failures INTEGER DEFAULT 0 NOT NULL,
     errors INTEGER DEFAULT 0 NOT NULL,
     dead_run_id BIGINT,
+    waits_below INTEGER DEFAULT 2147483647 NOT NULL,
     time_zone TEXT,
     unformed_since TIMESTAMP WITH TIME ZONE,
     text_since TIMESTAMP WITH TIME ZONE,
@@ -120,8 +121,10 @@ CREATE TABLE memory.conversations (
 )
  WITH (fillfactor = 70);
 CREATE INDEX conversations_due_at_idx ON memory.conversations (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX conversations_lease_until_idx ON memory.conversations (agent_key) WHERE lease_until IS NOT NULL OR failures > 0 OR errors > 0;
 CREATE INDEX conversations_participants_idx ON memory.conversations USING gin (memory.user_tokens(agent_key, participants)) WITH (fastupdate = off);
 CREATE INDEX conversations_text_since_idx ON memory.conversations (agent_key, text_since) WHERE text_since IS NOT NULL;
+CREATE INDEX conversations_waits_below_idx ON memory.conversations (agent_key, waits_below) WHERE due_at IS NULL AND dead_run_id IS NULL AND NOT excluded;
 COMMENT ON TABLE memory.conversations IS 'One row per conversation of an agent, with how far observations have been formed from it.';
 COMMENT ON COLUMN memory.conversations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.conversations.conversation_id IS 'The host''s id of the conversation.';
@@ -145,6 +148,7 @@ COMMENT ON COLUMN memory.conversations.shared IS 'True: the host says that the m
 COMMENT ON COLUMN memory.conversations.failures IS 'Times in a row that the model gave no answer.';
 COMMENT ON COLUMN memory.conversations.errors IS 'Answers in a row that could not be used.';
 COMMENT ON COLUMN memory.conversations.dead_run_id IS 'The run with which it was given up; null: it goes on.';
+COMMENT ON COLUMN memory.conversations.waits_below IS 'With fewer unformed messages than this it wasn''t due when that was last judged; far above any: it never was.';
 COMMENT ON COLUMN memory.conversations.time_zone IS 'Where its calendar days begin (IANA name); null: the default.';
 COMMENT ON COLUMN memory.conversations.unformed_since IS 'When the oldest message arrived that no formation has read.';
 COMMENT ON COLUMN memory.conversations.text_since IS 'When the oldest message arrived that still has its text, or earlier; null: none has.';
@@ -289,6 +293,7 @@ CREATE TABLE memory.scopes (
     propagated_version INTEGER DEFAULT 0 NOT NULL,
     propagation_failures INTEGER DEFAULT 0 NOT NULL,
     propagation_errors INTEGER DEFAULT 0 NOT NULL,
+    waits_below INTEGER DEFAULT 2147483647 NOT NULL,
     import_id BIGINT,
     CONSTRAINT scopes_pkey PRIMARY KEY (agent_key, scope_id),
     CONSTRAINT scopes_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
@@ -303,9 +308,12 @@ CREATE TABLE memory.scopes (
     CONSTRAINT scopes_sharing_kind_check CHECK (sharing IS NULL OR kind = 'group')
 )
  WITH (fillfactor = 70);
+CREATE INDEX scopes_consolidation_threshold_idx ON memory.scopes (agent_key, consolidation_threshold) WHERE due_at IS NULL AND waits_below > consolidation_threshold;
 CREATE INDEX scopes_due_at_idx ON memory.scopes (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX scopes_lease_until_idx ON memory.scopes (agent_key) WHERE lease_until IS NOT NULL OR failures > 0 OR errors > 0 OR propagation_failures > 0 OR propagation_errors > 0;
 CREATE INDEX scopes_owner_idx ON memory.scopes (NULLIF(substr(owner, 3), ''::text), agent_key);
 CREATE INDEX scopes_propagate_at_idx ON memory.scopes (propagate_at) WHERE propagate_at IS NOT NULL;
+CREATE INDEX scopes_waits_below_idx ON memory.scopes (agent_key, waits_below) WHERE due_at IS NULL AND consolidation_threshold IS NULL;
 COMMENT ON TABLE memory.scopes IS 'One row per scope: whose memory it is, its consolidated text and how far that has read.';
 COMMENT ON COLUMN memory.scopes.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.scopes.scope_id IS 'Our own key of the scope; unique in the database.';
@@ -351,6 +359,7 @@ COMMENT ON COLUMN memory.scopes.propagated_at IS 'When that was last done.';
 COMMENT ON COLUMN memory.scopes.propagated_version IS 'Version of the text: all that it had taken in has been judged.';
 COMMENT ON COLUMN memory.scopes.propagation_failures IS 'Times in a row that this gave no answer or one that could not be used.';
 COMMENT ON COLUMN memory.scopes.propagation_errors IS 'Of these, answers that could not be used: each halves what the next one is asked about.';
+COMMENT ON COLUMN memory.scopes.waits_below IS 'With fewer pending observations than this it wasn''t due when that was last judged; far above any: it never was.';
 COMMENT ON COLUMN memory.scopes.import_id IS 'The import that made it; null: it was there before, or wasn''t imported.';
 
 CREATE TABLE memory.user_aliases (

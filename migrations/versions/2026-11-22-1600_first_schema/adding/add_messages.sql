@@ -25,6 +25,7 @@ DECLARE
     v_is_whole boolean;
     v_is_elsewhere boolean;
     v_phrases jsonb;
+    v_below integer;
 BEGIN
     SELECT a.agent_key, a.settings INTO v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
     IF v_agent IS NULL THEN
@@ -36,11 +37,16 @@ BEGIN
         PERFORM memory.leave(v_before);
         RETURN;
     END IF;
+    v_settings := memory.settings_over(p_limits, v_settings);
     SELECT s.* INTO v_conversation
     FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        INSERT INTO memory.conversations (agent_key, conversation_id, user_id, created_at, last_activity_at)
-        VALUES (v_agent, p_conversation, p_user, v_at, v_at)
+        INSERT INTO memory.conversations (  -- with what is indexed as it will be, so that what follows leaves the row in its place
+            agent_key, conversation_id, user_id, created_at, last_activity_at, participants, text_since, waits_below
+        )
+        SELECT v_agent, p_conversation, p_user, v_at, v_at, ARRAY[p_user], CASE WHEN EXISTS (
+                   SELECT FROM jsonb_to_recordset(p_messages) AS g (refused boolean) WHERE g.refused IS NOT TRUE
+               ) THEN v_at END, memory.number_setting(v_settings, 'formation_min_messages', 1)::integer
         ON CONFLICT DO NOTHING;
         SELECT s.* INTO STRICT v_conversation
         FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
@@ -80,7 +86,6 @@ BEGIN
         PERFORM memory.leave(v_before);
         RETURN;
     END IF;
-    v_settings := memory.settings_over(p_limits, v_settings);
     v_phrases := nullif(v_settings -> 'formation_phrases', '[]');
     v_excluded := coalesce(p_excluded, v_conversation.excluded);
     v_included := v_conversation.excluded AND NOT v_excluded;
@@ -155,8 +160,8 @@ BEGIN
         due_at := v_conversation.due_at;
         due_reason := v_conversation.due_reason;
     ELSE
-        SELECT f.due_at, f.due_reason
-        INTO due_at, due_reason
+        SELECT f.due_at, f.due_reason, f.waits_below
+        INTO due_at, due_reason, v_below
         FROM memory.formation_due(
             unformed_messages, unformed_tokens, v_signal OR v_conversation.due_reason = 'signal', unformed_since,
             v_settings, v_at
@@ -179,10 +184,11 @@ BEGIN
         unformed_since = add_messages.unformed_since,
         due_at = add_messages.due_at,
         due_reason = add_messages.due_reason,
+        waits_below = coalesce(v_below, s.waits_below),
         excluded = v_excluded,
         epoch = s.epoch + (v_excluded AND NOT v_conversation.excluded)::integer,
         time_zone = coalesce(p_time_zone, s.time_zone),
-        participants = v_users,
+        participants = CASE WHEN s.participants = v_users THEN s.participants ELSE v_users END,  -- the same, byte for byte
         refused = v_refused,
         group_ids = ARRAY(SELECT DISTINCT g FROM unnest(s.group_ids || p_groups) g ORDER BY g),
         last_activity_at = CASE WHEN accepted > 0 THEN v_at ELSE s.last_activity_at END,

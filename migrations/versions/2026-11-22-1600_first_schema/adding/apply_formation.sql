@@ -85,7 +85,7 @@ BEGIN
     UPDATE memory.conversations c
     SET formed_number = p_to, unformed_messages = u.messages, unformed_tokens = u.tokens, unformed_since = u.since,
         due_at = CASE WHEN NOT c.excluded THEN d.due_at END,
-        due_reason = CASE WHEN NOT c.excluded THEN d.due_reason END,
+        due_reason = CASE WHEN NOT c.excluded THEN d.due_reason END, waits_below = d.waits_below,
         lease_until = NULL, failures = 0, errors = 0, dead_run_id = NULL
     FROM memory.agents a
     CROSS JOIN LATERAL (

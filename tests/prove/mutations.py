@@ -53,18 +53,17 @@ class Mutation(NamedTuple):
 
 
 NO_SAVEPOINT = Change(
-    "    async with taken_back_on_error(session):\n        await _lock(",
-    "    if True:\n        await _lock(",
+    "async with taken_back_on_error(session):  # a savepoint, whose rollback gives the locks back too",
+    "if True:",
 )
 UNIQUE_MESSAGE_ID = (
     "    CONSTRAINT messages_agent_key_message_id_conversation_id_key"
     " UNIQUE (agent_key, message_id, conversation_id),\n"
 )
-FEW_MESSAGES = "p_messages < memory.number_setting(p_limits, 'formation_min_messages', 1)"
+FEW_MESSAGES = "p_messages < l.least"
 UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
-SCOPE_LOCK = """            .order_by(ScopeRow.scope_id)
-            .with_for_update(key_share=True)
-"""
+SCOPE_LOCK = "which).order_by(ScopeRow.scope_id).with_for_update(key_share=True)"
+SHARED = "under_locks(session, agent_key, act, shared=True)"
 DISPUTED = "AND coalesce(t.verification, 'unverified') <> 'disputed'"
 EXCLUDED = "WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)"
 SHAREABLE_ACTIVE = """      AND memory.in_use(t.status)
@@ -147,7 +146,7 @@ MUTATIONS = (
         (never_called("StateRepository(self._session).reinstate"),),
         TESTS,
     ),
-    Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, SCOPE_LOCK.splitlines(keepends=True)[0]),)),
+    Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, "which).order_by(ScopeRow.scope_id)"),)),
     # Rule 6: what was taken out while a model worked doesn't come back
     Mutation("6: no epoch in the commit of a version", (without(" AND s.epoch = p_epoch"), ENDED_RUNS_SUCCEED)),
     Mutation(
@@ -283,7 +282,7 @@ MUTATIONS = (
     ),
     Mutation(
         "correction: what it was made of is not passed on",
-        (never_called("LineageRepository(session, old.agent_key).inherit"),),
+        (without('"inherited": inherited, '),),
         CORRECTIONS,
     ),
     Mutation(
@@ -335,12 +334,12 @@ MUTATIONS = (
     # Locks and waiting
     Mutation(
         "locks: a hold is granted while a forgetting runs",
-        (never_called("share_agent", "memory_sql/lifecycle/forgetting.py"),),
+        (Change(SHARED, SHARED.replace("True", "False"), ("memory_sql/lifecycle/forgetting.py",)),),
         LOCKS,
     ),
     Mutation(
         "locks: a hold is granted while something is marked",
-        (never_called("share_agent", "memory_sql/lifecycle/corrections/marking.py"),),
+        (Change(SHARED, SHARED.replace("True", "False"), ("memory_sql/lifecycle/corrections/marking.py",)),),
         LOCKS,
     ),
     Mutation(

@@ -146,7 +146,11 @@ MUTATIONS = (
         (never_called("StateRepository(self._session).reinstate"),),
         TESTS,
     ),
-    Mutation("5: scopes are not locked", (Change(SCOPE_LOCK, "which).order_by(ScopeRow.scope_id)"),)),
+    Mutation(
+        "5: scopes are not locked",
+        (Change(SCOPE_LOCK, "which).order_by(ScopeRow.scope_id)"), without(".with_for_update(key_share=not keys_change)")),
+        LOCKS,
+    ),
     # Rule 6: what was taken out while a model worked doesn't come back
     Mutation("6: no epoch in the commit of a version", (without(" AND s.epoch = p_epoch"), ENDED_RUNS_SUCCEED)),
     Mutation(

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION memory.number_setting(
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT CASE WHEN jsonb_typeof(p_settings -> p_name) = 'number' THEN
-        CASE WHEN (p_settings -> p_name)::numeric BETWEEN 0 AND p_most
+        CASE WHEN (p_settings -> p_name)::numeric = 0 OR (p_settings -> p_name)::numeric BETWEEN 0.000001 AND p_most
             THEN round((p_settings -> p_name)::numeric, 6)::double precision
             ELSE p_else
         END

@@ -64,6 +64,8 @@ async def memory(database_url: str) -> Any:
             said = [message(f"I own a {word}, {conversation_id}.", n=n) for n, word in enumerate(("ruby", "opal"))]
             await opened.add(said, **MIA, conversation_id=conversation_id)
             await opened.conversations.form(**ADA, conversation_id=conversation_id)
+        held = (await opened.observations.list(**MIA, limit=1))[0].id
+        await opened.holds.place(**ADA, observation_id=held, actor="legal")  # all the while
         apart = await asyncpg.connect(plain_url(database_url))  # where no foreign key was looked up while all was small
         for sql in BESIDE:
             await apart.execute(f"{sql} FROM memory.agents CROSS JOIN generate_series(1, {OTHERS}) n")

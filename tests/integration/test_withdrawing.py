@@ -408,3 +408,29 @@ async def test_restored_backup_withdraws_again_and_the_journal_tells_the_end(
 
 def str_url(memory: Memory) -> str:
     return memory.database.url.render_as_string(hide_password=False)
+
+
+@pytest.mark.parametrize("kind", ["user", "conversation", "group", "observation", "made"])
+async def test_each_is_held_that_is_among_all_that_are(memory: Memory, kind: str) -> None:
+    """Also what something held was made of (`made`), and the messages behind it."""
+    await crew(memory)
+    sources = await memory.observations.list(**JONAS)
+    await spread(memory, await memory.observe("They sail.", **MIA), *sources)
+    await say(memory, "I row.", user="zoe", session="z")
+    if kind == "made":
+        ((made,),) = await rows(memory, "SELECT format('o%s-%s', scope_id, seq) FROM memory.lineage LIMIT 1")
+        await memory.holds.place(**ADA, observation_id=made)
+    else:
+        await hold(memory, kind)
+    each = {
+        "observations": "SELECT scope_id, seq FROM memory.observations"
+        " WHERE memory.is_held_observation(agent_key, scope_id, seq)",
+        "messages": "SELECT conversation_id, number FROM memory.messages"
+        " WHERE memory.is_held_message(agent_key, conversation_id, number)",
+    }
+    for what, sql in each.items():
+        found = set(await rows(memory, sql))
+        assert found == set(await rows(memory, f"SELECT h.* FROM memory.agents, memory.held_{what}(agent_key) h"))  # noqa: S608
+        assert found
+        assert len(found) < (await rows(memory, f"SELECT count(*) FROM memory.{what}"))[0][0]  # noqa: S608
+    await rows(memory, "DELETE FROM memory.lineage")  # which nobody has judged

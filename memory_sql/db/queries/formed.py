@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import and_, exists, false, func, or_, select, tuple_
+from sqlalchemy import and_, exists, false, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, RunRow
+from memory_sql.db.models import EventRow, EvidenceRow, HoldRow, ObservationRow, ObservationStateRow, RunRow
 from memory_sql.db.repositories.observations import IN_USE, VERIFICATION, ObservationKey
 
 OF_RULES = ("budget", "sources", "twin", "again")
@@ -35,7 +35,8 @@ async def formed_of(
 ) -> list[Formed]:
     """Of the messages after that number up to this one, by whatever run has read them; in the order of the keys."""
     o, t, e, r, v = ObservationRow, ObservationStateRow, EvidenceRow, RunRow, EventRow
-    held = func.memory.held_observations(agent_key).table_valued("scope_id", "seq")
+    is_any = exists().where(HoldRow.agent_key == agent_key, HoldRow.released_at.is_(None))
+    held = and_(is_any, func.memory.is_held_observation(o.agent_key, o.scope_id, o.seq))
     by_person = or_(
         v.kind.in_(("correction", "verification", "privacy")),
         and_(
@@ -46,9 +47,7 @@ async def formed_of(
         ),
     )
     events = exists().where(v.agent_key == o.agent_key, v.scope_id == o.scope_id, v.seq == o.seq, by_person)
-    settled = or_(
-        VERIFICATION != "unverified", events, tuple_(o.scope_id, o.seq).in_(select(held.c.scope_id, held.c.seq))
-    )
+    settled = or_(VERIFICATION != "unverified", events, held)
     next_ = aliased(t)
     successor = and_(next_.agent_key == t.agent_key, next_.scope_id == t.scope_id, next_.seq == t.superseded_by)
     has_no_place = and_(next_.status == "superseded", next_.superseded_by.is_(None))

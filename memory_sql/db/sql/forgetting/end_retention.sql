@@ -49,8 +49,9 @@ BEGIN
         JOIN memory.messages m ON m.agent_key = s.agent_key AND m.conversation_id = s.conversation_id
         WHERE m.created_at < k.start AND m.content IS NOT NULL
           AND (m.number <= s.formed_number OR NOT m.eligible OR s.excluded)
-          AND NOT EXISTS (
-              SELECT FROM memory.held_messages(m.agent_key) h WHERE h.conversation_id = m.conversation_id AND h.number = m.number
+          AND NOT (
+              EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = m.agent_key AND h.released_at IS NULL)
+              AND memory.is_held_message(m.agent_key, m.conversation_id, m.number)
           )
         ORDER BY m.agent_key, m.conversation_id, m.number
         LIMIT p_messages

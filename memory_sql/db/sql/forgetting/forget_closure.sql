@@ -172,26 +172,30 @@ BEGIN
     IF NOT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN
         RETURN;
     END IF;
-    SELECT coalesce(array_agg(e.evidence_id) FILTER (WHERE h.seq IS NULL), '{}'),
-           coalesce(array_agg(e.evidence_id) FILTER (WHERE h.seq IS NOT NULL), '{}')
+    SELECT coalesce(array_agg(k.evidence_id) FILTER (WHERE NOT k.held), '{}'), coalesce(array_agg(k.evidence_id) FILTER (WHERE k.held), '{}')
     INTO evidence_ids, held_evidence_ids
-    FROM unnest(evidence_ids) AS k (evidence_id)
-    JOIN memory.evidence e ON e.agent_key = p_agent AND e.evidence_id = k.evidence_id
-    LEFT JOIN memory.held_observations(p_agent) h ON h.scope_id = e.scope_id AND h.seq = e.seq;
-    SELECT coalesce(array_agg(k.scope_id) FILTER (WHERE h.seq IS NULL), '{}'),
-           coalesce(array_agg(k.seq) FILTER (WHERE h.seq IS NULL), '{}'),
-           coalesce(array_agg(k.scope_id) FILTER (WHERE h.seq IS NOT NULL), '{}'),
-           coalesce(array_agg(k.seq) FILTER (WHERE h.seq IS NOT NULL), '{}')
+    FROM (
+        SELECT e.evidence_id, memory.is_held_observation(p_agent, e.scope_id, e.seq) AS held
+        FROM unnest(evidence_ids) AS u (evidence_id)
+        JOIN memory.evidence e ON e.agent_key = p_agent AND e.evidence_id = u.evidence_id
+        OFFSET 0
+    ) k;
+    SELECT coalesce(array_agg(k.scope_id) FILTER (WHERE NOT k.held), '{}'), coalesce(array_agg(k.seq) FILTER (WHERE NOT k.held), '{}'),
+           coalesce(array_agg(k.scope_id) FILTER (WHERE k.held), '{}'), coalesce(array_agg(k.seq) FILTER (WHERE k.held), '{}')
     INTO scope_ids, seqs, held_scope_ids, held_seqs
-    FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
-    LEFT JOIN memory.held_observations(p_agent) h ON h.scope_id = k.scope_id AND h.seq = k.seq;
-    SELECT coalesce(array_agg(k.conversation_id) FILTER (WHERE h.number IS NULL), '{}'),
-           coalesce(array_agg(k.number) FILTER (WHERE h.number IS NULL), '{}'),
-           coalesce(array_agg(k.conversation_id) FILTER (WHERE h.number IS NOT NULL), '{}'),
-           coalesce(array_agg(k.number) FILTER (WHERE h.number IS NOT NULL), '{}')
+    FROM (
+        SELECT u.*, memory.is_held_observation(p_agent, u.scope_id, u.seq) AS held
+        FROM unnest(scope_ids, seqs) AS u (scope_id, seq)
+        OFFSET 0
+    ) k;
+    SELECT coalesce(array_agg(k.conversation_id) FILTER (WHERE NOT k.held), '{}'), coalesce(array_agg(k.number) FILTER (WHERE NOT k.held), '{}'),
+           coalesce(array_agg(k.conversation_id) FILTER (WHERE k.held), '{}'), coalesce(array_agg(k.number) FILTER (WHERE k.held), '{}')
     INTO conversation_ids, numbers, held_conversation_ids, held_numbers
-    FROM unnest(conversation_ids, numbers) AS k (conversation_id, number)
-    LEFT JOIN memory.held_messages(p_agent) h ON h.conversation_id = k.conversation_id AND h.number = k.number;
+    FROM (
+        SELECT u.*, memory.is_held_message(p_agent, u.conversation_id, u.number) AS held
+        FROM unnest(conversation_ids, numbers) AS u (conversation_id, number)
+        OFFSET 0
+    ) k;
 END
 $$;
 

@@ -23,6 +23,46 @@ AS $$
     )
 $$;
 COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers this id; one value.';
+CREATE OR REPLACE FUNCTION memory.holds_observation(
+    p_agent bigint, p_hold bigint, p_observation memory.observations, p_owner text
+) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM memory.holds h
+        WHERE h.agent_key = p_agent AND h.released_at IS NULL
+          AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
+            WHEN 'observation' THEN h.target = format('o%s-%s', (p_observation).scope_id, (p_observation).seq)
+            WHEN 'group' THEN p_owner = 'g:' || h.target
+            WHEN 'conversation' THEN (p_observation).conversation_id = h.target
+            ELSE EXISTS (
+                SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
+                WHERE p_owner = 'u:' || i.user_id OR i.user_id = ANY ((p_observation).related_users) OR EXISTS (
+                    SELECT FROM memory.evidence e
+                    WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
+                      AND e.user_id = i.user_id AND e.withdrawn_by IS NOT NULL
+                )
+            )
+        END
+    )
+$$;
+COMMENT ON FUNCTION memory.holds_observation IS 'Whether an open hold keeps this observation itself; one value.';
+CREATE OR REPLACE FUNCTION memory.holds_message(
+    p_agent bigint, p_hold bigint, p_message memory.messages, p_groups text[]
+) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM memory.holds h
+        WHERE h.agent_key = p_agent AND h.released_at IS NULL
+          AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
+            WHEN 'user' THEN (p_message).user_id IN (SELECT i.user_id FROM memory.held_ids(p_agent, h.target, h.created_at) i)
+            WHEN 'group' THEN h.target = ANY (p_groups)
+            WHEN 'conversation' THEN (p_message).conversation_id = h.target
+        END
+    )
+$$;
+COMMENT ON FUNCTION memory.holds_message IS 'Whether an open hold keeps this message itself; one value.';
 CREATE OR REPLACE FUNCTION memory.held_observations(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (scope_id bigint, seq integer)
@@ -34,23 +74,7 @@ AS $$
         JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
         WHERE o.agent_key = p_agent
           AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
-          AND EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL
-                AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
-                  WHEN 'observation' THEN h.target = format('o%s-%s', o.scope_id, o.seq)
-                  WHEN 'group' THEN s.owner = 'g:' || h.target
-                  WHEN 'conversation' THEN o.conversation_id = h.target
-                  ELSE EXISTS (
-                      SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
-                      WHERE s.owner = 'u:' || i.user_id OR i.user_id = ANY (o.related_users) OR EXISTS (
-                          SELECT FROM memory.evidence e
-                          WHERE e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
-                            AND e.user_id = i.user_id AND e.withdrawn_by IS NOT NULL
-                      )
-                  )
-              END
-          )
+          AND memory.holds_observation(p_agent, p_hold, o, s.owner)
         UNION
         SELECT k.source_scope_id, k.source_seq
         FROM line n
@@ -70,15 +94,7 @@ AS $$
     WHERE m.agent_key = p_agent
       AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
       AND (
-          EXISTS (
-              SELECT FROM memory.holds h
-              WHERE h.agent_key = p_agent AND h.released_at IS NULL
-                AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
-                  WHEN 'user' THEN m.user_id IN (SELECT i.user_id FROM memory.held_ids(p_agent, h.target, h.created_at) i)
-                  WHEN 'group' THEN h.target = ANY (t.group_ids)
-                  WHEN 'conversation' THEN m.conversation_id = h.target
-              END
-          )
+          memory.holds_message(p_agent, p_hold, m, t.group_ids)
           OR EXISTS (
               SELECT FROM memory.evidence e
               JOIN memory.held_observations(p_agent, p_hold) o ON o.scope_id = e.scope_id AND o.seq = e.seq
@@ -87,6 +103,48 @@ AS $$
       )
 $$;
 COMMENT ON FUNCTION memory.held_messages IS 'The messages that an open hold keeps; one row per message.';
+CREATE OR REPLACE FUNCTION memory.is_held_observation(p_agent bigint, p_scope bigint, p_seq integer) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        WITH RECURSIVE line (scope_id, seq) AS (
+            SELECT p_scope, p_seq
+            UNION
+            SELECT k.scope_id, k.seq
+            FROM line n
+            CROSS JOIN LATERAL (
+                SELECT l.scope_id, l.seq FROM memory.lineage l
+                WHERE l.agent_key = p_agent AND l.source_scope_id = n.scope_id AND l.source_seq = n.seq
+                OFFSET 0
+            ) k
+        )
+        SELECT FROM line n
+        CROSS JOIN LATERAL (
+            SELECT memory.holds_observation(p_agent, NULL, o, s.owner) AS held
+            FROM memory.observations o
+            JOIN memory.scopes s ON s.agent_key = p_agent AND s.scope_id = o.scope_id
+            WHERE o.agent_key = p_agent AND o.scope_id = n.scope_id AND o.seq = n.seq
+            OFFSET 0
+        ) k
+        WHERE k.held
+    )
+$$;
+COMMENT ON FUNCTION memory.is_held_observation IS 'Whether an open hold keeps this observation; one value.';
+CREATE OR REPLACE FUNCTION memory.is_held_message(p_agent bigint, p_conversation text, p_number bigint) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (
+        SELECT FROM memory.messages m
+        JOIN memory.conversations t ON t.agent_key = p_agent AND t.conversation_id = m.conversation_id
+        WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation AND m.number = p_number
+          AND memory.holds_message(p_agent, NULL, m, t.group_ids)
+    ) OR EXISTS (
+        SELECT FROM memory.evidence e
+        WHERE e.agent_key = p_agent AND e.conversation_id = p_conversation AND e.number = p_number
+          AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
+    )
+$$;
+COMMENT ON FUNCTION memory.is_held_message IS 'Whether an open hold keeps this message; one value.';
 CREATE OR REPLACE FUNCTION memory.released(p_agent bigint) RETURNS TABLE (
     withdrawn_by text, scope_id bigint, seq integer, conversation_id text, number bigint, evidence_id bigint
 )

@@ -441,12 +441,7 @@ MUTATIONS = (
     ),
     Mutation(
         "retention: what is held loses its text",
-        (
-            Change(
-                "h.conversation_id = m.conversation_id AND h.number = m.number",
-                "h.conversation_id = m.conversation_id AND false",
-            ),
-        ),
+        (Change("AND memory.is_held_message(m.agent_key,", "AND false AND memory.is_held_message(m.agent_key,"),),
         MESSAGES,
     ),
     Mutation(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar, cast, get_args
 
-from memory_sql.config import CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
-from memory_sql.config.kinds import Lane
+from memory_sql.config import BUDGET_KINDS, CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
+from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.domain.asking import Question, Turn
 from memory_sql.domain.ids import (
     ID_MAX_CHARACTERS,
@@ -34,6 +35,7 @@ from memory_sql.languages.text import clean, one_line
 from memory_sql.privacy.classify import masked_value
 
 REASON_MAX_CHARACTERS = 1000
+_WORD = re.compile("[a-z][a-z0-9_-]{0,39}")
 MOST_STORED = 2**63 - 1  # a number that the database can hold
 Value = TypeVar("Value", str, list[str], dict[str, Any])
 
@@ -194,6 +196,28 @@ def name_of(name: str, value: str | None) -> str:
     return text
 
 
+def observation_kind_of(value: ObservationKind | None) -> ObservationKind | None:
+    if value is not None and value not in BUDGET_KINDS:
+        raise InputError(f"kind must be one of {', '.join(BUDGET_KINDS)}; the kind of scope is scope_kind=")
+    return value
+
+
+def word_of(name: str, value: str | None) -> str | None:
+    """A word of the host's by which it sorts; no place for a text."""
+    if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
+        raise InputError(f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, a letter first")
+    return value
+
+
+def share_of(name: str, value: float | None) -> float | None:
+    """Raises `InputError` for what isn't a number from 0 to 1."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InputError(f"{name} must be a number from 0 to 1")
+    return float(value)
+
+
 def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
     if value is not None and value not in get_args(Sensitivity):
         raise InputError(f"sensitivity must be one of {', '.join(get_args(Sensitivity))}")
@@ -216,13 +240,13 @@ def principal_of(agent_id: Id, user_id: Id, conversation_id: Id | None) -> dict[
 def owner_of(
     user: str | None, group_id: Id | None, collective: bool, kind: OwnedKind | None, conversation: str | None
 ) -> tuple[ScopeKind, str | None]:
-    """`kind`: what none of the others says."""
+    """`kind` of scope: what none of the others says."""
     if kind not in (None, "conversation", "agent", "guideline"):
-        raise InputError("kind must be conversation, agent or guideline")
+        raise InputError("scope_kind must be conversation, agent or guideline")
     if sum((group_id is not None, collective, kind is not None)) > 1:
-        raise InputError("say either group_id=, collective=True or kind=")
+        raise InputError("say either group_id=, collective=True or scope_kind=")
     if kind == "conversation" and conversation is None:
-        raise InputError("kind='conversation' needs conversation_id=")
+        raise InputError("scope_kind='conversation' needs conversation_id=")
     if kind is not None:
         return kind, conversation if kind == "conversation" else None
     if collective:

@@ -200,7 +200,7 @@ class PoolFullError(DatabaseError):
         within = "in time" if seconds is None else f"within {seconds:g} s"
         super().__init__(
             f"no connection became free {within}; try again, end the transactions that others wait for, or raise"
-            " MEMORY_SQL_POOL_SIZE"
+            " MEMORY_SQL_POOL_SIZE (with engine=, the pool_size of the engine)"
         )
 
 
@@ -276,8 +276,11 @@ class LanguageModelError(MemorySQLError):
     usage: Usage | None = None
 
 
+ACCOUNT_REFUSED = ("auth", "quota")  # reasons of UnavailableError that say nothing about what was asked
+
+
 class UnavailableError(LanguageModelError):
-    """There is no answer: rate limit, server error, time-out, connection."""
+    """There is no answer: rate limit, server error, time-out, connection; a key or an account that is refused."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

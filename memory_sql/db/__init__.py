@@ -1,5 +1,7 @@
 """The database: tables, one repository per aggregate, migrations. The only package that imports SQLAlchemy."""
 
+from sqlalchemy.ext.asyncio import AsyncEngine as AsyncEngine
+
 from memory_sql.db.engine import Database, Session
 
-__all__ = ["Database", "Session"]
+__all__ = ["AsyncEngine", "Database", "Session"]

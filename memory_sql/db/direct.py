@@ -154,9 +154,9 @@ class Lent:
         return await self._engine.raw_connection()
 
 
-async def reader_of(session: AsyncSession) -> Reader:
+async def reader_of(session: AsyncSession | Direct) -> Reader:
     """The connection below a session of which each statement commits by itself; of any other the session."""
-    if not session.info.get(ALONE):
+    if isinstance(session, Direct) or not session.info.get(ALONE):
         return session
     connection = await session.connection()
     return Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)

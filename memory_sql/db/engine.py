@@ -31,7 +31,7 @@ from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, SERVING, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
-from memory_sql.errors import ConfigurationError, ConflictError, LockTimeoutError, PoolFullError
+from memory_sql.errors import ConfigurationError, ConflictError, InputError, LockTimeoutError, PoolFullError
 
 Done = TypeVar("Done")
 Session = AsyncSession
@@ -65,6 +65,11 @@ POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", 
 OWN = "memory_sql.own"  # of `Session.info`: the transaction is ours, with so many savepoints
 ON_COMMIT = "memory_sql.on_commit"  # of `Session.info`: what waits for the commit
 MOST_PORT = 65_535
+
+OTHER_LOOP = (
+    "this Memory was opened in another event loop, which its connections belong to; open one in each loop, or use"
+    " memory_sql.sync, which has a loop of its own"
+)
 
 
 def asyncpg_url(url: str | URL) -> URL:
@@ -151,20 +156,32 @@ class Database:
 
     def __init__(self, url: str | URL, *, pool_size: int = 5, limits: Limits | None = None) -> None:
         self.url = asyncpg_url(url)
+        self.pooled = is_pooled(self.url)
+        limits = limits or Limits()
+        settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
+        waits = limits.connection.total_seconds()
+        engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
+        event.listen(engine.sync_engine, "checkout", _drop_if_closed)
+        self._go_by(engine, limits, connections=pool_size + OVERFLOW)
+
+    def _go_by(self, engine: AsyncEngine, limits: Limits, *, connections: int) -> None:
+        """`connections`: at most so many at once."""
+        self.engine = engine
         self.walled = False  # until find_walls has asked
         self._principal: Principal | None = None
-        self._limits = limits or Limits()
-        self._of_reads, self._of_writes = self._limits.of_reads, self._limits.of_writes
-        self._writing = asyncio.Semaphore(max(1, int((pool_size + OVERFLOW) * WRITING)))
-        settings = POOLED_SETTINGS if is_pooled(self.url) else {**SERVER_SETTINGS, **self._limits.of_sessions}
-        self._waits = self._limits.connection.total_seconds()
-        self.engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=self._waits)
-        event.listen(self.engine.sync_engine, "checkout", _drop_if_closed)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._limits = limits
+        self._of_reads, self._of_writes = limits.of_reads, limits.of_writes
+        self._waits = limits.connection.total_seconds()
+        self._writing = asyncio.Semaphore(max(1, int(connections * WRITING)))
         units = sessionmaker()
         event.listen(units, "after_begin", self._limit)
-        self._units = async_sessionmaker(self.engine, sync_session_class=units, expire_on_commit=False)
-        alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._units = async_sessionmaker(self._view(), sync_session_class=units, expire_on_commit=False)
+        alone = self._view("AUTOCOMMIT")
         self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: True})
+
+    def _view(self, isolation_level: str | None = None) -> AsyncEngine:
+        return self.engine.execution_options(isolation_level=isolation_level) if isolation_level else self.engine
 
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Any) -> None:
         """Before BEGIN is sent, which is when the first statement is."""
@@ -211,7 +228,7 @@ class Database:
         `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
-            host = session_of(session)
+            host = await session_of(session)
             async with joined(host, self._limits.lock), self._as(host, principal):
                 return await step(host)
         for attempt in self.attempts(principal, single=single, direct=direct):
@@ -230,7 +247,7 @@ class Database:
 
         Until one found nobody in its way; five more at most, and what stands in the way of the last one is raised.
         """
-        opened: Any = self.reading if direct else self.statement if single else self.transaction
+        opened: Any = self.reading if direct else self._single if single else self.transaction
         attempt = Attempt(partial(self._in_turn, opened, principal))
         while not attempt.ended:
             yield attempt
@@ -238,6 +255,7 @@ class Database:
     @asynccontextmanager
     async def _in_turn(self, opened: Any, principal: Principal | None) -> AsyncIterator[AsyncSession]:
         """Waits for its turn without a connection."""
+        self._check_loop()
         try:
             async with asyncio.timeout(self._waits):
                 await self._writing.acquire()
@@ -259,10 +277,11 @@ class Database:
         come after naming a principal, so then it is done before that as well. What writes goes by `write`.
         """
         if session is not None:
-            host = session_of(session)
+            host = await session_of(session)
             async with self._as(host, principal):
                 yield host
             return
+        self._check_loop()
         serving = self.walled and not snapshot and (principal or self._principal) is SERVICE
         try:
             async with self._units(info={"snapshot": snapshot, "serving": serving, OWN: 0}) as own, own.begin():
@@ -285,10 +304,11 @@ class Database:
         With the host's session, in the host's transaction. What passes the walls by itself needs no principal. asyncpg
         prepares a statement, then executes it: only a transaction makes a pooler leave both to one server.
         """
-        if session is not None or is_pooled(self.url) or (self.walled and (principal or self._principal)):
+        if self._needs_more(session, principal):
             async with self.transaction(session, principal) as unit:
                 yield unit
             return
+        self._check_loop()
         try:
             async with self._statements.begin() as own:
                 yield own
@@ -303,9 +323,36 @@ class Database:
         Without a session to join, a principal to name or a pooler between, they go past SQLAlchemy to the driver, which
         takes half the time. Rows have their columns as attributes either way. `principal` as for `statement`.
         """
-        if session is not None or is_pooled(self.url) or (self.walled and (principal or self._principal)):
+        if self._needs_more(session, principal):
             return self.statement(session, principal)
+        self._check_loop()
+        return self._lent()
+
+    def _needs_more(self, session: AsyncSession | None, principal: Principal | None) -> bool:
+        """Than a connection for a statement that commits by itself."""
+        return session is not None or self.pooled or (self.walled and bool(principal or self._principal))
+
+    def _single(
+        self, session: AsyncSession | None = None, principal: Principal | None = None
+    ) -> AbstractAsyncContextManager[AsyncSession]:
+        return self.statement(session, principal)
+
+    def _lent(self) -> Lent:
         return Lent(self.engine)
+
+    def _check_loop(self) -> None:
+        """A connection belongs to the event loop that opened it. Raises `InputError` in another one."""
+        running = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = running
+        elif self._loop is not running:
+            raise InputError(OTHER_LOOP)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Any]:
+        """A connection of the driver for as long as somebody listens, outside of the pool."""
+        async with connect_once(self.url) as connection:
+            yield (await connection.get_raw_connection()).driver_connection
 
     @asynccontextmanager
     async def _as(self, unit: AsyncSession, principal: Principal | None, *, ends: bool = False) -> AsyncIterator[None]:

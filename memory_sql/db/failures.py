@@ -17,6 +17,7 @@ NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
+CONNECTION_LOST = "08"  # the class of its codes
 RAISED = (
     DBAPIError,
     AsyncAdapt_asyncpg_dbapi.Error,
@@ -26,6 +27,16 @@ RAISED = (
     PoolTimeoutError,
     OSError,
 )
+PLAINLY = {
+    "53100": "the database's disk is full; what was being written wasn't stored",
+    "53200": "the database has no memory left",
+    "53300": "the database has no connection left",
+    "57014": "the database was told to stop this statement",
+    "57P01": "the database is shutting down",
+    "57P02": "the database has crashed and is restarting",
+    "57P03": "the database is starting",
+    "42501": "the database doesn't allow that to this user",
+}
 NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
 
@@ -42,8 +53,12 @@ def _named(error: BaseException | None) -> DatabaseError:
         return ReadOnlyError(f"the database only answers, it takes nothing in (SQLSTATE {code})")
     if code in NOT_TO_BE_HAD:
         return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
+    if code in PLAINLY:
+        return DatabaseError(f"{PLAINLY[code]} (SQLSTATE {code})")
     if code is None:
         return DatabaseError(f"the driver refused: {type(error).__name__}")
+    if code.startswith(CONNECTION_LOST):
+        return DatabaseError(f"the database has cut the connection (SQLSTATE {code})")
     constraint = getattr(error, "constraint_name", None)
     return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
 

@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from asyncpg import InterfaceError, PostgresError  # type: ignore[import-untyped]
-from sqlalchemy import URL
 
-from memory_sql.db.engine import connect_once
+from memory_sql.db.engine import Database
 from memory_sql.db.failures import named_errors
 from memory_sql.errors import DatabaseError
 
@@ -20,15 +19,15 @@ _PULSE_SECONDS = 60.0  # so a connection that died without a word is noticed, an
 _ANSWER_SECONDS = 10.0
 
 
-async def listen(url: str | URL, heard: Callable[[], None]) -> None:
+async def listen(database: Database, heard: Callable[[], None]) -> None:
     """Calls `heard` once it listens and at each notification; returns when the connection is lost.
 
     Raises `DatabaseError` when there is none to be had. Notifications are hints: they get lost with a connection.
     """
     try:
         with named_errors():
-            async with connect_once(url) as connection:
-                await _listen((await connection.get_raw_connection()).driver_connection, heard)
+            async with database.listening() as driver:
+                await _listen(driver, heard)
     except (PostgresError, InterfaceError, TimeoutError) as error:
         raise DatabaseError(f"listening failed: {type(error).__name__}") from error
 

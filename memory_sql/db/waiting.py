@@ -14,8 +14,9 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import ColumnElement, Interval, Select, Text, bindparam, case, cast, func, or_, select
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session
 
 from memory_sql.db.failures import LOCK_NOT_AVAILABLE
 from memory_sql.errors import InputError, LockTimeoutError
@@ -30,18 +31,26 @@ class Limits:
     idle: timedelta = timedelta(seconds=60)
 
     @property
+    def lock_limit(self) -> str:
+        return str(_milliseconds(self.lock))
+
+    @property
+    def idle_limit(self) -> str:
+        return str(_milliseconds(self.idle))
+
+    @property
     def of_sessions(self) -> dict[str, str]:
         """For what has no BEGIN, where a session stays with its connection."""
-        return {"lock_timeout": f"{_milliseconds(self.lock)}ms"}
+        return {"lock_timeout": f"{self.lock_limit}ms"}
 
     @property
     def of_reads(self) -> str:
         """Who reads holds no row; and may take long for what was read, as an export does."""
-        return f"SET LOCAL lock_timeout = {_milliseconds(self.lock)};"
+        return f"SET LOCAL lock_timeout = {self.lock_limit};"
 
     @property
     def of_writes(self) -> str:
-        return f"{self.of_reads}SET LOCAL idle_in_transaction_session_timeout = {_milliseconds(self.idle)};"
+        return f"{self.of_reads}SET LOCAL idle_in_transaction_session_timeout = {self.idle_limit};"
 
 
 class Limited(asyncpg.Connection):  # type: ignore[misc]
@@ -60,12 +69,24 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
         return executed
 
 
-def session_of(given: object) -> AsyncSession:
+async def session_of(given: object) -> AsyncSession:
     """What a host passes as `session=`; of a scoped one that of who calls. Raises `InputError`."""
     session = given() if isinstance(given, async_scoped_session) else given
     if not isinstance(session, AsyncSession):
         raise InputError(f"session= must be SQLAlchemy's AsyncSession, not {type(session).__name__}")
+    await session.run_sync(_check_session)
     return session
+
+
+def _check_session(session: Session) -> None:
+    try:
+        bound = session.get_bind()
+    except UnboundExecutionError:
+        raise InputError("session= must be bound to an engine; this one has none for our tables") from None
+    if bound.dialect.driver != "asyncpg":
+        raise InputError(f"session= must be on asyncpg, not {bound.dialect.driver}")
+    if session.connection().connection.dbapi_connection.autocommit:  # type: ignore[union-attr]
+        raise InputError("session= must have a transaction; this one is in AUTOCOMMIT")
 
 
 @asynccontextmanager

@@ -14,14 +14,15 @@ from pydantic import SecretStr
 from memory_sql import embedded
 from memory_sql.arguments import optional_id, reason_of
 from memory_sql.config import Settings
-from memory_sql.db import Database, Session
+from memory_sql.db import AsyncEngine, Database, Session
+from memory_sql.db.hosted import HostDatabase, engine_of
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, find_agent
-from memory_sql.db.repositories.retrievals import add_retrievals
+from memory_sql.db.repositories.retrievals import add_retrievals, add_retrieved
 from memory_sql.db.waiting import Limits
 from memory_sql.domain.ids import Id, aware, stored_id
-from memory_sql.domain.reading import Asked
+from memory_sql.domain.reading import Asked, Retrieved
 from memory_sql.errors import InputError, NotFoundError, SchemaError
 from memory_sql.jobs import Jobs
 from memory_sql.lifecycle import corrections
@@ -33,7 +34,9 @@ from memory_sql.resources.clock import DatabaseClock
 from memory_sql.retrieval.counters import Counters
 from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import Semantics
+from memory_sql.telemetry import Off, Telemetry, telemetry_of
 
+OF_THE_HOST = "custom"  # the provider of a model that the host made
 NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
 
@@ -47,12 +50,16 @@ class Runtime:
         self,
         settings: Settings,
         url: str | None,
+        engine: AsyncEngine | None,
         read_url: str | None,
         llm: LanguageModel | None,
         embeddings: EmbeddingModel | None,
         clock: Callable[[], datetime] | None,
     ) -> None:
+        if url is not None and engine is not None:
+            raise InputError("say url or engine=, not both")
         self.settings = settings
+        self._engine = None if engine is None else engine_of(engine)
         self._url = url or _revealed(settings.url)
         self._read_url = read_url or _revealed(settings.read_url)
         self._llm = llm
@@ -63,6 +70,7 @@ class Runtime:
 
     def _reset(self) -> None:
         self._opened = AsyncExitStack()
+        self.telemetry: Telemetry = Off()
         self._database: Database | None = None
         self._own_llm: OwnedModel | None = None
         self._embeddings: EmbeddingModel | None = None
@@ -73,12 +81,9 @@ class Runtime:
     async def open(self, *, restoring: bool = False) -> None:
         if self._database is not None:
             raise InputError("this Memory is open already")
+        telemetry = telemetry_of(self.settings)
         async with AsyncExitStack() as opening:
-            url = self._url or await self._start_embedded(opening)
-            database = self._connections(url)
-            opening.push_async_callback(database.close)
-            if self._url is None:
-                await _bring_up_to_date(database)
+            database = await self._connected(opening)
             await _check(database)
             if self.settings.forget_journal is not None and not restoring:
                 async with database.transaction(principal=service(None)) as unit:
@@ -94,21 +99,34 @@ class Runtime:
             readable = replica or database
             semantics = Semantics(self.settings, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
-            self._jobs = Jobs(database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings)
+            self._jobs = Jobs(
+                database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings, telemetry
+            )
+            self.telemetry = telemetry
             self._database, self._opened = database, opening.pop_all()
 
     async def compare_clocks(self, database: Database) -> None:
         if self.now is self._own_clock:
             await self._own_clock.compare(database)
 
+    async def _connected(self, opening: AsyncExitStack) -> Database:
+        if self._engine is not None:
+            return HostDatabase(self._engine, pool_size=self.settings.pool_size, limits=self._limits())
+        database = self._connections(self._url or await self._start_embedded(opening))
+        opening.push_async_callback(database.close)
+        if self._url is None:
+            await _bring_up_to_date(database)
+        return database
+
     def _connections(self, url: str) -> Database:
-        settings = self.settings
-        limits = Limits(
-            lock=timedelta(seconds=settings.lock_timeout_seconds),
-            connection=timedelta(seconds=settings.pool_timeout_seconds),
-            idle=timedelta(seconds=settings.idle_timeout_seconds),
+        return Database(url, pool_size=self.settings.pool_size, limits=self._limits())
+
+    def _limits(self) -> Limits:
+        return Limits(
+            lock=timedelta(seconds=self.settings.lock_timeout_seconds),
+            connection=timedelta(seconds=self.settings.pool_timeout_seconds),
+            idle=timedelta(seconds=self.settings.idle_timeout_seconds),
         )
-        return Database(url, pool_size=settings.pool_size, limits=limits)
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
@@ -141,11 +159,11 @@ class Runtime:
     def llm(self) -> LanguageModel:
         """Raises `ConfigurationError`."""
         if self._llm is not None:
-            return self._llm
+            return self.telemetry.watch(self._llm, OF_THE_HOST)
         if self._own_llm is None:
             self._own_llm = language_model(self.settings)
             self._opened.push_async_callback(self._own_llm.close)
-        return self._own_llm
+        return self.telemetry.watch(self._own_llm, self.settings.llm_name or OF_THE_HOST)
 
     @property
     def embeddings(self) -> EmbeddingModel | None:
@@ -239,8 +257,13 @@ async def _check(database: Database) -> None:
     await database.find_walls()
 
 
-async def _add_retrievals(database: Database, asked: Sequence[Asked]) -> None:
-    await database.write(lambda unit: add_retrievals(unit, asked))
+async def _add_retrievals(database: Database, asked: Sequence[Asked], retrieved: Sequence[Retrieved]) -> None:
+    async def add(unit: Session) -> None:
+        await add_retrievals(unit, asked)
+        if retrieved:
+            await add_retrieved(unit, retrieved)
+
+    await database.write(add)
 
 
 async def _bring_up_to_date(database: Database) -> None:

@@ -1,0 +1,256 @@
+"""A host's own engine: one pool in the process. Nothing of ours stays in its connections, its pool or its options."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Select, Text, bindparam, cast, event, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session as SyncSession
+from sqlalchemy.orm import SessionTransaction
+from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
+from sqlalchemy.util import greenlet_spawn
+
+from memory_sql.db.direct import Direct, Lent
+from memory_sql.db.engine import OVERFLOW, POOLED, SERVER_SETTINGS, Database, is_pooled
+from memory_sql.db.failures import RAISED, named_errors, raise_named
+from memory_sql.db.principals import Principal
+from memory_sql.db.waiting import Limits, limits_locks
+from memory_sql.errors import ConfigurationError, InputError
+
+# What of a host's engine doesn't suit our statements.
+OWN_OPTIONS = {"schema_translate_map": None, "stream_results": False}
+CLOSE_SECONDS = 2.0
+SAMPLE = {"text": "é", "numbers": [1, 0.5], "nothing": None, "yes": True}
+
+DISPOSED = "the engine of this Memory has been disposed of; close this Memory first, or open it again afterwards"
+LOOP_OF_ENGINE = "the connections of engine= belong to another event loop; make an engine in each loop"
+
+
+def _is_of_another_loop(pool: Pool, loop: asyncio.AbstractEventLoop) -> bool:
+    """Of the connection that the pool gives next. Nothing is sent on it, not even the pool's own ping.
+
+    In another event loop than its own the driver doesn't raise reliably: it may end the process by a segmentation fault.
+    """
+    record = pool._do_get()
+    try:
+        driver: Any = record.driver_connection
+        return driver is not None and driver._loop is not loop
+    finally:
+        pool._do_return_conn(record)
+
+
+def engine_of(given: object) -> AsyncEngine:
+    """What a host passes as `engine=`. Raises `InputError`."""
+    if not isinstance(given, AsyncEngine):
+        raise InputError(f"engine= must be SQLAlchemy's AsyncEngine, not {type(given).__name__}")
+    if given.dialect.driver != "asyncpg":
+        raise InputError(f"engine= must be on asyncpg, not {given.dialect.driver}")
+    if not isinstance(given.pool, (QueuePool, NullPool)):
+        raise InputError(
+            f"engine= must have a pool that lends a connection to one at a time, not {type(given.pool).__name__}"
+        )
+    return given
+
+
+class HostDatabase(Database):
+    """As `Database`, on the connections of a host's engine, which stays open.
+
+    A connection of the host's has no `Limited` BEGIN: what a transaction of ours sets for itself takes a statement of its
+    own, and a statement that commits by itself sets what it needs for itself.
+    """
+
+    def __init__(self, engine: AsyncEngine, *, pool_size: int = 5, limits: Limits | None = None) -> None:
+        self.url = engine.url
+        self.pooled = is_pooled(engine.url)  # until check_schema has looked at a connection
+        self._pool = engine.pool
+        size = engine.pool.size() if isinstance(engine.pool, QueuePool) else 0
+        self._go_by(engine, limits or Limits(), connections=size or pool_size + OVERFLOW)
+
+    def _view(self, isolation_level: str | None = None) -> AsyncEngine:
+        level = isolation_level or "READ COMMITTED"
+        leveled = self.engine.execution_options(isolation_level=level, **OWN_OPTIONS)
+        view = leveled.execution_options()
+        event.listen(
+            view.sync_engine, "engine_connect", _make_usable
+        )  # of this alone; before the level, which rolls back
+        return view
+
+    def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Connection) -> None:
+        if session.info.get("snapshot"):  # no question may come before that
+            connection.exec_driver_sql(self._of_reads)
+            return
+        connection.execute(_serving(self._limits) if session.info.get("serving") else _limiting(self._limits))
+
+    def _single(self, session: AsyncSession | None = None, principal: Principal | None = None) -> Any:
+        """What it may wait for has to be limited."""
+        return self.transaction(session, principal)
+
+    def _lent(self) -> Lent:
+        return Borrowed(self.engine, self._limits.lock_limit)
+
+    def _check_loop(self) -> None:
+        super()._check_loop()
+        if self.engine.pool is not self._pool:
+            raise InputError(DISPOSED)
+
+    async def check_schema(self) -> None:
+        """Raises `ConfigurationError` for an engine that reads or writes JSON in a way of its own, too."""
+        with named_errors():
+            if await greenlet_spawn(_is_of_another_loop, self._pool, asyncio.get_running_loop()):
+                raise InputError(LOOP_OF_ENGINE)
+            self.pooled = self.pooled or await self._keeps_no_statements()
+        await self._check_json()
+        await super().check_schema()
+
+    async def _keeps_no_statements(self) -> bool:
+        """As behind a pooler that gives out the server by transaction; what was passed to connect says it nowhere else."""
+        async with self._statements() as unit:
+            pooled: Any = await (await unit.connection()).get_raw_connection()
+            adapted, driver = pooled.dbapi_connection, pooled.driver_connection
+        return adapted._prepared_statement_cache is None or driver._config.statement_cache_size == 0
+
+    async def _check_json(self) -> None:
+        async with self.statement() as unit:
+            row = (await unit.execute(_SAMPLE)).one()
+        if row.read != SAMPLE or type(row.read["numbers"][1]) is not float or not row.is_written:
+            raise ConfigurationError(
+                "json_serializer and json_deserializer of engine= must do as json.dumps and json.loads"
+            )
+
+    @asynccontextmanager
+    async def apart(self, connections: int) -> AsyncIterator[Database]:
+        """With connections that are opened as the host's are, and aren't in its pool."""
+        unnamed = {"prepared_statement_cache_size": 0, **POOLED} if self.pooled else {}
+        engine = create_async_engine(
+            "postgresql+asyncpg://",
+            hide_parameters=True,
+            pool_size=connections,
+            connect_args={**unnamed, "async_creator_fn": lambda *_, **__: self._taken_out()},
+        )
+        own = HostDatabase(engine, limits=self._limits)
+        own.walled, own._principal, own.pooled = self.walled, self._principal, self.pooled
+        try:
+            yield own
+        finally:
+            await engine.dispose()
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Any]:
+        driver = await self._taken_out()
+        try:
+            yield driver
+        finally:
+            await driver.close(timeout=CLOSE_SECONDS)
+
+    async def _taken_out(self) -> Any:
+        """A connection of the driver's as the host's engine opens it, taken out of its pool for good."""
+        self._check_loop()
+        pooled = await greenlet_spawn(_checked_out, self.engine.sync_engine)
+        driver = pooled.driver_connection
+        pooled.detach()
+        return driver
+
+    async def close(self) -> None:
+        """The engine is the host's."""
+
+
+class Borrowed(Lent):
+    """A connection of the host's pool, whose pings and listeners may have to be waited for."""
+
+    def __init__(self, engine: AsyncEngine, lock_limit: str) -> None:
+        super().__init__(engine)
+        self._lock_limit = lock_limit
+
+    async def __aenter__(self) -> Direct:
+        try:
+            self._pooled = await greenlet_spawn(_checked_out, self._engine.sync_engine)
+        except RAISED as error:
+            raise_named(error)
+        return Limiting(self._pooled.driver_connection, self._engine.dialect, self._lock_limit)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await greenlet_spawn(self._pooled.close)
+        if isinstance(error, RAISED):
+            raise_named(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Limiting(Direct):
+    """Each statement sets for itself how long it waits for a lock."""
+
+    _lock_limit: str
+
+    async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
+        limited = {**parameters, "lock_limit": self._lock_limit}
+        return await Direct.execute(self, _limited(statement), limited)
+
+
+@lru_cache(maxsize=256)
+def _limited(statement: Select[Any]) -> Select[Any]:
+    return statement.where(limits_locks())
+
+
+def _checked_out(engine: Engine) -> PoolProxiedConnection:
+    pooled = engine.raw_connection()
+    for _ in range(_lying(engine)):
+        if not pooled.driver_connection.is_closed():  # type: ignore[union-attr]
+            break
+        pooled.invalidate()
+        pooled = engine.raw_connection()
+    _commit_what_is_set(pooled)
+    return pooled
+
+
+def _make_usable(connection: Connection) -> None:
+    """As a pool of ours does: what the server has closed meanwhile is replaced."""
+    for _ in range(_lying(connection.engine)):
+        if not connection.connection.driver_connection.is_closed():  # type: ignore[union-attr]
+            break
+        connection.invalidate()
+    _commit_what_is_set(connection.connection)
+
+
+def _lying(engine: Engine) -> int:
+    """How many connections may have been closed while they lay in the pool."""
+    return engine.pool.checkedin() + 1 if isinstance(engine.pool, QueuePool) else 0
+
+
+def _commit_what_is_set(pooled: PoolProxiedConnection) -> None:
+    """A listener of the host's may have begun a transaction, as by SET: it would take what we do back with it."""
+    if pooled.driver_connection.is_in_transaction():  # type: ignore[union-attr]
+        pooled.commit()
+
+
+@lru_cache(maxsize=16)
+def _limiting(limits: Limits) -> Select[Any]:
+    """What `Limited` and the settings of a connection of ours bring; but for `jit`, which the driver would leave off."""
+    settings = {
+        "lock_timeout": limits.lock_limit,
+        "idle_in_transaction_session_timeout": limits.idle_limit,
+        **{name: SERVER_SETTINGS[name] for name in ("plan_cache_mode", "timezone")},
+    }
+    return select(*(func.set_config(name, value, True) for name, value in settings.items()))
+
+
+@lru_cache(maxsize=16)
+def _serving(limits: Limits) -> Select[Any]:
+    return _limiting(limits).add_columns(func.memory.enter(None, None, None, True))
+
+
+_SAMPLE = select(
+    cast(bindparam("sample", SAMPLE, type_=JSONB), JSONB).label("read"),
+    (cast(bindparam("sample", SAMPLE, type_=JSONB), JSONB) == cast(cast(json.dumps(SAMPLE), Text), JSONB)).label(
+        "is_written"
+    ),
+)

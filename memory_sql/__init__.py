@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memory_sql.backends.shadow import ShadowCounts
     from memory_sql.backends.sql import SqlBackend
     from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, ScopeSettings, Secrets, Settings
+    from memory_sql.config.kinds import ObservationKind
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
-    from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind
+    from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind, UserSummary
+    from memory_sql.domain.prices import Price
     from memory_sql.domain.prompts import ScopePrompt
     from memory_sql.domain.reading import (
         Context,
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
         ConsolidateResult,
         DeadRun,
         EmbedResult,
+        FailedRun,
+        FormationOutcome,
         FormResult,
         ImportCheck,
         ImportProgress,
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
         Kept,
         KeptReason,
         MaintainResult,
+        ObserveResult,
         Physical,
         PropagateResult,
         PropagationOutcome,
@@ -89,6 +94,7 @@ if TYPE_CHECKING:
         Trimmed,
         Usage,
         Violation,
+        Waiting,
     )
     from memory_sql.domain.scopes import (
         Consolidation,
@@ -149,9 +155,9 @@ if TYPE_CHECKING:
     from memory_sql.resources.prompts import Prompts
     from memory_sql.resources.scopes import Scopes
     from memory_sql.resources.work import Work
-    from memory_sql.worker import Worked, Worker
+    from memory_sql.worker import Health, Worked, Worker
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "AddResult",
@@ -204,10 +210,13 @@ __all__ = [
     "ExportedRun",
     "ExportedScope",
     "ExportedVersion",
+    "FailedRun",
     "FormResult",
+    "FormationOutcome",
     "Group",
     "Groups",
     "GuardError",
+    "Health",
     "HeldError",
     "Hit",
     "Hold",
@@ -247,12 +256,15 @@ __all__ = [
     "MessageHit",
     "NotFoundError",
     "Observation",
+    "ObservationKind",
     "Observations",
+    "ObserveResult",
     "OwnedKind",
     "People",
     "Physical",
     "PlacedHold",
     "PoolFullError",
+    "Price",
     "Prompts",
     "PropagateResult",
     "PropagationOutcome",
@@ -302,9 +314,11 @@ __all__ = [
     "TruncatedError",
     "UnavailableError",
     "Usage",
+    "UserSummary",
     "Verification",
     "VersionError",
     "Violation",
+    "Waiting",
     "Work",
     "Worked",
     "Worker",
@@ -321,6 +335,7 @@ _HOME = {
     "backends.shadow": "ShadowCounts",
     "backends.sql": "SqlBackend",
     "config": "Assembly ContextFormat ContextKind Engine ScopeSettings Secrets Settings",
+    "config.kinds": "ObservationKind",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
         "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
@@ -330,15 +345,17 @@ _HOME = {
     "domain.ids": "Id OwnedKind ScopeKind",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
-    "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed",
+    "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed UserSummary",
+    "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
     "domain.reading": (
         "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
     ),
     "domain.results": (
-        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FormResult JournalStatus JudgeRate Judged "
-        "Kept KeptReason MaintainResult Physical PropagateResult PropagationOutcome Receipt RefusedMessage Review "
-        "RunDueResult Stats Trimmed Usage Violation ImportCheck ImportProgress ImportReport ImportRun RolledBack"
+        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
+        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult Physical PropagateResult "
+        "PropagationOutcome Receipt RefusedMessage Review RunDueResult Stats Trimmed Usage Violation Waiting "
+        "ImportCheck ImportProgress ImportReport ImportRun RolledBack FormationOutcome ObserveResult"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeRef ScopeSetting Sentence",
     "domain.selection": "Selection",
@@ -364,7 +381,7 @@ _HOME = {
     "resources.prompts": "Prompts",
     "resources.scopes": "Scopes",
     "resources.work": "Work",
-    "worker": "Worked Worker",
+    "worker": "Health Worked Worker",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 

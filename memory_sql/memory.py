@@ -14,24 +14,24 @@ from typing import Any, Self, cast
 
 from memory_sql.arguments import id_of, lane_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
 from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checked_for_agent
-from memory_sql.config.kinds import Lane
+from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
-from memory_sql.db import Database, Session
+from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import change_settings, ensure_agent
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.messages import Message
-from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, Digest, SearchResult
-from memory_sql.domain.results import AddResult, Receipt, RunDueResult
+from memory_sql.domain.results import AddResult, ObserveResult, Receipt, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.formation import adding, intake
 from memory_sql.lifecycle import forgetting, journal, observing
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.privacy import Sensitivity
 from memory_sql.resources.admin import Admin
 from memory_sql.resources.conversations import Conversations
 from memory_sql.resources.groups import Groups
@@ -44,14 +44,17 @@ from memory_sql.resources.runtime import Runtime, agent_key, asked_of, settings_
 from memory_sql.resources.scopes import Scopes
 from memory_sql.resources.work import Work
 from memory_sql.retrieval import search
+from memory_sql.telemetry import measured
 
 
 class Memory:
     """Long-term memory in one Postgres.
 
-    `url` None: that of the settings, else the embedded Postgres, whose schema is kept up to date. `llm` None: that of
-    the settings. `embeddings` (makes vectors) None: that of the settings, if any. `read_url`: a replica for context,
-    digest and search; it may lag. `clock` returns the present moment, aware; for replays and tests.
+    `url` None: that of the settings, else the embedded Postgres, whose schema is kept up to date. `engine`, in place of
+    `url`: the host's own SQLAlchemy engine on asyncpg, so that a process has one pool; it stays open, and as it is
+    (docs/deploying.md). `llm` None: that of the settings. `embeddings` (makes vectors) None: that of the settings, if
+    any. `read_url`: a replica for context, digest and search; it may lag. `clock` returns the present moment, aware; for
+    replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the asking
     user. A call with `session=` joins the host's transaction, which the host commits.
@@ -63,12 +66,13 @@ class Memory:
         llm: LanguageModel | None = None,
         settings: Settings | None = None,
         *,
+        engine: AsyncEngine | None = None,
         embeddings: EmbeddingModel | None = None,
         read_url: str | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
-        runtime = Runtime(self.settings, url, read_url, llm, embeddings, clock)
+        runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
         self._runtime = runtime
         self.observations = Observations(runtime)
         self.scopes = Scopes(runtime)
@@ -117,6 +121,7 @@ class Memory:
 
     # What goes in
 
+    @measured
     async def add(
         self,
         messages: Iterable[Message | Mapping[str, Any]],
@@ -138,8 +143,9 @@ class Memory:
         messages that name no other; with `group_ids` the conversation belongs to these groups, and who speaks in
         this call becomes a member, unless they have left. What is said while a conversation is `excluded` is never
         formed, and work under way is refused; None leaves it unchanged. `time_zone` is the IANA name of the zone in
-        which "yesterday" is meant, kept for the conversation. `wait=True` forms a due conversation before returning; an
-        error from that has this call's result as `added`: the messages are stored.
+        which "yesterday" is meant, kept for the conversation. `wait=True` forms a due conversation before returning
+        (`formation` in the result says what came of it); an error from that has this call's result as `added`: the
+        messages are stored.
 
         Secrets are masked before anything is stored, unless the setting `secrets` says otherwise.
 
@@ -169,7 +175,7 @@ class Memory:
             added = await self._stored(said, screened, session, believed="mask")
         if added is None:
             added = await self._stored_as_asked(said, screened, session)
-        return await self._formed(said, added) if wait and added.trigger else added
+        return await self._formed(said, added) if wait and added.formation == "due" else added
 
     async def _stored(
         self,
@@ -200,11 +206,11 @@ class Memory:
         try:
             formed = await self.conversations.form(agent_id=said.agent_id, conversation_id=said.conversation_id)
         except MemorySQLError as error:
-            error.added = added
+            error.added = adding.unformed(added, error)
             raise
-        run_id = formed.run_ids[-1] if formed.run_ids else None
-        return added.model_copy(update={"run_id": run_id, "observations": formed.observations})
+        return adding.formed(added, formed)
 
+    @measured
     async def observe(
         self,
         text: str,
@@ -213,7 +219,7 @@ class Memory:
         user_id: Id | None = None,
         group_id: Id | None = None,
         collective: bool = False,
-        kind: OwnedKind | None = None,
+        scope_kind: OwnedKind | None = None,
         observed_at: datetime | None = None,
         conversation_id: Id | None = None,
         speaker: str | None = None,
@@ -222,19 +228,28 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         fact_key: Id | None = None,
         lane: Lane | None = None,
+        kind: ObservationKind | None = None,
+        category: str | None = None,
+        confidence: float | None = None,
+        importance: float | None = None,
+        sensitivity: Sensitivity | None = None,
         session: Session | None = None,
-    ) -> Observation:
-        """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `kind`.
+    ) -> ObserveResult:
+        """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `scope_kind`.
 
         Of these there are `conversation` (the one that `conversation_id` names), `agent` and `guideline`, which everybody
-        sees. Beside `group_id`, `collective` or `kind`, `user_id` is who said it. `scope` names another scope of the
-        owner, beside the main one. If it equals the newest observation of the scope, word for word, that one gains
-        evidence instead.
+        sees. Beside `group_id`, `collective` or `scope_kind`, `user_id` is who said it. `scope` names another scope of
+        the owner, beside the main one. If it equals the newest observation of the scope, word for word, that one gains
+        evidence instead, and stays as it was, save that it may become more private.
         A relative date ("yesterday") gets the calendar date, counted from `observed_at` in the conversation's time
         zone. With `fact_key`, the host's name of the fact, it supersedes the scope's older observation (by
         `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined. `lane` chooses
         between the two of a scope that has both (docs/scopes.md); None: `absorb`, or the only one that there is. One that
         the scope doesn't have raises `InputError`. An unknown conversation that it is of raises `NotFoundError`.
+
+        What the host knows of it: its `kind` (by which a digest has budgets), its `category` (a word of the host's, up to
+        40 lower-case letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` makes it more
+        private than rules find its text to be, never less; what has become of it elsewhere is taken back then.
 
         It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
         refused (`InputError`), as the setting `secrets` says.
@@ -247,7 +262,7 @@ class Memory:
             user_id=user_id,
             group_id=group_id,
             collective=collective,
-            kind=kind,
+            scope_kind=scope_kind,
             observed_at=observed_at,
             conversation_id=conversation_id,
             speaker=speaker,
@@ -255,17 +270,25 @@ class Memory:
             tags=tags,
             metadata=metadata,
             fact_key=fact_key,
+            known=observing.known_of(kind, category, confidence, importance, sensitivity),
         )
         into, is_single = lane_of(lane), fact_key is None
         whose = None if session is None and is_single else service(agent)
         stored = await self.database.write(
-            lambda unit: observing.store(unit, agent, draft, into, self.settings, now), session, whose, single=is_single
+            lambda unit: observing.store(unit, agent, draft, into, self.settings, now), session, whose, direct=is_single
         )
         if stored.observation is not None:
             return stored.observation
         async with self.database.statement(session, service(agent)) as unit:
-            return await observing.known(unit, stored)
+            found = await observing.known(unit, stored)
+        if not observing.is_more_private(draft, found):
+            return found
+        asked = asked_of(agent, None, None, self.settings, now)
+        return await self.database.write(
+            lambda unit: observing.raised(unit, asked, draft, stored), session, asked.service
+        )
 
+    @measured
     async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
         """Changes this agent's own settings, `None` removes one; returns all that it has of its own then.
 
@@ -286,6 +309,7 @@ class Memory:
 
     # What is made of it
 
+    @measured
     async def run_due(self, *, agent_id: Id | None = None, limit: int = 100) -> RunDueResult:
         """Does what is due, of one agent or all: forms, consolidates, propagates, embeds. Failures are in the result.
 
@@ -295,6 +319,7 @@ class Memory:
 
     # What comes out
 
+    @measured
     async def context(
         self,
         *,
@@ -336,6 +361,7 @@ class Memory:
         )
         return await assemble.context(self._runtime.reads, turn, session)
 
+    @measured
     async def digest(
         self,
         *,
@@ -363,6 +389,7 @@ class Memory:
         )
         return await assemble.digest(self._runtime.reads, turn, session)
 
+    @measured
     async def search(
         self,
         query: str,
@@ -407,6 +434,7 @@ class Memory:
 
     # What is deleted
 
+    @measured
     async def forget(
         self,
         selection: Selection | str,

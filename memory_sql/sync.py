@@ -1,0 +1,378 @@
+"""`Memory` for code that doesn't await: the same methods, which return when it is done.
+
+    from memory_sql.sync import Memory
+
+    with Memory() as memory:
+        memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
+
+Each method is the one of `memory_sql.Memory` (docs/api.md), run in an event loop that has a thread of its own; any number
+of threads may call at once. Only `session=` isn't possible: a session belongs to the loop that it was opened in. `Worker`
+and `work.claim`, `work.refusal` are for code that awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+
+from memory_sql import memory as awaited
+from memory_sql.config import Settings
+from memory_sql.domain.ids import Id
+from memory_sql.errors import InputError
+from memory_sql.llm import LanguageModel
+from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.resources import (
+    admin,
+    conversations,
+    groups,
+    holds,
+    imports,
+    observations,
+    people,
+    prompts,
+    scopes,
+    work,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+AHEAD = 100  # of what is iterated, at most so many wait to be taken
+IN_A_LOOP = "memory_sql.sync blocks the event loop that runs here; use memory_sql.Memory, and await it"
+NOT_OPEN = "this Memory is not open; use `with Memory(…) as memory`"
+FORKED = "this Memory was opened in another process, whose threads a fork doesn't take along; open one in each"
+CLOSED = "this Memory was closed by another thread meanwhile"
+NO_SESSION = "session= belongs to an event loop of its own; without it only memory_sql.Memory joins your transaction"
+
+
+class Portal:
+    """An event loop in a thread of its own, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._loop is not None
+
+    def start(self) -> None:
+        _refuse_a_loop()
+        started = Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
+        self._thread = threading.Thread(target=_run_loop, args=(started,), name="memory_sql.sync", daemon=True)
+        self._thread.start()
+        self._loop, self._stopping = started.result()
+        self._process = os.getpid()
+
+    def stop(self) -> None:
+        """What still runs is cancelled."""
+        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None and self._process == os.getpid():
+            loop.call_soon_threadsafe(self._stopping.set)
+            thread.join()
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """What comes of it; whoever interrupts the wait (Ctrl-C) cancels it. Raises `InputError` where nobody may wait."""
+        _refuse_a_loop()
+        if self._loop is None:
+            raise InputError(NOT_OPEN)
+        if self._process != os.getpid():
+            raise InputError(FORKED)
+        done = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        try:
+            return done.result()
+        except CancelledError:
+            raise InputError(CLOSED) from None
+        except BaseException:
+            done.cancel()
+            raise
+
+    def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
+        """Each when it is there; taken in one task, as an asynchronous generator is meant to be."""
+        ready = asyncio.Queue[R | _End](AHEAD)
+        taking = self.call(lambda: _begin(items, ready))
+        try:
+            while not isinstance(item := self.call(ready.get), _End):
+                yield item
+            self.call(lambda: _result(taking))
+        finally:
+            if self.is_running:
+                self.call(lambda: _end(taking))
+
+
+class _End:
+    """After the last item."""
+
+
+async def _begin(items: AsyncGenerator[R, None], ready: asyncio.Queue[R | _End]) -> asyncio.Task[None]:
+    async def take() -> None:
+        try:
+            async for item in items:
+                await ready.put(item)
+        finally:
+            await items.aclose()
+            if not cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
+                await ready.put(_End())
+
+    return asyncio.create_task(take())
+
+
+async def _result(taking: asyncio.Task[None]) -> None:
+    await taking
+
+
+async def _end(taking: asyncio.Task[None]) -> None:
+    taking.cancel()
+    await asyncio.wait({taking})
+
+
+def _run_loop(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    async def until_stopped() -> None:
+        stopping = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stopping))
+        await stopping.wait()
+
+    asyncio.run(until_stopped())  # which cancels what is left
+
+
+def _refuse_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise InputError(IN_A_LOOP)
+
+
+class Face:
+    """A part of `Memory`, whose methods are called."""
+
+    def __init__(self, portal: Portal, part: object) -> None:
+        self._portal = portal
+        self._awaited = part
+
+
+class _Blocking(Generic[P, R]):
+    """A method that is awaited, as one that is called: with the same parameters and result, for type checkers too."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
+        self.method = method
+
+    def __get__(self, face: Face, kind: type) -> Callable[P, R]:
+        def call(*given: P.args, **named: P.kwargs) -> R:
+            _refuse_session(named)
+            return face._portal.call(lambda: self.method(face._awaited, *given, **named))
+
+        return _like(self.method, call)
+
+
+class _Iterating(Generic[P, R]):
+    """The same of an asynchronous generator."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], AsyncGenerator[R, None]]) -> None:
+        self.method = method
+
+    def __get__(self, face: Face, kind: type) -> Callable[P, Iterator[R]]:
+        def call(*given: P.args, **named: P.kwargs) -> Iterator[R]:
+            _refuse_session(named)
+            return face._portal.iterate(self.method(face._awaited, *given, **named))
+
+        return _like(self.method, call)
+
+
+def _refuse_session(named: object) -> None:
+    if isinstance(named, dict) and named.get("session") is not None:
+        raise InputError(NO_SESSION)
+
+
+def _like(method: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:
+    """With the name and the documentation of the method; its signature without `session=`."""
+    signature, made = inspect.signature(method), cast("Any", call)
+    shown = [one for one in list(signature.parameters.values())[1:] if one.name != "session"]
+    made.__name__, made.__qualname__, made.__doc__ = method.__name__, method.__qualname__, method.__doc__
+    made.__signature__ = signature.replace(parameters=shown)
+    return call
+
+
+class Observations(Face):
+    get = _Blocking(observations.Observations.get)
+    list = _Blocking(observations.Observations.list)
+    sources = _Blocking(observations.Observations.sources)
+    update = _Blocking(observations.Observations.update)
+    supersede = _Blocking(observations.Observations.supersede)
+    reinstate = _Blocking(observations.Observations.reinstate)
+    confirm = _Blocking(observations.Observations.confirm)
+    dispute = _Blocking(observations.Observations.dispute)
+    mark = _Blocking(observations.Observations.mark)
+    quarantine = _Blocking(observations.Observations.quarantine)
+    unquarantine = _Blocking(observations.Observations.unquarantine)
+
+
+class Scopes(Face):
+    create = _Blocking(scopes.Scopes.create)
+    get = _Blocking(scopes.Scopes.get)
+    set = _Blocking(scopes.Scopes.set)
+    list = _Blocking(scopes.Scopes.list)
+    history = _Blocking(scopes.Scopes.history)
+    diff = _Blocking(scopes.Scopes.diff)
+    consolidate = _Blocking(scopes.Scopes.consolidate)
+    undo = _Blocking(scopes.Scopes.undo)
+    propagate = _Blocking(scopes.Scopes.propagate)
+
+
+class Imports(Face):
+    mongo = _Blocking(imports.Imports.mongo)
+    list = _Blocking(imports.Imports.list)
+    verify = _Blocking(imports.Imports.verify)
+    rollback = _Blocking(imports.Imports.rollback)
+
+
+class Prompts(Face):
+    set = _Blocking(prompts.Prompts.set)
+    list = _Blocking(prompts.Prompts.list)
+    get = _Blocking(prompts.Prompts.get)
+
+
+class Conversations(Face):
+    messages = _Blocking(conversations.Conversations.messages)
+    message_ids = _Blocking(conversations.Conversations.message_ids)
+    form = _Blocking(conversations.Conversations.form)
+    unformed = _Blocking(conversations.Conversations.unformed)
+    exclude = _Blocking(conversations.Conversations.exclude)
+    share = _Blocking(conversations.Conversations.share)
+
+
+class Groups(Face):
+    create = _Blocking(groups.Groups.create)
+    rename = _Blocking(groups.Groups.rename)
+    share = _Blocking(groups.Groups.share)
+    add_member = _Blocking(groups.Groups.add_member)
+    remove_member = _Blocking(groups.Groups.remove_member)
+    members = _Blocking(groups.Groups.members)
+    list = _Blocking(groups.Groups.list)
+
+
+class People(Face):
+    list = _Blocking(people.People.list)
+    merge = _Blocking(people.People.merge)
+    unmerge = _Blocking(people.People.unmerge)
+    aliases = _Blocking(people.People.aliases)
+    rename = _Blocking(people.People.rename)
+    export = _Iterating(people.People.export)
+
+
+class Holds(Face):
+    place = _Blocking(holds.Holds.place)
+    list = _Blocking(holds.Holds.list)
+    release = _Blocking(holds.Holds.release)
+
+
+class Work(Face):
+    backlog = _Blocking(work.Work.backlog)
+    dead = _Blocking(work.Work.dead)
+    failures = _Blocking(work.Work.failures)
+    waiting = _Blocking(work.Work.waiting)
+    retry = _Blocking(work.Work.retry)
+    discard = _Blocking(work.Work.discard)
+    reviews = _Blocking(work.Work.reviews)
+    decide = _Blocking(work.Work.decide)
+    maintain = _Blocking(work.Work.maintain)
+    trim = _Blocking(work.Work.trim)
+    embed = _Blocking(work.Work.embed)
+    catch_up = _Blocking(work.Work.catch_up)
+
+
+class Admin(Face):
+    stats = _Blocking(admin.Admin.stats)
+    verify = _Blocking(admin.Admin.verify)
+    settings = _Blocking(admin.Admin.settings)
+    restore_check = _Blocking(admin.Admin.restore_check)
+    journal_status = _Blocking(admin.Admin.journal_status)
+    agents = _Blocking(admin.Admin.agents)
+    export = _Blocking(admin.Admin.export)
+    prices = _Blocking(admin.Admin.prices)
+    set_price = _Blocking(admin.Admin.set_price)
+
+
+class Memory(Face):
+    """As `memory_sql.Memory`, without `engine=`: an engine of the host's belongs to the loop of the host."""
+
+    add = _Blocking(awaited.Memory.add)
+    observe = _Blocking(awaited.Memory.observe)
+    run_due = _Blocking(awaited.Memory.run_due)
+    context = _Blocking(awaited.Memory.context)
+    digest = _Blocking(awaited.Memory.digest)
+    search = _Blocking(awaited.Memory.search)
+    forget = _Blocking(awaited.Memory.forget)
+
+    def __init__(
+        self,
+        url: str | None = None,
+        llm: LanguageModel | None = None,
+        settings: Settings | None = None,
+        *,
+        embeddings: EmbeddingModel | None = None,
+        read_url: str | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        memory = awaited.Memory(url, llm, settings, embeddings=embeddings, read_url=read_url, clock=clock)
+        portal = Portal()
+        super().__init__(portal, memory)
+        self._memory = memory
+        self.settings = memory.settings
+        self.observations = Observations(portal, memory.observations)
+        self.scopes = Scopes(portal, memory.scopes)
+        self.imports = Imports(portal, memory.imports)
+        self.prompts = Prompts(portal, memory.prompts)
+        self.conversations = Conversations(portal, memory.conversations)
+        self.groups = Groups(portal, memory.groups)
+        self.people = People(portal, memory.people)
+        self.holds = Holds(portal, memory.holds)
+        self.work = Work(portal, memory.work)
+        self.admin = Admin(portal, memory.admin)
+
+    def open(self, *, restoring: bool = False) -> Self:
+        """Connects, once, and starts the thread. Raises as `memory_sql.Memory.open`."""
+        if self._portal.is_running:
+            raise InputError("this Memory is open already")
+        self._portal.start()
+        try:
+            self._portal.call(lambda: self._memory.open(restoring=restoring))
+        except BaseException:
+            self._portal.stop()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Closes connections and models, and ends the thread. What other threads still wait for is cancelled."""
+        if not self._portal.is_running:
+            return
+        try:
+            self._portal.call(self._memory.close)
+        finally:
+            self._portal.stop()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
+        """As `memory_sql.Memory.configure`."""
+        return self._portal.call(lambda: self._memory.configure(agent_id=agent_id, **settings))
+
+    def require_llm(self) -> None:
+        """Creates the language model of the settings now. Raises `ConfigurationError` if there is none."""
+        self._memory.require_llm()
+
+    def now(self) -> datetime:
+        """The present moment on this memory's clock, in UTC."""
+        return self._memory.now()

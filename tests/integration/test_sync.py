@@ -1,0 +1,160 @@
+"""`memory_sql.sync`: the same methods for code that doesn't await."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from memory_sql import memory as awaited
+from memory_sql import sync
+from memory_sql.config import Settings
+from memory_sql.errors import InputError, NotFoundError
+from memory_sql.sync import Memory
+from tests.factories import message
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+ASYNC_ONLY = {"Work.claim", "Work.refusal", "Memory.database"}
+INTERRUPTED = """
+import asyncio, sys
+from memory_sql.sync import Memory
+
+async def for_ever():
+    print("waiting", flush=True)
+    try:
+        await asyncio.sleep(600)
+    finally:
+        print("given up", flush=True)
+
+with Memory(sys.argv[1]) as memory:
+    try:
+        memory._portal.call(for_ever)
+    except KeyboardInterrupt:
+        print(len(memory.observations.list(agent_id="ada", user_id="mia")), flush=True)
+"""
+
+
+def opened(url: str) -> Memory:
+    return Memory(url, settings=Settings(llm="offline"))
+
+
+def test_everything_is_called_without_awaiting(database_url: str) -> None:
+    with opened(database_url) as memory:
+        added = memory.add([message("I prefer green tea.")], **MIA, conversation_id="s", wait=True)
+        assert added.formation in ("formed", "nothing")
+        told = memory.observe("Has bay 4711.", **MIA)
+        assert memory.observations.get(told.id, **MIA) == told
+        assert "4711" in str(memory.context(**MIA, message="Which bay?"))
+        assert memory.configure(agent_id="ada", formation_messages=20) == {"formation_messages": 20}
+        lines = memory.people.export(**MIA)
+        assert next(iter(lines)).type == "header"
+        assert [line.type for line in lines].count("observation") == len(memory.observations.list(**MIA))
+        half_read = memory.people.export(**MIA)
+        next(iter(half_read))
+        with pytest.raises(NotFoundError):
+            memory.observations.get("o999-1", **MIA)
+        with pytest.raises(NotFoundError):
+            list(memory.people.export(agent_id="nobody", user_id="mia"))
+    assert not [thread for thread in threading.enumerate() if thread.name == "memory_sql.sync"]
+
+
+def test_threads_call_at_once(database_url: str) -> None:
+    with opened(database_url) as memory, ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(lambda n: memory.observe(f"Boat {n}.", **MIA), range(40)))
+        assert len({one.id for one in told}) == len(memory.observations.list(**MIA, limit=100)) == 40
+
+
+def test_what_cannot_be_waited_for_is_named(database_url: str) -> None:
+    memory = opened(database_url)
+    with pytest.raises(InputError, match="not open"):
+        memory.context(**MIA)
+
+    async def inside() -> None:
+        memory.context(**MIA)
+
+    with memory:
+        with pytest.raises(InputError, match="event loop"):
+            asyncio.run(inside())
+        with pytest.raises(InputError, match="session="):
+            memory.context(**MIA, session=object())  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="open already"):
+            memory.open()
+    with pytest.raises(InputError, match="not open"):
+        memory.context(**MIA)
+    with memory:
+        assert memory.observations.list(**MIA) == []
+
+
+def test_who_waits_while_another_thread_closes_is_told(database_url: str) -> None:
+    memory, waits = opened(database_url).open(), threading.Event()
+
+    async def for_ever() -> None:
+        waits.set()
+        await asyncio.sleep(600)
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(memory._portal.call, for_ever)
+        assert waits.wait(20)
+        memory.close()
+        with pytest.raises(InputError, match="closed by another thread"):
+            waiting.result(20)
+
+
+def test_interrupt_gives_up_what_is_waited_for_and_memory_goes_on(database_url: str) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, database_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "waiting\n"
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+    assert (sorted(out.split("\n")), err, program.returncode) == (["", "0", "given up"], "", 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_memory_of_another_process_is_named(database_url: str) -> None:
+    with opened(database_url) as memory:
+        child = os.fork()
+        if child == 0:
+            try:
+                memory.context(**MIA)
+            except InputError as error:
+                os._exit(17 if "another process" in str(error) else 18)
+            os._exit(19)
+        deadline = time.monotonic() + 20
+        while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert os.waitstatus_to_exitcode(ended[1]) == 17
+
+
+def public(cls: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(cls).items() if not name.startswith("_")}
+
+
+def test_each_method_is_there_with_the_same_parameters() -> None:
+    kinds: list[tuple[Any, Any]] = [(awaited.Memory, sync.Memory)]
+    given = awaited.Memory("postgresql://nowhere/none", settings=Settings())
+    for part in vars(given).values():
+        if type(part).__module__.startswith("memory_sql.resources.") and type(part).__name__ != "Runtime":
+            kinds.append((type(part), getattr(sync, type(part).__name__)))
+    for theirs, ours in kinds:
+        assert {f"{theirs.__name__}.{name}" for name in set(public(theirs)) - set(public(ours))} <= ASYNC_ONLY
+        face = ours("postgresql://nowhere/none") if ours is sync.Memory else ours(sync.Portal(), None)
+        for name in set(public(theirs)) & set(public(ours)):
+            wanted = list(inspect.signature(getattr(theirs, name)).parameters)[1:]
+            assert [one for one in wanted if one != "session"] == list(
+                inspect.signature(getattr(face, name)).parameters
+            )
+    assert len(kinds) == 11
+    wanted = [name for name in inspect.signature(awaited.Memory).parameters if name != "engine"]
+    assert list(inspect.signature(sync.Memory).parameters) == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ class Ran(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+COMPLAINT = re.compile(r"memory-sql: |\d{4}-\d\d-\d\dT[\d:.]+Z (info|warning|error) ")  # or what a worker logs
+
+
 def memory_sql(*args: object, stdin: bytes = b"", code: int = 0) -> Ran:
     """Fails unless the command ends with this exit code."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
@@ -47,7 +51,7 @@ def memory_sql(*args: object, stdin: bytes = b"", code: int = 0) -> Ran:
     assert ran.code == code, ran
     assert "Traceback" not in ran.err
     if code:
-        assert all(line.startswith("memory-sql: ") for line in ran.err.splitlines()), ran.err
+        assert all(COMPLAINT.match(line) for line in ran.err.splitlines()), ran.err
     return ran
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,12 +13,15 @@ from memory_sql.cli.batches import form_each, model_of, refused
 from memory_sql.cli.options import Agent, AsJson, Data, Url, moment, resolve, run
 from memory_sql.domain.limits import MOST_MESSAGES
 from memory_sql.errors import InputError
+from memory_sql.privacy import Sensitivity
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile
     from memory_sql.domain.messages import Message
-    from memory_sql.domain.results import AddResult, RunDueResult
+    from memory_sql.domain.results import AddResult, FormationOutcome, FormResult, ObserveResult, RunDueResult
     from memory_sql.memory import Memory
+
+UNFORMED = ("excluded", "given_up", "retrying", "nothing")
 
 Groups = Annotated[
     list[str] | None,
@@ -142,8 +146,16 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "propagated": sum(len(result.propagated) for result in done.propagated) if done else 0,
         "refused": refused(formed),
         "failed": done.failed if done else {},
+        "formation": {**{result.conversation_id: result.formation for result in added}, **_formation(formed)},
+        "empty_groups": sorted({group for result in added for group in result.empty_groups}),
         "model": model_of(formed),
         "due": {} if done else {result.conversation_id: result.trigger for result in added if result.trigger},
+    }
+
+
+def _formation(formed: Sequence[FormResult]) -> dict[str, FormationOutcome]:
+    return {
+        result.conversation_id: "formed" if result.observations else "nothing" for result in formed if result.run_ids
     }
 
 
@@ -164,6 +176,10 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
         lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
     if report["propagated"]:
         lines.append(f"propagated {many(report['propagated'], 'claim')}")
+    if left := Counter(why for why in report["formation"].values() if why in UNFORMED):
+        lines.append("not formed: " + ", ".join(f"{count} × {why}" for why, count in left.items()))
+    if report["empty_groups"]:
+        lines.append(f"groups without members, so nobody sees what they know: {', '.join(report['empty_groups'])}")
     if report["refused"]:
         lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
     if hint:
@@ -181,10 +197,10 @@ def observe(
     ] = None,
     group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
     collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
-    kind: Annotated[
+    scope_kind: Annotated[
         Literal["conversation", "agent", "guideline"] | None,
         typer.Option(
-            "--kind",
+            "--scope-kind",
             metavar="KIND",
             help="It is of the conversation (--conversation), the agent, or a guideline of its.",
         ),
@@ -209,6 +225,23 @@ def observe(
     metadata: Annotated[
         str | None, typer.Option("--metadata", metavar="JSON", help='Kept beside it: {"ticket": 17}.')
     ] = None,
+    kind: Annotated[
+        Literal["fact", "note", "procedure", "episode"] | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="fact, note, procedure or episode: a digest has a budget for each."
+        ),
+    ] = None,
+    category: Annotated[
+        str | None, typer.Option("--category", metavar="WORD", help="A word of yours: preference, decision …")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option("--confidence", metavar="SHARE", help="How sure it is, 0 to 1.")
+    ] = None,
+    importance: Annotated[float | None, typer.Option("--importance", metavar="SHARE", help="0 to 1.")] = None,
+    sensitivity: Annotated[
+        Sensitivity | None,
+        typer.Option("--sensitivity", metavar="LEVEL", help="sensitive: more private than rules find its text to be."),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -218,18 +251,25 @@ def observe(
     \b
     memory-sql observe "Mia is allergic to nuts." --agent ada --user mia
     memory-sql observe "We ship on 24 April." --agent ada --group harbor --observed-at 2026-03-17T10:36:00Z
-    memory-sql observe "Answers name their source." --agent ada --kind guideline
+    memory-sql observe "Answers name their source." --agent ada --scope-kind guideline
+    memory-sql observe "Restart the pump twice." --agent ada --group harbor --kind procedure --importance 0.9
     """
     at, extra = moment("--observed-at", observed_at), _metadata(metadata)
     observation = run(
         url,
         data,
         lambda memory: memory.observe(
-            text, agent_id=agent, user_id=user, group_id=group, collective=collective, kind=kind, observed_at=at,
-            conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra, lane=lane,
+            text, agent_id=agent, user_id=user, group_id=group, collective=collective, scope_kind=scope_kind,
+            observed_at=at, conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
+            lane=lane, kind=kind, category=category, confidence=confidence, importance=importance, sensitivity=sensitivity,
         ),
     )  # fmt: skip
-    output.one(observation, output.observation_line, as_json)
+    output.one(observation, _observed, as_json)
+
+
+def _observed(observation: ObserveResult) -> str:
+    line = output.observation_line(observation)
+    return f"{line}\nnobody sees it yet: the group has no members" if observation.empty_group else line
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

@@ -83,12 +83,20 @@ def _details(observation: Observation) -> str:
         "messages": ", ".join(source.message_ids),
         "speaker": source.speaker,
         "run": run_id,
+        "kind": o.kind,
+        "category": o.category,
+        "confidence": _share(o.confidence),
+        "importance": _share(o.importance),
         "sensitivity": o.sensitivity,
         "tags": ", ".join(o.tags),
         "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),
     }
     lines = [f"{name:<13} {output.flat(value)}" for name, value in facts.items() if value]
     return "\n".join((f"{o.id}  {o.scope}", output.indented(o.content, hanging=""), "", *lines))
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"
 
 
 @app.command("list")

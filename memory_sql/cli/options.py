@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -32,6 +32,7 @@ AsOf = Annotated[
     str | None, typer.Option("--as-of", metavar="TIME", help="As it was then, in recorded time: 2026-03-02T10:15:00Z.")
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most that many, 1 to 1000.")]
+After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Go on behind this id, the last one shown.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who does it, for the record.")]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Really.")]
@@ -83,6 +84,14 @@ def run(
             await memory.close()
 
     return asyncio.run(with_memory())
+
+
+def day(option: str, text: str | None) -> date | None:
+    """Raises `InputError`."""
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{option} must be a day: 2026-03-01") from None
 
 
 def moment(option: str, text: str | None) -> datetime | None:

@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from memory_sql.errors import InputError
 
@@ -119,7 +120,7 @@ def message_line(message: RetainedMessage) -> str:
 
 
 @contextmanager
-def whole_file(file: Path) -> Iterator[IO[str]]:
+def whole_file(file: Path) -> Iterator[TextIOWrapper]:
     """A file beside, readable by nobody else, that takes the place of `file` when all has been written."""
     try:
         descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")

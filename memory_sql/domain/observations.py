@@ -56,7 +56,7 @@ class Observation(Value):
     kind: str | None = None
     confidence: float | None = None
     importance: float | None = None
-    sensitivity: str
+    sensitivity: Sensitivity
     no_propagate: bool = False
     confidential: bool = False
     proposed: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -58,11 +59,26 @@ class RefusedMessage(Value):
     limit: int
 
 
+FormationOutcome = Literal[
+    "due", "not_due", "retrying", "excluded", "given_up", "formed", "nothing", "busy", "no_model", "no_budget", "failed"
+]
+"""What becomes of a conversation to which messages were added.
+
+`due`: a worker, `run_due` or `wait=True` forms it. `not_due`: it waits for more messages, a signal or a silence.
+`retrying`: forming it has failed, and is tried again later. `excluded`: nothing is formed of it. `given_up`: too many
+answers were unusable; a person decides (`work.dead`).
+
+With `wait=True`, of what was due: `formed`; `nothing` (it was formed, and nothing new came of it); `busy` (somebody else
+forms it), `no_model`, `no_budget` (`daily_tokens` are used up), `failed`: these come with an error, as its `added`.
+"""
+
+
 class AddResult(Value):
     """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
 
     Both include duplicates. `refused` are those that weren't stored, being too long. `trigger` says why the conversation is
-    due, if it is. With `wait=True` a due conversation was formed: `run_id` and `observations` are the result.
+    due, if it is, and `formation` what becomes of that; or with `wait=True` became: `run_id` and `observations` are the
+    result. `empty_groups`: those of the call's groups that have no members, since all have left; nobody sees what they know.
     """
 
     conversation_id: str
@@ -72,8 +88,22 @@ class AddResult(Value):
     masked: int = 0
     refused: tuple[RefusedMessage, ...] = ()
     trigger: str | None = None
+    formation: FormationOutcome = "not_due"
+    empty_groups: tuple[str, ...] = ()
     run_id: int | None = None
     observations: tuple[Observation, ...] = ()
+
+
+class ObserveResult(Observation):
+    """The observation that stands there now. `empty_group`: it is of a group without members, so nobody sees it yet."""
+
+    empty_group: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """As the observation, which is the same wherever it is read."""
+        return isinstance(other, Observation) and all(
+            getattr(self, name) == getattr(other, name) for name in Observation.model_fields
+        )
 
 
 class FormResult(Value):
@@ -195,13 +225,14 @@ class EmbedResult(Value):
 
 
 class MaintainResult(Value):
-    """`messages` have lost their texts, `evicted` observations exceeded a budget.
+    """`messages` have lost their texts, `evicted` observations exceeded a budget, `counts` were too old.
 
     `complete` False: the limit was reached, and there may be more.
     """
 
     messages: int
     evicted: int = 0
+    counts: int = 0
     complete: bool
 
 
@@ -211,6 +242,8 @@ class Backlog(Value):
     `due_propagations` are scopes whose text has absorbed what should be judged for wider ones. `retrying` failed and
     will be tried again later; `dead` was given up and waits for a person, as do the claims that are `held`
     (`work.reviews`). `has_model`: whether the process that asked has a language model; without one it does nothing of this.
+    `refusal`: the model's provider refuses the key (`auth`) or the account (`quota`) of whoever does the work, last at
+    `refused_at`; None: it doesn't, or nobody has asked for half an hour.
     """
 
     due_conversations: int
@@ -222,6 +255,8 @@ class Backlog(Value):
     dead: int
     held: int
     has_model: bool = True
+    refusal: str | None = None
+    refused_at: datetime | None = None
 
 
 class DeadRun(Value):
@@ -238,6 +273,28 @@ class DeadRun(Value):
     error_code: str
     error: str | None
     finished_at: datetime
+
+
+class FailedRun(DeadRun):
+    """A run that failed, whatever became of its work since. `state` dead: it was given up and waits for a person."""
+
+    state: str
+    model: str | None
+    started_at: datetime
+
+
+class Waiting(Value):
+    """What waits of an agent's work in one state. `oldest_at`: since when the oldest does, None where that isn't known.
+
+    `due` could be done now; `in_progress`: somebody is at it; `retrying` failed and is tried again by itself; `given_up`
+    waits for a person (`work.dead`).
+    """
+
+    agent_id: str
+    work: Literal["formation", "consolidation", "propagation"]
+    state: Literal["due", "in_progress", "retrying", "given_up"]
+    waiting: int
+    oldest_at: datetime | None
 
 
 class Violation(Value):
@@ -358,7 +415,8 @@ class Stats(Value):
 
     `propagated` are observations made from those of narrower scopes; `held`, claims that wait for a person.
     `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large, and
-    searching was slow or found nothing too often. `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
+    searching was slow or found nothing too often. `costs`: what the tokens cost, by currency, as far as prices are known
+    (`admin.set_price`). `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
     and how many of the observations have one.
     """
 
@@ -378,6 +436,7 @@ class Stats(Value):
     runs: dict[str, int]
     input_tokens: int
     output_tokens: int
+    costs: dict[str, Decimal] = Field(default_factory=dict)
     judges: tuple[JudgeRate, ...] = ()
     retrieval: RetrievalStats = RetrievalStats()
     vectors_advised: tuple[str, ...] = ()

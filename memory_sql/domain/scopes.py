@@ -98,10 +98,14 @@ class ScopeText:
 
 @dataclass(frozen=True, slots=True)
 class StaticLayer:
-    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own."""
+    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own.
+
+    `more`: visible scopes beside, of which the settings leave out what they hold.
+    """
 
     scopes: tuple[ScopeText, ...]
     settings: Mapping[str, Any]
+    more: int = 0
 
 
 class Contradiction(Value):

@@ -16,8 +16,15 @@ from memory_sql.db.repositories.conversations import OTHER_SECRETS, Conversation
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
 from memory_sql.domain.messages import Message
-from memory_sql.domain.results import AddResult, RefusedMessage
-from memory_sql.errors import InvalidMessageError, TooLargeError
+from memory_sql.domain.results import AddResult, FormationOutcome, FormResult, RefusedMessage
+from memory_sql.errors import (
+    BudgetError,
+    BusyError,
+    ConfigurationError,
+    InvalidMessageError,
+    MemorySQLError,
+    TooLargeError,
+)
 from memory_sql.formation import intake
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.words import search_extra
@@ -126,7 +133,29 @@ async def store(
         masked=0 if screened is None else len(screened.found),
         refused=tuple(said.refused),
         trigger=added.due_reason if added.due_at and added.due_at <= now else None,
+        formation=added.formation,
+        empty_groups=tuple(added.empty_groups or ()),
     )
+
+
+def formed(added: AddResult, result: FormResult) -> AddResult:
+    """With what came of forming the conversation."""
+    run_id = result.run_ids[-1] if result.run_ids else None
+    outcome: FormationOutcome = "formed" if result.observations else "nothing"
+    return added.model_copy(update={"formation": outcome, "run_id": run_id, "observations": result.observations})
+
+
+def unformed(added: AddResult, error: MemorySQLError) -> AddResult:
+    """With why it could not be formed."""
+    outcome = next((outcome for kind, outcome in _WHY_NOT.items() if isinstance(error, kind)), "failed")
+    return added.model_copy(update={"formation": outcome})
+
+
+_WHY_NOT: Mapping[type[MemorySQLError], FormationOutcome] = {
+    BusyError: "busy",
+    ConfigurationError: "no_model",
+    BudgetError: "no_budget",
+}
 
 
 def _in_place(said: Incoming, messages: Sequence[Message]) -> list[dict[str, Any]]:

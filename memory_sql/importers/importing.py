@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import Database, is_pooled
+from memory_sql.db.engine import Database
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.results import ImportProgress, ImportReport
@@ -107,7 +107,7 @@ class Import:
         # Rows of one are prepared here while the database stores those of others; with pauses one is due after another.
         at_once = 1 if self.pause else AGENTS_AT_ONCE
         async with self.database.apart(at_once) as own:
-            loader = self._loader(own, plan, import_id, keeps=not is_pooled(own.url))
+            loader = self._loader(own, plan, import_id, keeps=not own.pooled)
             await each(plan.agents(), partial(store, loader), at_once=at_once)
 
     def _teller(self, plan: Plan, step: Literal["looking", "storing"]) -> Callable[[str, int], None]:

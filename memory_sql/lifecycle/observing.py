@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from memory_sql.arguments import content_of, id_of, name_of, optional_id, owner_of, tags_of, without_secrets
+from memory_sql.arguments import (
+    content_of,
+    id_of,
+    name_of,
+    observation_kind_of,
+    optional_id,
+    owner_of,
+    sensitivity_of,
+    share_of,
+    tags_of,
+    without_secrets,
+    word_of,
+)
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Lane, Secrets
+from memory_sql.config.kinds import Lane, ObservationKind, Secrets
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import find_agent
 from memory_sql.db.repositories.following import FollowingRepository
@@ -24,9 +36,11 @@ from memory_sql.db.repositories.observations import (
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import LONGEST_AHEAD, Id, OwnedKind, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
+from memory_sql.domain.results import ObserveResult
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.lifecycle import corrections
+from memory_sql.privacy import SENSITIVITIES, Sensitivity
 
 
 def draft_of(
@@ -37,7 +51,7 @@ def draft_of(
     user_id: Id | None,
     group_id: Id | None,
     collective: bool,
-    kind: OwnedKind | None,
+    scope_kind: OwnedKind | None,
     observed_at: datetime | None,
     conversation_id: Id | None,
     speaker: str | None,
@@ -45,10 +59,11 @@ def draft_of(
     tags: Iterable[str],
     metadata: Mapping[str, Any] | None,
     fact_key: Id | None,
+    known: Mapping[str, Any],
 ) -> Draft:
-    """Raises `InputError`."""
+    """`known` as by `known_of`. Raises `InputError`."""
     user, conversation = optional_id("user_id", user_id), optional_id("conversation_id", conversation_id)
-    whose, owner_id = owner_of(user, group_id, collective, kind, conversation)
+    whose, owner_id = owner_of(user, group_id, collective, scope_kind, conversation)
     name = "" if scope is None else id_of("scope", scope)
     return Draft(
         scope=NewScope(whose, owner_key(whose, owner_id), name, display_name=owner_id if whose == "group" else None),
@@ -61,7 +76,25 @@ def draft_of(
         tags=tags_of(tags),
         metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
         fact_key=optional_id("fact_key", fact_key),
+        **known,
     )
+
+
+def known_of(
+    kind: ObservationKind | None,
+    category: str | None,
+    confidence: float | None,
+    importance: float | None,
+    sensitivity: Sensitivity | None,
+) -> dict[str, Any]:
+    """What the host says of an observation beside its text. Raises `InputError`."""
+    return {
+        "kind": observation_kind_of(kind),
+        "category": word_of("category", category),
+        "confidence": share_of("confidence", confidence),
+        "importance": share_of("importance", importance),
+        "sensitivity": sensitivity_of(sensitivity) or "private",
+    }
 
 
 def _said_at(given: datetime | None, now: datetime) -> dict[str, Any]:
@@ -76,7 +109,8 @@ class Stored:
 
     agent_key: int
     key: ObservationKey
-    observation: Observation | None
+    observation: ObserveResult | None
+    empty_group: bool
 
 
 async def store(
@@ -100,8 +134,25 @@ async def store(
     return replace(stored, observation=None)  # another may be newer
 
 
-async def known(session: Session, stored: Stored) -> Observation:
-    return (await ObservationRepository(session).by_keys(stored.agent_key, [stored.key]))[0]
+async def known(session: Session, stored: Stored) -> ObserveResult:
+    (found,) = await ObservationRepository(session).by_keys(stored.agent_key, [stored.key])
+    return _result(found, stored.empty_group)
+
+
+def is_more_private(draft: Draft, found: Observation) -> bool:
+    """Than the one that says the same already."""
+    return SENSITIVITIES.index(cast("Sensitivity", draft.sensitivity)) > SENSITIVITIES.index(found.sensitivity)
+
+
+async def raised(session: Session, asked: corrections.Asked, draft: Draft, stored: Stored) -> ObserveResult:
+    """As private as the draft says; what was made of it is taken back."""
+    level = cast("Sensitivity", draft.sensitivity)
+    found = await corrections.raise_sensitivity(session, asked, stored.agent_key, stored.key, level)
+    return _result(found, stored.empty_group)
+
+
+def _result(observation: Observation, empty_group: bool) -> ObserveResult:
+    return ObserveResult.model_construct(**dict(observation), empty_group=empty_group)
 
 
 async def _store(
@@ -129,7 +180,8 @@ async def _store(
     key = found.scope_id, found.seq
     into: Lane = (lane or "absorb") if found.lanes == "both" else found.lanes
     new = observation_of(replace(ready, lane=into), key, "active", None, now) if found.outcome == "active" else None
-    return Stored(found.agent_key, key, new), own
+    result = None if new is None else _result(new, found.empty_group)
+    return Stored(found.agent_key, key, result, found.empty_group), own
 
 
 def _without_secrets(draft: Draft, secrets: Secrets) -> Draft:

@@ -14,9 +14,12 @@ from memory_sql.config import Settings
 from memory_sql.domain.results import AddResult, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
+    BudgetError,
+    BusyError,
     DatabaseError,
     InputError,
     InvalidMessageError,
+    LanguageModelError,
     TooLargeError,
     TooManyError,
     UnavailableError,
@@ -123,6 +126,39 @@ async def test_wait_forms_what_is_due(memory: Memory, llm: Scripted) -> None:
     result = await memory.add([message("Actually, I prefer tea.", n=9)], **HERE, wait=True)
     assert result.run_id is not None
     assert [o.content for o in result.observations] == ["Mia prefers tea."]
+
+
+async def test_result_says_what_became_of_the_conversation(memory: Memory, llm: Scripted) -> None:
+    signal = message("Actually, I prefer tea.", n=9)
+    assert (await memory.add(conversation(2), **HERE)).formation == "not_due"
+    assert (await memory.add(conversation(1, first=3), **HERE, wait=True)).formation == "not_due"
+    assert (await memory.add([signal], **HERE)).formation == "due"
+    llm.then(extracted(("Mia prefers tea.", "individual")))
+    assert (await memory.add([signal], **HERE, wait=True)).formation == "formed"  # known already, and still due
+    llm.then(extracted())
+    assert (await memory.add([message("I prefer milk.", n=10)], **HERE, wait=True)).formation == "nothing"
+    assert (await memory.add([signal], **HERE, wait=True, excluded=True)).formation == "excluded"
+    assert len(llm.requests) == 2
+
+
+async def test_error_of_waiting_says_why_nothing_was_formed(memory: Memory, llm: Scripted) -> None:
+    said = [message("Actually, I prefer tea.", n=9)]
+    await memory.add(said, **HERE)
+    claimed = await memory.work.claim("formation")
+    assert claimed is not None
+    with pytest.raises(BusyError) as busy:
+        await memory.add(said, **HERE, wait=True)
+    llm.then(UnavailableError("rate_limit", "later"))
+    with pytest.raises(LanguageModelError) as down:
+        await memory.add(said, **{**HERE, "conversation_id": "t"}, wait=True)
+    await memory.configure(agent_id="ada", daily_tokens=1)
+    llm.then(extracted(("Mia prefers tea.", "individual")))
+    await memory.add(said, **{**HERE, "conversation_id": "u"}, wait=True)
+    with pytest.raises(BudgetError) as spent:
+        await memory.add(said, **{**HERE, "conversation_id": "v"}, wait=True)
+    assert [error.value.added.formation for error in (busy, down, spent) if error.value.added] == [
+        "busy", "failed", "no_budget"
+    ]  # fmt: skip
 
 
 async def test_bad_message_stores_nothing_of_the_call(memory: Memory) -> None:

@@ -228,7 +228,7 @@ async def test_stored_answer_goes_into_the_lane_of_a_conversation_that_has_no_sc
 )
 async def test_host_fills_what_no_user_owns(memory: Memory, kind: OwnedKind, element: str) -> None:
     await memory.add(conversation(1), **HERE)
-    kept = await memory.observe("Answers name their source.", **SESSION, kind=kind)
+    kept = await memory.observe("Answers name their source.", **SESSION, scope_kind=kind)
     assert kept.scope.kind == kind
     context = await memory.context(**HERE)
     assert "Answers name their source." in context.xml
@@ -241,7 +241,7 @@ async def test_host_fills_what_no_user_owns(memory: Memory, kind: OwnedKind, ele
 async def test_no_conversation_writes_into_what_all_users_see(memory: Memory, llm: Scripted) -> None:
     """Not even into named scopes of it: what was private to a user would be readable by another."""
     for kind in ("agent", "guideline"):
-        await memory.observe("The agent is patient.", **ADA, kind=kind)
+        await memory.observe("The agent is patient.", **ADA, scope_kind=kind)
         await memory.scopes.create(kind, **ADA, name="more")
     await memory.add(conversation(2), **HERE)
     llm.then(extracted(("Mia is impatient.", "agent"), ("Mia is slow.", "guideline"), ("Mia is.", "named_1")))
@@ -259,8 +259,9 @@ async def test_what_a_user_knows_of_a_thing_is_theirs(memory: Memory) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"kind": "entity"}, {"kind": "individual", "user_id": "mia"}, {"kind": "agent", "collective": True},
-        {"kind": "agent", "group_id": "harbor"}, {"kind": "conversation"},
+        {"scope_kind": "entity"}, {"scope_kind": "individual", "user_id": "mia"},
+        {"scope_kind": "agent", "collective": True}, {"scope_kind": "agent", "group_id": "harbor"},
+        {"scope_kind": "conversation"},
     ],
 )  # fmt: skip
 async def test_kind_that_says_nothing_is_refused(memory: Memory, wrong: dict[str, Any]) -> None:
@@ -270,12 +271,12 @@ async def test_kind_that_says_nothing_is_refused(memory: Memory, wrong: dict[str
 
 async def test_unknown_conversation_has_no_memory(memory: Memory) -> None:
     with pytest.raises(NotFoundError):
-        await memory.observe("Tea.", **SESSION, kind="conversation")
+        await memory.observe("Tea.", **SESSION, scope_kind="conversation")
     assert await rows(memory, "SELECT 1 FROM memory.scopes") == []
 
 
 def test_kinds_are_filled_from_the_command_line(database_url: str) -> None:
     where = ("--url", database_url, "--agent", "ada")
-    assert "guideline" in memory_sql("observe", "Answers name their source.", *where, "--kind", "guideline").out
+    assert "guideline" in memory_sql("observe", "Answers name their source.", *where, "--scope-kind", "guideline").out
     made = memory_sql("scope", "create", "agent", *where, "--name", "tone")
     assert "agent" in made.out

@@ -615,4 +615,9 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
     assert memory_sql("work", "maintain", *at).out == "0 messages lost their texts\n"
     memory_sql("configure", "--agent", "ada", "--set", "message_retention_days=0.5", *at)
     assert memory_sql("work", "maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
-    assert memory_sql("work", "maintain", "--json", *at).value == {"messages": 1, "evicted": 0, "complete": True}
+    assert memory_sql("work", "maintain", "--json", *at).value == {
+        "messages": 1,
+        "evicted": 0,
+        "counts": 0,
+        "complete": True,
+    }

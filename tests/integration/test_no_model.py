@@ -78,6 +78,7 @@ async def test_waiting_for_it_is_refused_once_the_messages_are_stored(database_u
             await memory.add(SAID, **HERE, wait=True)
         assert refused.value.added is not None
         assert refused.value.added.accepted == 1
+        assert refused.value.added.formation == "no_model"
 
 
 async def test_what_needs_no_model_goes_on(database_url: str) -> None:

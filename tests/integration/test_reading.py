@@ -1,10 +1,12 @@
+import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.config.kinds import ObservationKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, TooLargeError
 from memory_sql.memory import Memory
@@ -220,10 +222,65 @@ async def test_observe_keeps_what_it_is_given(memory: Memory) -> None:
     assert await rows(memory, "SELECT user_id FROM memory.evidence") == [("mia",)]
 
 
+async def test_observe_keeps_what_the_host_knows_of_it(memory: Memory) -> None:
+    known: dict[str, Any] = {"kind": "procedure", "category": "how-to", "confidence": 0.8, "importance": 1}
+    kept = await memory.observe("Restart the pump twice.", **MIA, **known)
+    assert {name: getattr(kept, name) for name in known} == known
+    assert kept.sensitivity == "private"
+    assert await memory.observations.get(kept.id, **MIA) == kept
+    assert [one.kind for one in await memory.observations.list(**MIA)] == ["procedure"]
+    (line,) = [one async for one in memory.people.export(**MIA) if one.type == "observation"]
+    assert {name: getattr(line, name) for name in known} == known
+    moved = await memory.observations.update(kept.id, **MIA, text="Restart the pump once.")
+    assert (moved.kind, moved.category, moved.importance) == ("procedure", "how-to", 1)
+    assert moved.confidence is None  # that was of the other text
+
+
+async def test_observe_is_never_less_private_than_its_text(memory: Memory) -> None:
+    told = {text: await memory.observe(text, **MIA, sensitivity="public") for text in ("Tea.", "I have diabetes.")}
+    assert [one.sensitivity for one in told.values()] == ["private", "sensitive"]
+    assert (await memory.observe("Milk.", **MIA, sensitivity="sensitive")).sensitivity == "sensitive"
+    assert (await memory.observe("Milk.", **MIA)).sensitivity == "sensitive"
+
+
+async def test_what_is_said_again_as_more_private_becomes_so(memory: Memory) -> None:
+    first = await memory.observe("We ship in May.", **MIA)
+    again = await memory.observe("We ship in May.", **MIA, sensitivity="sensitive", kind="episode")
+    assert (again.id, again.sensitivity, again.kind) == (first.id, "sensitive", None)
+    assert (await memory.observations.get(first.id, **MIA)).sensitivity == "sensitive"
+    assert await rows(memory, "SELECT kind, detail ->> 'to' FROM memory.events") == [
+        ("privacy", '{"sensitivity": "sensitive"}')
+    ]
+
+
+async def test_digest_has_a_budget_for_each_kind_that_is_observed(memory: Memory) -> None:
+    kinds: tuple[ObservationKind, ...] = get_args(ObservationKind)
+    for number, kind in enumerate((*kinds, kinds[2])):
+        await memory.observe(f"Pump {number}.", agent_id="ada", user_id="mia", kind=kind)
+    digest = await memory.digest(**MIA, budgets={"procedure": {"items": 1}, "episode": {"items": 0}})
+    assert sorted(re.findall(r"\[(fact|note|procedure|episode)\]", str(digest))) == ["fact", "note", "procedure"]
+
+
+async def test_group_without_members_is_told_of(memory: Memory) -> None:
+    group: dict[str, Any] = {"agent_id": "ada", "group_id": "harbor"}
+    assert (await memory.observe("We ship in May.", **group)).empty_group
+    assert (await memory.observe("We ship in May.", **group)).empty_group  # known already
+    assert (await memory.observe("We ship in June.", **group, fact_key="when")).empty_group
+    assert not (await memory.observe("Tea.", **MIA)).empty_group
+    here: dict[str, Any] = {**MIA, "conversation_id": "s", "group_ids": ["harbor", "pier"]}
+    assert (await memory.add(conversation(1), **here)).empty_groups == ()
+    assert not (await memory.observe("We ship in July.", **group)).empty_group
+    await memory.groups.remove_member("harbor", agent_id="ada", user_id="mia")
+    assert (await memory.add(conversation(1, first=2), **here)).empty_groups == ("harbor",)
+    assert (await memory.observe("We ship in August.", **group, scope="plans")).empty_group
+
+
 async def test_observe_refuses_what_makes_no_sense(memory: Memory) -> None:
     wrong: list[dict[str, object]] = [
         {"text": ""}, {"text": "  "}, {"text": 5}, {"user_id": None}, {"collective": True, "group_id": "g"},
-        {"observed_at": MONDAY.replace(tzinfo=None)}, {"metadata": {"x": object()}},
+        {"observed_at": MONDAY.replace(tzinfo=None)}, {"metadata": {"x": object()}}, {"kind": "guideline"},
+        {"category": "Mia's own"}, {"category": ""}, {"confidence": 1.1}, {"importance": float("nan")},
+        {"importance": True}, {"sensitivity": "secret"},
     ]  # fmt: skip
     for change in wrong:
         with pytest.raises(InputError):
@@ -278,9 +335,8 @@ async def test_place_of_a_page_that_no_list_has_given_is_refused(memory: Memory)
     for changed in ({"created_at": None}, {"id": "o1-0"}, {"id": 7}):
         with pytest.raises(InputError):
             await memory.observations.list(**MIA, before=observed.model_copy(update=changed))
-    assert await memory.observations.list(**MIA, before=observed.model_copy(update={"id": "o1-9999999999"})) == [
-        observed
-    ]
+    listed = await memory.observations.list(**MIA, before=observed.model_copy(update={"id": "o1-9999999999"}))
+    assert [one.id for one in listed] == [observed.id]
 
 
 async def test_what_is_stored_under_an_id_that_is_refused_now_is_still_reached(memory: Memory) -> None:

@@ -1,13 +1,15 @@
-"""Observations, with the state and the evidence of each."""
+"""Observations, with the state and the evidence of each, and how often each was retrieved."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
+    Date,
+    Double,
     Identity,
     Index,
     Integer,
@@ -44,6 +46,7 @@ from memory_sql.db.models.base import (
 )
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import SET_ASIDE
+from memory_sql.domain.reading import Surface
 from memory_sql.privacy import SENSITIVITIES
 
 if TYPE_CHECKING:
@@ -130,10 +133,10 @@ class ObservationRow(Base):
         "absorb (will be consolidated) or buffer (newest are kept, never consolidated).",
         server_default=text("'absorb'"),
     )
-    category: Mapped[str | None] = constant("fact, preference, decision …; null: not classified.")
+    category: Mapped[str | None] = host_id("The host's word for it: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
-    confidence: Mapped[float | None] = column("0 to 1, when it was made; null: not known.")
-    importance: Mapped[float | None] = column("0 to 1, when it was made; null: not known.")
+    confidence: Mapped[float | None] = column("0 to 1, when it was made; null: not known.", Double)
+    importance: Mapped[float | None] = column("0 to 1, when it was made; null: not known.", Double)
     sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
     no_propagate: Mapped[bool] = column("True: never leaves its scope.", server_default=FALSE)
     confidential: Mapped[bool] = column("True: said in confidence; never leaves its scope.", server_default=FALSE)
@@ -174,6 +177,7 @@ class ObservationRow(Base):
         foreign_keys="[LineageRow.agent_key, LineageRow.source_scope_id, LineageRow.source_seq]"
     )
     judgements: Mapped[list[JudgedRow]] = related()
+    retrievals: Mapped[list[ObservationRetrievalRow]] = related()
 
     @hybrid_property
     def observation_id(self) -> str:
@@ -321,5 +325,29 @@ class ObservationVectorRow(Base):
         BIT(varying=True), comment="The sign of each dimension. Texts can be guessed from it.", info={"text": "erase"}
     )
     made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
+
+    observation: Mapped[ObservationRow] = related()
+
+
+class ObservationRetrievalRow(Base):
+    __tablename__ = "observation_retrievals"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "day", "surface"),
+        key_of("observations", "scope_id", "seq", goes_along=True),
+        one_of("surface", *get_args(Surface)),
+        CheckConstraint("times > 0", name="times"),
+        Index("observation_retrievals_day_idx", "day"),  # by which they end
+        {
+            "comment": "One row per observation, day (UTC) and surface: how often it was found and shown. It names nobody.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    day: Mapped[date] = column("The day in UTC.", Date)
+    surface: Mapped[str] = constant("context, search or digest: what it was found for.")
+    times: Mapped[int] = column("In how many of these it stood because it was found.")
 
     observation: Mapped[ObservationRow] = related()

@@ -17,6 +17,7 @@ from memory_sql.db.arrays import are_among
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
 from memory_sql.db.models.base import NEVER_JUDGED
 from memory_sql.db.queries.due import conversations_judged_by_more
+from memory_sql.domain.results import FormationOutcome
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
@@ -30,6 +31,8 @@ class Added:
     due_at: datetime | None
     due_reason: str | None
     differs: int | None = None
+    formation: FormationOutcome = "not_due"
+    empty_groups: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ _ADD = select(
         bindparam("excluded", type_=Boolean),
         bindparam("time_zone", type_=Text),
         bindparam("next_id", type_=Text),
-    ).table_valued("accepted", "due_at", "due_reason", "differs")
+    ).table_valued("accepted", "due_at", "due_reason", "differs", "formation", "empty_groups")
 )
 
 STATE = (

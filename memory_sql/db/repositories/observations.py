@@ -55,7 +55,10 @@ class Draft:
     conversation_id: str | None = None
     speaker: str | None = None
     message_ids: tuple[str, ...] = ()
+    category: str | None = None
+    kind: str | None = None
     confidence: float | None = None
+    importance: float | None = None
     sensitivity: str = "private"
     no_propagate: bool = False
     confidential: bool = False
@@ -111,6 +114,7 @@ class Observed:
     outcome: str
     lanes: Lanes
     known: Known
+    empty_group: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,9 @@ class ObservationRepository:
             "now": now,
         }
         (row,) = await (await reader_of(self._session)).execute(_OBSERVE, given)
-        return Observed(row.agent_key, row.scope_id, row.seq, row.outcome, row.lanes, Known(**row.is_known))
+        return Observed(
+            row.agent_key, row.scope_id, row.seq, row.outcome, row.lanes, Known(**row.is_known), row.empty_group
+        )
 
     async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
         """In the order of the keys `(scope_id, seq)`."""
@@ -304,7 +310,7 @@ _OBSERVE = select(
         *(bindparam(name, type_=JSONB) for name in ("wanted", "draft", "known")),
         bindparam("threshold", type_=Integer),
         bindparam("now", type_=DateTime(timezone=True)),
-    ).table_valued("agent_key", "scope_id", "seq", "outcome", "lanes", column("is_known", JSONB))
+    ).table_valued("agent_key", "scope_id", "seq", "outcome", "lanes", column("is_known", JSONB), "empty_group")
 )
 
 _visible = visible_scopes()

@@ -9,7 +9,7 @@ the context shows the correction beside it; where something has to leave at once
     request     who asks; the observation, found and locked
     replacing   update, supersede, reinstate, replace_fact
     vouching    verify
-    marking     mark
+    marking     mark, raise_sensitivity
     retracting  retract_few
     quarantine  quarantine, release
     archiving   archive
@@ -17,7 +17,7 @@ the context shows the correction beside it; where something has to leave at once
 """
 
 from memory_sql.lifecycle.corrections.archiving import Archived, archive
-from memory_sql.lifecycle.corrections.marking import mark
+from memory_sql.lifecycle.corrections.marking import mark, raise_sensitivity
 from memory_sql.lifecycle.corrections.quarantine import quarantine, release
 from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update
 from memory_sql.lifecycle.corrections.request import Asked
@@ -30,6 +30,7 @@ __all__ = [
     "archive",
     "mark",
     "quarantine",
+    "raise_sensitivity",
     "reinstate",
     "release",
     "replace_fact",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation
 from memory_sql.errors import InputError
@@ -34,13 +36,37 @@ async def mark(
     If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. What a legal
     hold keeps of it is withdrawn until the hold ends.
     """
-    values, waits = _values(private, sensitivity), str(uuid.uuid4())
+    values = _values(private, sensitivity)
     agent_key, key = (await find(session, asked, wanted)).agent_key, parse_observation_id(wanted)
+
+    async def read() -> Observation:
+        return (await find_version(session, asked, wanted, if_version)).observation
+
+    return await _mark(session, asked, agent_key, key, values, read)
+
+
+async def raise_sensitivity(
+    session: Session, asked: Asked, agent_key: int, key: ObservationKey, sensitivity: Sensitivity
+) -> Observation:
+    """As `mark`, for the host, whoever may see it."""
+    read = partial(observation_at, session, agent_key, key)
+    return (await _mark(session, asked, agent_key, key, {"sensitivity": sensitivity}, read)).observation
+
+
+async def _mark(
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    key: ObservationKey,
+    values: dict[str, Any],
+    read: Callable[[], Awaitable[Observation]],
+) -> Marked:
+    waits = str(uuid.uuid4())
 
     async def act(locks: Locks) -> Marked:
         spread = await spread_of(session, agent_key, key)
         await need(session, agent_key, locks, spread.scopes, spread.closure.conversations)
-        before = (await find_version(session, asked, wanted, if_version)).observation
+        before = await read()
         gone, withheld = await _set(session, asked, agent_key, spread, values, waits)
         retracted, withdrawn = (
             tuple(observation_id(*key) for key in taken.observations) for taken in (gone.erased, gone.withdrawn)

@@ -76,6 +76,9 @@ def _corrected(
         source_kind="observe",
         evidence=(Evidence(user_id=asked.principal["user_id"]),),
         conversation_id=old.source.conversation_id,  # forgetting the conversation takes its corrections along
+        category=old.category,
+        kind=old.kind,
+        importance=old.importance,
         sensitivity=old.sensitivity,
         no_propagate=old.no_propagate,
         confidential=old.confidential,

@@ -15,6 +15,8 @@
 -- with it mended isn't taken for another.
 -- With `secrets` among the limits nothing is stored, and `differs` is -1, where the agent has another setting of that name.
 -- A time more than a day ahead, by the clock of the database, counts as now; given_at keeps it.
+-- `formation` says whether it is due: due, not_due, retrying (failed, and is tried again later), excluded or given_up;
+-- `empty_groups` which of the groups have no member after all.
 -- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
 -- returns; an error takes the setting back with all else. In a transaction that works for a user, or for another agent, it
 -- does nothing of the kind: that is refused.
@@ -22,7 +24,8 @@ CREATE OR REPLACE FUNCTION memory.add_messages(
     p_agent text, p_conversation text, p_user text, p_groups text[], p_messages jsonb,
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
     OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
-    OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer
+    OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer,
+    OUT formation text, OUT empty_groups text[]
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -199,6 +202,10 @@ BEGIN
         due_at := NULL;
         due_reason := NULL;
     END IF;
+    formation := CASE
+        WHEN v_excluded THEN 'excluded' WHEN v_conversation.dead_run_id IS NOT NULL THEN 'given_up'
+        WHEN due_at <= v_at THEN 'due' WHEN due_reason = 'retry' THEN 'retrying' ELSE 'not_due'
+    END;
     IF due_at <= v_at AND v_conversation.due_at IS DISTINCT FROM due_at THEN
         PERFORM pg_notify('memory_due', '');
     END IF;
@@ -262,6 +269,9 @@ BEGIN
               WHERE s.owner = 'g:' || l.group_id
           )
         ON CONFLICT DO NOTHING;
+        empty_groups := ARRAY(
+            SELECT DISTINCT g FROM unnest(p_groups) g WHERE memory.is_empty_group(v_agent, 'g:' || g) ORDER BY g
+        );
     END IF;
     PERFORM memory.leave(v_before);
 END

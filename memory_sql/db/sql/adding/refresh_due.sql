@@ -3,7 +3,7 @@
 -- transaction that adds observations or changes their status, lane or the watermark; the caller holds the scopes' row
 -- locks. A scope that was due already keeps its time. One whose text was just undone waits for something new. One that has
 -- lost its text, because something in it was forgotten, is due whatever the threshold, until nothing waits (`rebuild`). The
--- threshold is the scope's own, else the agent's, else the one that is given; by which a scope wasn't due is in waits_below.
+-- threshold is the scope's own, else the agent's, else the one that is given; by which it was judged is in waits_below.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -38,7 +38,7 @@ BEGIN
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = v_scope
           AND ((s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes OR s.rebuild AND NOT is_due.waits
-               OR NOT is_due.yes AND s.waits_below <> is_due.threshold)
+               OR s.waits_below <> is_due.threshold)
         RETURNING s.due_at INTO v_due;
         v_is_due := v_is_due OR FOUND AND v_due IS NOT NULL;
     END LOOP;

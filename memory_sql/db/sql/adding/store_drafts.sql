@@ -120,11 +120,12 @@ COMMENT ON FUNCTION memory.lock_scopes(bigint, jsonb, jsonb, timestamptz) IS
 -- says it, and makes the agent and the scope where they are missing. One row. `known` is what the draft was made by:
 -- settings, those that the agent has of its own, and time_zone, the conversation's. Where one isn't so, nothing is
 -- stored: the outcome is differs, with what it is. Nor is it where that is no_conversation, inactive_scope or no_lane
--- (`scope_id` and `lanes` say of which scope). Names its principal itself.
+-- (`scope_id` and `lanes` say of which scope). `empty_group`: it is of a group without members. Names its principal itself.
 CREATE OR REPLACE FUNCTION memory.observe(
     p_agent text, p_conversation text, p_lane text, p_wanted jsonb, p_draft jsonb, p_known jsonb, p_threshold integer,
     p_at timestamptz,
-    OUT agent_key bigint, OUT scope_id bigint, OUT seq integer, OUT outcome text, OUT lanes text, OUT is_known jsonb
+    OUT agent_key bigint, OUT scope_id bigint, OUT seq integer, OUT outcome text, OUT lanes text, OUT is_known jsonb,
+    OUT empty_group boolean
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -159,6 +160,7 @@ BEGIN
             p_draft || jsonb_build_object('lane', CASE lanes WHEN 'both' THEN coalesce(p_lane, 'absorb') ELSE lanes END)
         ), NULL, p_threshold, p_at) f;
     END IF;
+    empty_group := p_wanted @> '[{"kind": "group"}]' AND memory.is_empty_group(agent_key, p_wanted -> 0 ->> 'owner');
     PERFORM memory.leave(v_before);
 END
 $$;

@@ -1,4 +1,4 @@
-"""The whole store: agents, stats, verify, settings, restore-check."""
+"""The whole store: agents, stats, export, prices, verify, settings, restore-check."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
 from memory_sql.cli import output, tree
 from memory_sql.cli.forgetting import receipt_text
-from memory_sql.cli.options import Agent, AsJson, Data, Url, resolve, run
+from memory_sql.cli.options import After, Agent, AsJson, Data, Limit, OneAgent, Url, day, resolve, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.config import Settings
+    from memory_sql.domain.prices import Price
     from memory_sql.domain.reading import RetrievalStats
     from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
     from memory_sql.memory import Memory
@@ -25,17 +26,20 @@ Journal = Annotated[
     Path | None, typer.Option("--journal", metavar="FILE", help="The journal; else the one of the settings.")
 ]
 
-app = tree.group("The whole store: agents, counts, invariants, settings, restored backups.")
+app = tree.group("The whole store: agents, counts, prices, invariants, settings, restored backups.")
 
 
 @app.command()
-def agents(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+def agents(
+    after: After = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
+) -> None:
     """Lists the agents, in the order of their ids.
 
     \b
     memory-sql admin agents
+    memory-sql admin agents --after bob --limit 1000
     """
-    found = run(url, data, lambda memory: memory.admin.agents())
+    found = run(url, data, lambda memory: memory.admin.agents(after=after, limit=limit))
     output.rows(found, _agent_line, as_json, "no agents yet")
 
 
@@ -66,6 +70,7 @@ def _stats_text(stats: Stats) -> str:
         "propagated": f"{output.many(s.propagated, 'observation')}{_propagations(s)}",
         "runs": _counts(s.runs),
         "tokens": f"{s.input_tokens:,} in, {s.output_tokens:,} out",
+        "cost": ", ".join(f"{cost:,.2f} {currency}" for currency, cost in s.costs.items()) or "no prices",
         "queries": _queries(s.retrieval),
         "vectors": s.vectors,
     }
@@ -91,6 +96,85 @@ def _queries(retrieval: RetrievalStats) -> str:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
+
+
+@app.command()
+def export(
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="One of docs/views.md: v_observations.")],
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; else stdout.")] = None,
+    agent: OneAgent = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Writes the rows of a view for analysts as CSV.
+
+    \b
+    memory-sql admin export v_observations ada.csv --agent ada
+    memory-sql admin export v_model_cost | duckdb -c "COPY (FROM '/dev/stdin') TO 'cost.parquet'"
+
+    The file appears only when it is complete, readable by you alone. It may hold what people said.
+    """
+
+    async def work(memory: Memory) -> int:
+        if file is None:
+            sys.stdout.flush()
+            return await memory.admin.export(view, sys.stdout.buffer, agent_id=agent)
+        with output.whole_file(file) as to:
+            return await memory.admin.export(view, cast("BinaryIO", to.buffer), agent_id=agent)
+
+    written = run(url, data, work)
+    if file is not None:
+        told = {"view": view, "file": str(file), "rows": written}
+        output.one(told, lambda _: f"{file}: {output.many(written, 'row')} of {view}", as_json)
+
+
+@app.command()
+def prices(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Lists what the models cost, as it was set.
+
+    \b
+    memory-sql admin prices
+    """
+    output.rows(run(url, data, lambda memory: memory.admin.prices()), _price_line, as_json, "no prices yet")
+
+
+@app.command("set-price")
+def set_price(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model, by the name that v_model_cost shows.")],
+    sent: Annotated[str, typer.Option("--input", metavar="PRICE", help="Of a million tokens that are sent.")],
+    back: Annotated[str, typer.Option("--output", metavar="PRICE", help="Of a million tokens that come back.")],
+    currency: Annotated[str, typer.Option("--currency", metavar="CODE", help="Three letters: EUR.")],
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="DAY", help="From this day (UTC) on, 2026-03-01; else today.")
+    ] = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says what a model costs: by that the view v_model_cost tells the cost in money.
+
+    \b
+    memory-sql admin set-price gpt-5-mini --input 0.25 --output 2 --currency USD --from 2026-01-01
+
+    A price holds until the model's next one; the same day again replaces it. What was spent before the first has no cost.
+    """
+    from memory_sql.domain.prices import amount_of
+
+    prices = {"input_per_million": amount_of("--input", sent), "output_per_million": amount_of("--output", back)}
+    valid_from = day("--from", since)
+    told = run(
+        url,
+        data,
+        lambda memory: memory.admin.set_price(model, currency=currency, valid_from=valid_from, **prices),
+    )
+    output.one(told, _price_line, as_json)
+
+
+def _price_line(price: Price) -> str:
+    p = price
+    costs = f"{p.input_per_million:,f} in, {p.output_per_million:,f} out, {p.currency} for a million tokens"
+    return output.plain(f"{p.model}  from {p.valid_from}: {costs}")
 
 
 @app.command()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated
+from time import monotonic, sleep
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -15,7 +16,30 @@ from memory_sql.cli.options import AsJson, Data, Url, resolve
 app = tree.group("The schema, and the embedded Postgres.")
 
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+_NO_WALLS = "there is no schema here yet; restore it, or run this again after `memory-sql db upgrade`"
 Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empty database, or -1 for one step back.")
+
+
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", help="Try again for so long while others hold a lock.")
+]
+PAUSE_SECONDS = 2.0
+T = TypeVar("T")
+
+
+def _patiently(seconds: float, work: Callable[[], T]) -> T:
+    """Does it again, for so long, while a lock can't be had; nothing was changed by then."""
+    from memory_sql.errors import LockTimeoutError
+
+    until = monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except LockTimeoutError as error:
+            if monotonic() + PAUSE_SECONDS > until:
+                raise
+            output.complain(f"{error}; again in {PAUSE_SECONDS:g} s")
+        sleep(PAUSE_SECONDS)
 
 
 @contextmanager
@@ -38,6 +62,7 @@ def _print(revision: str | None, as_json: bool) -> None:
 @app.command()
 def upgrade(
     revision: Annotated[str, typer.Argument(metavar="[REVISION]", help="Up to this revision.")] = "head",
+    wait: Wait = 0,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -47,13 +72,14 @@ def upgrade(
     \b
     memory-sql db upgrade --url postgresql://me:secret@localhost/app
 
-    Everything is in the schema `memory`; the rest of the database isn't touched. Several processes may run it at once. Every
-    command brings the embedded Postgres up to date.
+    Everything is in the schema `memory`; the rest of the database isn't touched. Several processes may run it at once. A lock
+    that others hold for over three seconds ends it, unless --wait says for how long to try again. Every command brings the
+    embedded Postgres up to date.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
-        migrate.upgrade(target, revision)
+        _patiently(wait, lambda: migrate.upgrade(target, revision))
         _print(migrate.current(target), as_json)
 
 
@@ -159,6 +185,7 @@ def roles(
     analyst: Annotated[str, typer.Option("--analyst", metavar="ROLE", help="Reads everything.")] = "memory_analyst",
     drop: Annotated[bool, typer.Option("--drop", help="Drop them, and the walls for the owner.")] = False,
     show: Annotated[bool, typer.Option("--print", "--dry-run", help="Only show the SQL.")] = False,
+    wait: Wait = 0,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -170,8 +197,9 @@ def roles(
     psql -c "GRANT memory_app TO my_login"
 
     They can't log in: grant them to roles that do. Run it as a superuser, or as a role that may create roles and owns the
-    schema, and again after each upgrade. Beside the three there are ROLE_eraser and ROLE_reader of the application, and
-    ROLE_content of the analyst, who then sees what was said as well.
+    schema, and again after each upgrade. Where there is no schema yet it makes the roles alone, for a restore to find. Beside
+    the three there are ROLE_eraser and ROLE_reader of the application, and ROLE_content of the analyst, who then sees what
+    was said as well.
     """
     import asyncio
 
@@ -186,8 +214,11 @@ def roles(
             left = asyncio.run(walls.drop(target, named))
             output.one({"left": left}, lambda r: f"dropped; still there: {', '.join(r['left']) or 'none'}", as_json)
         else:
-            asyncio.run(walls.make(target, named))
-            output.one(asdict(named), lambda r: ", ".join(r.values()), as_json)
+            walled = _patiently(wait, lambda: asyncio.run(walls.make(target, named)))
+            made = ", ".join(asdict(named).values())
+            output.one(
+                {**asdict(named), "walled": walled}, lambda r: made if r["walled"] else f"{made}: {_NO_WALLS}", as_json
+            )
 
 
 @app.command()

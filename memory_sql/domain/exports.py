@@ -146,8 +146,9 @@ class ExportedEvidence(Value):
 class ExportedObservation(ExportLine):
     """What is remembered of them, in their own scopes, and of what they said, in shared ones.
 
-    `subjects`: whether it speaks of them, by their ids. `terms`: by what it is found beside its words. Where other people's
-    words made it too (`shared`), what else is known of it is theirs and left out.
+    `subjects`: whether it speaks of them, by their ids. `terms`: by what it is found beside its words. `retrieved`:
+    how often lately for a context, search or digest; in their own scopes alone, since elsewhere it was for others as
+    well. Where other people's words made it too (`shared`), what else is known of it is theirs and left out.
     """
 
     type: Literal["observation"] = "observation"
@@ -184,6 +185,7 @@ class ExportedObservation(ExportLine):
     dates: tuple[str, ...]
     legacy_ref: str | None
     evidence: tuple[ExportedEvidence, ...]
+    retrieved: dict[str, int]
 
 
 class ExportedDerivation(ExportLine):

@@ -149,7 +149,8 @@ class Context(Value):
     first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
     what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
     something from the XML; `left_out`: how many pending observations of the scopes shown aren't in it, the oldest: beyond
-    the `pending_max` newest of each scope, or for want of room. `notice`: why words alone counted in what was retrieved,
+    the `pending_max` newest of each scope, or for want of room; `scopes_left_out`: how many scopes, those that changed the
+    longest ago, beyond `context_scopes_max`. `notice`: why words alone counted in what was retrieved,
     where vectors should have. `decision`: why what was found for the message is shown or isn't; None: nothing was looked for.
     """
 
@@ -161,6 +162,7 @@ class Context(Value):
     stable_characters: int = 0
     truncated: bool = False
     left_out: int = 0
+    scopes_left_out: int = 0
     digest: Digest | None = None
     notice: str | None = None
     decision: Decision | None = None
@@ -186,6 +188,17 @@ class Asked:
     without_hit: int
     seconds: float
     slowest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """How often an observation of an agent, by its id, was found on a day by a search and stood in what that returned."""
+
+    agent_id: str
+    day: date
+    surface: Surface
+    observation_id: str
+    times: int
 
 
 class RetrievalStats(Value):

@@ -1,22 +1,26 @@
-"""The whole store: agents, counts, invariants, settings, restored backups."""
+"""The whole store: agents, counts, prices, invariants, settings, restored backups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from memory_sql.arguments import id_of
+from memory_sql.arguments import id_of, optional_id, within
 from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
 from memory_sql.db.principals import service
+from memory_sql.db.queries.copied import copy_view
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
+from memory_sql.db.repositories.prices import list_prices, set_price
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.ids import Id
+from memory_sql.domain.prices import Price, amount_of, currency_of, day_of, model_of
 from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal, restoring
@@ -27,7 +31,7 @@ from memory_sql.retrieval.counters import words_fall_short
 
 
 class Admin(Face):
-    """The whole store: agents, counts, invariants, settings, restored backups."""
+    """The whole store: agents, counts, prices, invariants, settings, restored backups."""
 
     async def stats(self, *, agent_id: Id) -> Stats:
         """Counts, no content. Raises `NotFoundError`."""
@@ -49,13 +53,12 @@ class Admin(Face):
         """Violations of the invariants, which must hold at any moment, also under load; empty if there are none.
 
         At most 1,000 of a kind. `hashes`: every text is read and hashed again, which takes several times as long; else some
-        5,000 are, others each day. One read-only transaction. Thresholds and leases are judged by this Memory's settings.
+        5,000 are, others each day. One read-only transaction.
         """
         measures = Measures(
             now=self._now(),
             threshold=self._settings.consolidation_threshold,
             min_messages=self._settings.formation_min_messages,
-            lease_max=timedelta(seconds=self._settings.lease_seconds),
         )
         async with self._database.transaction(principal=service(None), snapshot=True) as unit:
             return [violation async for violation in violations(unit, measures, hashes=hashes)]
@@ -94,10 +97,50 @@ class Admin(Face):
         async with self._database.transaction(principal=service(None)) as unit:
             return await restoring.compare(unit, file)
 
-    async def agents(self) -> Sequence[AgentSummary]:
-        """All agents, in the order of their ids, with their own settings."""
+    async def export(self, view: str, to: BinaryIO, *, agent_id: Id | None = None) -> int:
+        """Writes the rows of a view for analysts as CSV with a header, in UTF-8; of one agent or all. How many there were.
+
+        As of one moment, in no order, in constant memory. An empty cell is null, `""` an empty text; arrays and JSON are
+        texts, as psql shows them; times are in UTC. A transaction stays open meanwhile. Raises `InputError`.
+        """
+        agent = optional_id("agent_id", agent_id)
+        async with self._database.transaction(principal=service(agent), snapshot=True) as unit:
+            return await copy_view(unit, view, agent, to)
+
+    async def agents(self, *, after: Id | None = None, limit: int = 100) -> Sequence[AgentSummary]:
+        """The agents, in the order of their ids, with their own settings; at most 1,000 at a time, those behind `after`."""
+        behind, most = optional_id("after", after), within("limit", limit, 1000)
         async with self._database.statement(principal=service(None)) as unit:
-            return await list_agents(unit)
+            return await list_agents(unit, behind, most)
+
+    async def prices(self) -> Sequence[Price]:
+        """What the models cost, as it was set: in the order of the models, the newest price of each first."""
+        async with self._database.statement(principal=service(None)) as unit:
+            return await list_prices(unit)
+
+    async def set_price(
+        self,
+        model: str,
+        *,
+        input_per_million: Decimal | float,
+        output_per_million: Decimal | float,
+        currency: str,
+        valid_from: date | None = None,
+    ) -> Price:
+        """The price of a million tokens sent and come back, from that day (UTC; None: today) on: `v_model_cost` goes by it.
+
+        It takes the place of one that the model has from the same day on. `model`: by the name that answered, as
+        `v_model_cost` shows it. Raises `InputError` unless prices are from 0 to 1,000,000.
+        """
+        price = Price(
+            model=model_of(model),
+            valid_from=day_of("valid_from", valid_from or self._now().date()),
+            currency=currency_of(currency),
+            input_per_million=amount_of("input_per_million", input_per_million),
+            output_per_million=amount_of("output_per_million", output_per_million),
+        )
+        await self._database.write(partial(set_price, price=price), principal=service(None))
+        return price
 
 
 async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:

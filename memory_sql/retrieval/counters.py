@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 
 from memory_sql.config import VECTORS_MILLISECONDS, VECTORS_WITHOUT_HIT
-from memory_sql.domain.reading import Asked, RetrievalStats, Surface
+from memory_sql.domain.reading import Asked, RetrievalStats, Retrieved, Surface
 from memory_sql.errors import MemorySQLError, ReadOnlyError
 
 log = logging.getLogger("memory_sql")
@@ -40,27 +41,43 @@ class Counters:
     """`write` adds what it is given to what the database holds, and may raise what `errors` names."""
 
     def __init__(
-        self, write: Callable[[Sequence[Asked]], Awaitable[None]], *, after_queries: int, after_seconds: float
+        self,
+        write: Callable[[Sequence[Asked], Sequence[Retrieved]], Awaitable[None]],
+        *,
+        after_queries: int,
+        after_seconds: float,
     ) -> None:
         self._write = write
         self._after_queries = after_queries
         self._after_seconds = after_seconds
         self._counted: dict[Key, _Sum] = {}
+        self._shown: list[tuple[str, date, Surface, Sequence[str]]] = []
         self._gathered = 0
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._read_only = self._has_failed = False
 
     def count(
-        self, agent_id: str, now: datetime, surface: Surface, reason: str | None, *, hits: int = 0, seconds: float = 0.0
+        self,
+        agent_id: str,
+        now: datetime,
+        surface: Surface,
+        reason: str | None,
+        *,
+        hits: int = 0,
+        seconds: float = 0.0,
+        shown: Sequence[str] = (),
     ) -> None:
-        """One query; `reason` None: it did not fire."""
+        """One query; `reason` None: it did not fire. `shown`: the ids of the observations found that it returned."""
         if self._read_only:
             return
-        counted = self._counted.setdefault((agent_id, now.date(), surface, reason or "none"), _Sum())
+        day = now.date()
+        counted = self._counted.setdefault((agent_id, day, surface, reason or "none"), _Sum())
         counted.queries += 1
         if reason is not None:
             counted.add_searched(hits, seconds)
+        if shown:
+            self._shown.append((agent_id, day, surface, shown))  # added up when it is written
         self._gathered += 1
         if self._gathered >= self._after_queries:
             self._begin()
@@ -76,11 +93,13 @@ class Counters:
         if self._timer is not None:
             self._timer.cancel()
         asked = [Asked(*key, **asdict(counted)) for key, counted in self._counted.items()]
-        self._counted, self._gathered, self._timer = {}, 0, None
+        times = Counter((agent, day, surface, id) for agent, day, surface, ids in self._shown for id in ids)
+        retrieved = [Retrieved(*key, times=n) for key, n in times.items()]
+        self._counted, self._shown, self._gathered, self._timer = {}, [], 0, None
         if not asked:
             return
         try:
-            await self._write(asked)
+            await self._write(asked, retrieved)
         except ReadOnlyError:
             self._read_only = True  # a replica: whoever asks the primary counts for itself
             log.info("the database is read-only: queries aren't counted")

@@ -73,7 +73,8 @@ async def answer(reads: Reads, question: Question, session: Session | None = Non
         hits, messages = await search(reader, question.principal, query, sought, weights=reads.weights)
         seconds = time.perf_counter() - began
     agent, found = question.principal["agent_id"], len(hits) + len(messages)
-    reads.counters.count(agent, question.now, "search", "asked", hits=found, seconds=seconds)
+    shown = [hit.observation.id for hit in hits]
+    reads.counters.count(agent, question.now, "search", "asked", hits=found, seconds=seconds, shown=shown)
     return SearchResult(
         results=tuple(hits),
         messages=tuple(messages),

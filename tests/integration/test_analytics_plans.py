@@ -30,6 +30,8 @@ LOOK_UPS = {
     "an id, of a mapped class": f"SELECT * FROM memory.observations WHERE {BY_ORM} = 'o1-1'",  # noqa: S608 (computed)
     "a user of an agent": "SELECT * FROM memory.v_observations WHERE agent_id = 'ada' AND owner_id = 'mia'",
     "a user's texts": "SELECT * FROM memory.v_scope_timeline WHERE agent_id = 'ada' AND owner_id = 'mia'",
+    "an observation's retrievals": "SELECT * FROM memory.v_retrieved WHERE agent_id = 'ada' AND scope_id = 1 AND seq = 1",
+    "a user's retrievals": "SELECT * FROM memory.v_retrieved WHERE agent_id = 'ada' AND owner_id = 'mia'",
     "what waits of a user": "SELECT * FROM memory.v_pending WHERE agent_id = 'ada' AND owner_id = 'mia'",
 }
 ASKED_OF_AN_AGENT = {name: sql.rstrip().rstrip(";") for name, sql in QUESTIONS.items() if "'ada'" in sql}
@@ -113,6 +115,14 @@ _USERS = (
     INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id)
     SELECT {_SCOPE}, i, 'jonas-' || n {_EACH} CROSS JOIN generate_series(1, 4) i
     """,
+    f"""
+    INSERT INTO memory.observation_retrievals (agent_key, scope_id, seq, day, surface, times)
+    SELECT {_SCOPE}, i, '2026-03-02', 'search', 1 {_EACH} CROSS JOIN generate_series(1, 2) i
+    """,
+    f"""
+    INSERT INTO memory.events (agent_key, scope_id, seq, kind, created_at)
+    SELECT {_SCOPE}, 1, 'status', '2026-03-02' {_EACH}
+    """,
 )
 
 
@@ -148,6 +158,8 @@ async def test_no_question_reads_a_table_as_a_whole_and_look_ups_stay_as_small(g
         "consolidations",
         "messages",
         "runs",
+        "observation_retrievals",
+        "events",
     }
     for name in LOOK_UPS:
         small, large = pages[name]

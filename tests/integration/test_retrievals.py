@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from memory_sql.config import Settings
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles
+from memory_sql.domain.exports import ExportedObservation
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ReadOnlyError
 from memory_sql.memory import Memory
@@ -78,7 +81,9 @@ async def test_digests_are_counted_where_they_looked_for_words(database_url: str
         assert await rows(memory, "SELECT queries, fired_share::float FROM memory.v_retrieval") == [(8, 0.5)]
 
 
-async def test_all_that_has_gathered_is_one_statement(database_url: str, llm: Scripted) -> None:
+async def test_all_that_has_gathered_is_one_statement_for_queries_and_one_for_observations(
+    database_url: str, llm: Scripted
+) -> None:
     async with opened(database_url, llm) as memory:
         await ask(memory)
         await memory.observe("Tea.", agent_id="bob", user_id="mia")
@@ -86,7 +91,10 @@ async def test_all_that_has_gathered_is_one_statement(database_url: str, llm: Sc
         await memory.search("tea", agent_id="nobody", user_id="mia")
         with statements(memory) as seen:
             await memory.close()
-    assert len([statement for statement in seen if "retrievals" in statement]) == len(seen) == 1
+    assert [re.findall(r"INSERT INTO memory\.(\w+)", statement) for statement in seen] == [
+        ["retrievals"],
+        ["observation_retrievals"],
+    ]
     async with opened(database_url, llm) as memory:
         agents = await rows(memory, "SELECT agent_id, queries FROM memory.v_retrieval ORDER BY 1")
         assert agents == [("ada", 5), ("bob", 1)]
@@ -196,3 +204,142 @@ async def test_forgetting_an_agent_forgets_what_it_was_asked(memory: Memory) -> 
     await counted(memory, (0, "asked", 3, 0, 0.0, 0.0))
     await memory.forget(Selection(everything=True), agent_id="ada")
     assert await rows(memory, "SELECT count(*) FROM memory.retrievals") == [(0,)]
+
+
+# What each observation was retrieved for
+
+
+RETRIEVED = """
+    SELECT observation_id, surface, times FROM memory.v_retrieved
+    WHERE agent_id = 'ada' AND day = '2026-03-02' ORDER BY observation_id, surface"""
+
+
+async def pet(memory: Memory) -> str:
+    """The id of an observation that no context shows unless it is found: it waits for nothing, and is in no text."""
+    dog = await memory.observe("The dog is called Rex.", **MIA)
+    await rows(memory, "UPDATE memory.scopes SET done_seq = last_seq")
+    return dog.id
+
+
+async def test_what_was_found_and_shown_is_counted_by_surface(database_url: str, llm: Scripted) -> None:
+    async with opened(database_url, llm) as memory:
+        dog = await pet(memory)
+        new = (await memory.observe("Ida is a boat.", **MIA)).id
+        for _ in range(2):
+            await memory.search("dog boat", **MIA)
+        await memory.search("submarine", **MIA)
+        await memory.context(**MIA, message="What's my dog called?")
+        await memory.context(**MIA, message="What's my dog called?", retrieve=False)
+        await memory.context(**MIA, message="Thanks, that's perfect.")
+        shown = await memory.context(**MIA, message="Where is my boat?")
+        assert new in shown.sources  # as pending, not because it was found
+        await memory.digest(**MIA, query="dog")
+        await memory.context(**MIA, message="What's my dog called?", assembly="both")
+        await memory.context(**MIA, message="What's my dog called?", assembly="digest")
+        await memory.digest(**MIA, query="dog", budgets={"total": {"items": 0}})
+    async with opened(database_url, llm) as memory:
+        assert await rows(memory, RETRIEVED) == [
+            (dog, "context", 2),
+            (dog, "digest", 3),
+            (dog, "search", 2),
+            (new, "search", 2),
+        ]
+
+
+async def test_counts_of_observations_are_added_to_those_before(database_url: str, llm: Scripted) -> None:
+    async with opened(database_url, llm) as memory:
+        dog = await pet(memory)
+    for times in (1, 2):
+        async with opened(database_url, llm) as memory:
+            with statements(memory) as seen:
+                await memory.search("dog", **MIA)
+            assert len(seen) == 1
+        async with opened(database_url, llm) as memory:
+            assert await rows(memory, RETRIEVED) == [(dog, "search", times)]
+
+
+async def test_counts_go_with_the_observation(database_url: str, llm: Scripted) -> None:
+    """Also where it went after it was found, before that was written; what else was counted isn't lost with it."""
+    async with opened(database_url, llm) as memory:
+        dog = await pet(memory)
+        boat = (await memory.observe("The boat is called Ida.", **MIA)).id
+        await memory.search("dog boat", **MIA)
+    async with opened(database_url, llm) as memory:
+        assert [row[0] for row in await rows(memory, RETRIEVED)] == [dog, boat]
+        await memory.search("dog boat", **MIA)
+        await memory.forget(dog, agent_id="ada")
+    async with opened(database_url, llm) as memory:
+        assert await rows(memory, RETRIEVED) == [(boat, "search", 2)]
+        await memory.forget(Selection(everything=True), agent_id="ada")
+        assert await rows(memory, "SELECT seq FROM memory.observation_retrievals") == []
+
+
+async def test_writing_counts_waits_for_no_forgetting_and_none_is_left_behind(database_url: str, llm: Scripted) -> None:
+    async with opened(database_url, llm) as memory:
+        dog = (await memory.observe("The dog is called Rex.", **MIA)).id
+        asking = await opened(database_url, llm).open()
+        await asking.search("dog", **MIA)
+        async with memory.database.transaction() as unit:
+            await memory.forget(dog, agent_id="ada", session=unit)
+            async with asyncio.timeout(10):
+                await asking.close()  # which writes
+        assert await rows(memory, "SELECT seq FROM memory.observation_retrievals") == []
+        assert await rows(memory, "SELECT queries FROM memory.retrievals") == [(1,)]
+        assert list(await memory.admin.verify()) == []
+
+
+async def test_export_of_a_person_tells_what_was_retrieved_of_their_own(database_url: str, llm: Scripted) -> None:
+    async with opened(database_url, llm) as memory:
+        dog = await pet(memory)
+        ours = (await memory.observe("The dog barks.", agent_id="ada", group_id="harbor", user_id="mia")).id
+        await memory.groups.add_member("harbor", **MIA)
+        for _ in range(2):
+            await memory.search("dog", **MIA)
+        await memory.digest(**MIA, query="dog")
+    async with opened(database_url, llm) as memory:
+        lines = [line async for line in memory.people.export(**MIA)]
+        told = {line.id: line.retrieved for line in lines if isinstance(line, ExportedObservation)}
+        assert told == {dog: {"search": 2, "digest": 1}, ours: {}}
+
+
+async def counted_on(memory: Memory, *ago: int) -> None:
+    for days in ago:
+        await rows(
+            memory,
+            "INSERT INTO memory.observation_retrievals SELECT agent_key, scope_id, seq, :day, 'search', 1"
+            " FROM memory.observations",
+            day=(MONDAY - timedelta(days=days)).date(),
+        )
+
+
+async def test_maintenance_ends_counts_after_their_days(
+    database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_sql.resources.work.COUNTS_AT_ONCE", 2)
+    async with opened(database_url, llm, count_days=30) as memory:
+        for agent in ("ada", "bob"):
+            await memory.observe("Tea.", agent_id=agent, user_id="mia")
+        await counted_on(memory, 0, 30, 31, 32, 33)
+        assert (await memory.work.maintain(agent_id="nobody")).counts == 0
+        done = await memory.work.maintain(agent_id="ada", limit=1)
+        assert (done.counts, done.complete) == (1, False)
+        done = await memory.work.maintain()
+        assert (done.counts, done.complete) == (5, True)
+        left = await rows(memory, "SELECT DISTINCT day FROM memory.observation_retrievals ORDER BY day")
+        assert left == [((MONDAY - timedelta(days=ago)).date(),) for ago in (30, 0)]
+
+
+async def test_application_behind_walls_counts_and_ends_what_was_retrieved(
+    walled_database: str, roles: Roles, llm: Scripted
+) -> None:
+    """It may delete no row itself but by the functions for that."""
+    async with opened(as_login(walled_database, roles), llm) as walled:
+        assert walled.database.walled
+        dog = (await walled.observe("The dog is called Rex.", **MIA)).id
+        await walled.search("dog", **MIA)
+    async with opened(as_login(walled_database, roles), llm) as walled:
+        assert await rows(walled, RETRIEVED) == [(dog, "search", 1)]
+        await counted_on(walled, 100)
+        assert (await walled.work.maintain()).counts == 1
+        await walled.forget(dog, agent_id="ada")
+        assert await rows(walled, "SELECT seq FROM memory.observation_retrievals") == []

@@ -3,11 +3,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memory_sql.domain.reading import Asked, RetrievalStats
+from memory_sql.domain.reading import Asked, RetrievalStats, Retrieved
 from memory_sql.errors import DatabaseError, MemorySQLError, ReadOnlyError
 from memory_sql.retrieval.counters import Counters, words_fall_short
 
@@ -19,19 +19,21 @@ class Written:
 
     def __init__(self) -> None:
         self.batches: list[list[Asked]] = []
+        self.retrieved: list[list[Retrieved]] = []
         self.fails: MemorySQLError | None = None
         self.calls = 0
         self.called = asyncio.Event()
         self.let_go = asyncio.Event()
         self.let_go.set()
 
-    async def __call__(self, asked: Sequence[Asked]) -> None:
+    async def __call__(self, asked: Sequence[Asked], retrieved: Sequence[Retrieved]) -> None:
         self.calls += 1
         self.called.set()
         await self.let_go.wait()
         if self.fails is not None:
             raise self.fails
         self.batches.append(list(asked))
+        self.retrieved.append(list(retrieved))
 
 
 def counters(written: Written, after_queries: int = 100, after_seconds: float = 1e6) -> Counters:
@@ -52,6 +54,24 @@ async def test_queries_of_a_kind_are_added_up_and_written_at_the_end() -> None:
         Asked("ada", day, "search", "asked", 2, 1, 0.75, 0.5),
         Asked("ada", day, "context", "none", 1, 0, 0.0, 0.0),
         Asked("bob", day, "search", "asked", 1, 0, 1.0, 1.0),
+    ]
+
+
+async def test_what_was_shown_is_added_up_by_observation_day_and_surface() -> None:
+    written = Written()
+    counting = counters(written, after_queries=4)
+    counting.count("ada", NOON, "search", "asked", hits=2, shown=["o1-1", "o1-2"])
+    counting.count("ada", NOON, "search", "asked", hits=1, shown=["o1-1"])
+    counting.count("ada", NOON, "context", "found", hits=1, shown=["o1-1"])
+    counting.count("ada", NOON + timedelta(days=1), "search", "asked", hits=0)
+    counting.count("bob", NOON + timedelta(days=1), "search", "asked", hits=1, shown=["o1-1"])
+    await counting.close()
+    day, next_day = NOON.date(), NOON.date() + timedelta(days=1)
+    assert [one for batch in written.retrieved for one in batch] == [
+        Retrieved("ada", day, "search", "o1-1", 2),
+        Retrieved("ada", day, "search", "o1-2", 1),
+        Retrieved("ada", day, "context", "o1-1", 1),
+        Retrieved("bob", next_day, "search", "o1-1", 1),
     ]
 
 

@@ -4,8 +4,15 @@ from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
-from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow, ObservationVectorRow
+from memory_sql.db.models.observations import (
+    EvidenceRow,
+    ObservationRetrievalRow,
+    ObservationRow,
+    ObservationStateRow,
+    ObservationVectorRow,
+)
 from memory_sql.db.models.people import DepartureRow, HoldRow, UserAliasRow
+from memory_sql.db.models.prices import PriceRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, ScopeRow
@@ -29,9 +36,11 @@ __all__ = [
     "LineageRow",
     "MemberRow",
     "MessageRow",
+    "ObservationRetrievalRow",
     "ObservationRow",
     "ObservationStateRow",
     "ObservationVectorRow",
+    "PriceRow",
     "PromptRow",
     "RetrievalRow",
     "RunRow",

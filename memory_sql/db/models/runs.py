@@ -57,6 +57,7 @@ class RunRow(Base):
         Index("runs_held_idx", "agent_key", "scope_id", "run_id", postgresql_where=text("held IS NOT NULL")),
         Index("runs_import_id_idx", "agent_key", "import_id", postgresql_where=text("import_id IS NOT NULL")),
         Index("runs_finished_at_idx", "agent_key", "run_id", postgresql_where=text("finished_at IS NULL")),
+        Index("runs_error_code_idx", "finished_at", postgresql_where=text("error_code IS NOT NULL")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
     )

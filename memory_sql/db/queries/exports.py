@@ -19,6 +19,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    case,
     cast,
     exists,
     false,
@@ -40,6 +41,7 @@ from memory_sql.db.models import (
     LineageRow,
     MemberRow,
     MessageRow,
+    ObservationRetrievalRow,
     ObservationRow,
     ObservationStateRow,
     PromptRow,
@@ -253,6 +255,7 @@ class PersonalRows:
                 func.coalesce(state.verification, "unverified").label("verification"),
                 state.superseded_by,
                 self._evidence().label("evidence"),
+                case((self._is_own, _RETRIEVED)).label("retrieved"),
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
             .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
@@ -281,6 +284,7 @@ class PersonalRows:
             verification=row.verification,
             superseded_by=row.superseded_by,
             evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
+            retrieved=row.retrieved or {},
         )
 
     def _evidence(self) -> Any:
@@ -469,6 +473,16 @@ NOTHING = {
     "legacy_ref": None,
 }
 _ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
+
+
+_counts = (
+    select(ObservationRetrievalRow.surface, func.sum(ObservationRetrievalRow.times).label("times"))
+    .where(*(getattr(ObservationRetrievalRow, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
+    .group_by(ObservationRetrievalRow.surface)
+    .correlate(_o)
+    .subquery("counts")
+)
+_RETRIEVED = select(func.jsonb_object_agg(_counts.c.surface, _counts.c.times)).correlate(_o).scalar_subquery()
 
 
 def _overlap(left: Any, right: Any) -> ColumnElement[bool]:

@@ -34,10 +34,13 @@ async def find_agent(session: AsyncSession, agent_id: str) -> Agent | None:
     return None if row is None else Agent(*row)
 
 
-async def list_agents(session: AsyncSession) -> list[AgentSummary]:
-    """In the order of their ids."""
-    rows = await session.execute(select(AgentRow).order_by(AgentRow.agent_id))
-    return [AgentSummary(id=row.agent_id, created_at=row.created_at, settings=row.settings) for row in rows.scalars()]
+async def list_agents(session: AsyncSession, after: str | None, limit: int) -> list[AgentSummary]:
+    """In the order of their ids, behind `after`."""
+    a, behind = AgentRow, AgentRow.agent_id > (after or "")
+    rows = await session.execute(
+        select(a.agent_id, a.created_at, a.settings).where(behind).order_by(a.agent_id).limit(limit)
+    )
+    return [AgentSummary(id=row.agent_id, created_at=row.created_at, settings=row.settings) for row in rows]
 
 
 async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> Agent:

@@ -1,16 +1,19 @@
-"""How often memory was asked: added to the counts of the day, and summed up."""
+"""How often memory was asked, and each observation retrieved: added to the counts of the day."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import cast
 
-from sqlalchemy import ARRAY, BigInteger, Date, Double, Table, Text, bindparam, func, select
+from sqlalchemy import ARRAY, BigInteger, Date, Double, Integer, Table, Text, and_, bindparam, func, select
+from sqlalchemy import cast as sql_cast
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import AgentRow, RetrievalRow
-from memory_sql.domain.reading import Asked
+from memory_sql.db.models import AgentRow, ObservationRetrievalRow, ObservationRow, RetrievalRow
+from memory_sql.domain.ids import parse_observation_id
+from memory_sql.domain.reading import Asked, Retrieved
 
 _TYPES = {
     "agent_id": Text,
@@ -48,3 +51,61 @@ _ADD = _insert.on_conflict_do_update(
 async def add_retrievals(session: AsyncSession, asked: Sequence[Asked]) -> None:
     """Adds to what was counted before; each agent, day, surface and reason once. Agents that aren't there are left out."""
     await session.execute(_ADD, {name: [getattr(one, name) for one in asked] for name in _TYPES})
+
+
+_OBSERVED = {
+    "agent_id": Text,
+    "scope_id": BigInteger,
+    "seq": Integer,
+    "day": Date,
+    "surface": Text,
+    "times": BigInteger,
+}
+_retrieved = (
+    func.unnest(*(bindparam(name, type_=ARRAY(kind)) for name, kind in _OBSERVED.items()))
+    .table_valued(*_OBSERVED, name="retrieved")
+    .render_derived()
+)
+_of_observation = and_(
+    AgentRow.agent_id == _retrieved.c.agent_id,
+    ObservationRow.agent_key == AgentRow.agent_key,
+    ObservationRow.scope_id == _retrieved.c.scope_id,
+    ObservationRow.seq == _retrieved.c.seq,
+)
+# What was forgotten since isn't there any more, and a row that is locked is about to go: neither is waited for.
+_there = (
+    select(
+        ObservationRow.agent_key,
+        ObservationRow.scope_id,
+        ObservationRow.seq,
+        *(_retrieved.c[name] for name in ("day", "surface", "times")),
+    )
+    .select_from(_retrieved)
+    .join(AgentRow, AgentRow.agent_id == _retrieved.c.agent_id)
+    .join(ObservationRow, _of_observation)
+    .with_for_update(key_share=True, read=True, of=ObservationRow, skip_locked=True)
+    .cte("there")
+)
+_OBSERVATION_KEY = ("agent_key", "scope_id", "seq", "day", "surface")
+_observations = cast(Table, ObservationRetrievalRow.__table__)
+_insert_retrieved = insert(_observations).from_select(
+    [*_OBSERVATION_KEY, "times"],
+    select(_there).order_by(*(_there.c[name] for name in _OBSERVATION_KEY)),  # as all lock them
+)
+_ADD_RETRIEVED = _insert_retrieved.on_conflict_do_update(
+    index_elements=_OBSERVATION_KEY, set_={"times": _observations.c.times + _insert_retrieved.excluded.times}
+)
+
+
+async def add_retrieved(session: AsyncSession, retrieved: Sequence[Retrieved]) -> None:
+    """Adds to what was counted before; each observation, day and surface once. What isn't there any more is left out."""
+    ids = [parse_observation_id(one.observation_id) for one in retrieved]
+    own = {name: [getattr(one, name) for one in retrieved] for name in ("agent_id", "day", "surface", "times")}
+    given = {**own, "scope_id": [scope for scope, _ in ids], "seq": [seq for _, seq in ids]}
+    await session.execute(_ADD_RETRIEVED, given)
+
+
+async def end_counts(session: AsyncSession, agent_id: str | None, before: date, limit: int) -> int:
+    """Deletes counts of observations from before that day, at most so many, of one agent or all; says how many."""
+    found = await session.scalar(select(func.memory.end_counts(sql_cast(agent_id, Text), before, limit)))
+    return int(found or 0)

@@ -1,9 +1,7 @@
--- memory.v_retrieval: how often memory was asked, and whether it answered. One row per agent and day (UTC) on which somebody
--- asked; what was counted last may be missing for a minute. queries: contexts whose XML was asked for with a message,
--- searches, and digests, in a context or alone, that looked for words. fired_share: of the contexts in which what was
--- found decided, the share in which it was shown; null where it never decided. without_hit_share: of the queries that searched,
--- the share in which nothing was found. mean_ms, slowest_ms: milliseconds that searching took. The last three are null
--- where nothing was searched.
+-- memory.v_retrieval: how often memory was asked, and whether it answered. One row per agent and day (UTC) on which
+-- somebody asked. Queries are counted in memory and written once a minute, after a hundred of them and when a Memory is
+-- closed; a crash loses what wasn't written. Contexts without a message or with retrieve=False don't count, nor do digests
+-- that searched for no words. By surface and reason the numbers are in memory.retrievals.
 CREATE OR REPLACE VIEW memory.v_retrieval WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -22,3 +20,11 @@ GROUP BY 1, 2;
 
 COMMENT ON VIEW memory.v_retrieval IS
     'One row per agent and day (UTC): queries, how often something was shown, nothing found, mean and slowest milliseconds.';
+
+COMMENT ON COLUMN memory.v_retrieval.agent_id IS 'The host''s id of the agent.';
+COMMENT ON COLUMN memory.v_retrieval.day IS 'The day in UTC on which memory was asked.';
+COMMENT ON COLUMN memory.v_retrieval.queries IS 'Searches, contexts with XML and a message, and digests, in a context or alone, that searched for words.';
+COMMENT ON COLUMN memory.v_retrieval.fired_share IS 'Of the contexts in which what was found decided, the share in which it was shown, 0 to 1; null: it never decided.';
+COMMENT ON COLUMN memory.v_retrieval.without_hit_share IS 'Of the queries that searched, the share in which nothing was found, 0 to 1; null: none searched.';
+COMMENT ON COLUMN memory.v_retrieval.mean_ms IS 'Milliseconds that searching took, in the mean; null: nothing was searched.';
+COMMENT ON COLUMN memory.v_retrieval.slowest_ms IS 'Milliseconds that it took at worst; null: nothing was searched.';

@@ -1,0 +1,51 @@
+"""The rows of a view as CSV, straight from the server."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+from sqlalchemy import column, func, select, table, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.ddl import VIEWS
+from memory_sql.db.models import SCHEMA
+from memory_sql.errors import InputError
+
+OF_NO_AGENT = ("v_imports",)
+_DIALECT = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+# Times as ISO 8601 in UTC, whatever the host's sessions have.
+_PLAINLY = select(func.set_config("TimeZone", "UTC", True), func.set_config("DateStyle", "ISO, YMD", True))
+
+
+async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: BinaryIO) -> int:
+    """Of one agent or of all; how many rows were written. Raises `InputError` for what isn't one of our views, or can't be
+    written.
+    """
+
+    failures: list[OSError] = []
+
+    async def put(chunk: bytes) -> None:
+        """What can't be written any more is passed over: an error in here leaves the driver waiting for ever."""
+        if not failures:
+            try:
+                to.write(chunk)
+            except OSError as error:
+                failures.append(error)
+
+    if view not in VIEWS:
+        raise InputError(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
+    if agent_id is not None and view in OF_NO_AGENT:
+        raise InputError(f"{view} is of all agents")
+    rows = select(text("*")).select_from(table(view, schema=SCHEMA))
+    given: list[Any] = [] if agent_id is None else [agent_id]
+    if agent_id is not None:
+        rows = rows.where(column("agent_id") == agent_id)
+    await session.execute(_PLAINLY)
+    driver: Any = (await (await session.connection()).get_raw_connection()).driver_connection
+    copied = await driver.copy_from_query(
+        str(rows.compile(dialect=_DIALECT)), *given, output=put, format="csv", header=True
+    )
+    if failures:
+        raise InputError(f"the rows can't be written: {failures[0].strerror}") from failures[0]
+    return int(copied.removeprefix("COPY "))

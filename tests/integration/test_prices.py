@@ -1,0 +1,99 @@
+"""What models cost in money: by the price that held on the day, as the operator says."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.domain.prices import Price
+from memory_sql.errors import InputError
+from memory_sql.memory import Memory
+from tests.commands import memory_sql
+from tests.database import rows
+from tests.factories import message
+from tests.fakes import Scripted, extracted
+
+COST = "SELECT day, cost, currency FROM memory.v_model_cost ORDER BY day"
+SETTINGS = Settings(formation_min_messages=1, consolidation_threshold=1000)
+USD: dict[str, Any] = {"currency": "USD", "input_per_million": "0.25", "output_per_million": 2}
+
+
+class Day:
+    def __init__(self) -> None:
+        self.day = 1
+
+    def __call__(self) -> datetime:
+        return datetime(2026, 3, self.day, 12, tzinfo=UTC)
+
+
+async def form(memory: Memory, llm: Scripted, clock: Day, *days: int) -> None:
+    for day in days:
+        clock.day = day
+        name = f"on-{day}"
+        await memory.add([message("I keep bees.")], agent_id="ada", user_id="mia", conversation_id=name)
+        llm.then(extracted((f"Mia kept bees on day {day}.", "individual")))
+        await memory.conversations.form(agent_id="ada", conversation_id=name)
+
+
+async def test_each_day_has_the_price_that_held_then(database_url: str, llm: Scripted) -> None:
+    clock = Day()
+    async with Memory(database_url, llm, SETTINGS, clock=clock) as memory:
+        await form(memory, llm, clock, 1, 2, 3, 4)
+        assert [cost for _, cost, _ in await rows(memory, COST)] == [None] * 4
+        assert (await memory.admin.stats(agent_id="ada")).costs == {}
+        await memory.admin.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
+        await memory.admin.set_price("scripted", valid_from=date(2026, 3, 4), **{**USD, "currency": "EUR"})
+        await memory.admin.set_price("another", **{**USD, "input_per_million": 100})
+        found = [(day.day, cost, currency) for day, cost, currency in await rows(memory, COST)]
+        one = Decimal(100) * Decimal("0.25") / 10**6 + Decimal(10) * 2 / 10**6
+        assert found == [(1, None, None), (2, one, "USD"), (3, one, "USD"), (4, one, "EUR")]
+        assert (await memory.admin.stats(agent_id="ada")).costs == {"EUR": one, "USD": 2 * one}
+
+
+async def test_price_of_the_same_day_replaces_the_one_before(memory: Memory) -> None:
+    for output in (2, 3):
+        await memory.admin.set_price("m", valid_from=date(2026, 1, 1), **{**USD, "output_per_million": output})
+    await memory.admin.set_price("m", valid_from=date(2026, 2, 1), **USD)
+    await memory.admin.set_price("a", valid_from=date(2026, 2, 1), **USD)
+    told = [(each.model, each.valid_from.month, int(each.output_per_million)) for each in await memory.admin.prices()]
+    assert told == [("a", 2, 2), ("m", 2, 2), ("m", 1, 3)]
+    assert await memory.admin.verify() == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"input_per_million": -1},
+        {"input_per_million": float("nan")},
+        {"output_per_million": "1e7"},
+        {"output_per_million": "much"},
+        {"output_per_million": True},
+        {"currency": "usd"},
+        {"currency": "US$"},
+        {"valid_from": datetime(2026, 1, 1)},  # noqa: DTZ001 (a moment, where a day is wanted)
+    ],
+)
+async def test_wrong_price_is_refused_by_name(memory: Memory, wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InputError, match=name):
+        await memory.admin.set_price("m", **{**USD, **wrong})
+    with pytest.raises(InputError, match="model"):
+        await memory.admin.set_price(" ", **USD)
+    assert await memory.admin.prices() == []
+
+
+def test_prices_by_the_command_line(database_url: str) -> None:
+    def admin(*args: str, code: int = 0) -> Any:
+        return memory_sql("admin", *args, "--url", database_url, code=code)
+
+    assert admin("prices").out == "no prices yet\n"
+    asked = ("set-price", "gpt-5-mini", "--input", "0.25", "--output", "2", "--currency", "USD")
+    line = "gpt-5-mini  from 2026-01-01: 0.25 in, 2 out, USD for a million tokens\n"
+    assert admin(*asked, "--from", "2026-01-01").out == admin("prices").out == line
+    assert admin(*asked, "--from", "soon", code=1).err == "memory-sql: --from must be a day: 2026-03-01\n"
+    (price,) = admin("prices", "--json").rows
+    assert Price(**price).input_per_million == Decimal("0.25")

@@ -1,4 +1,4 @@
-"""Work in the background: backlog, dead, retry, discard, reviews, decide, maintain, trim, embed."""
+"""Work in the background: backlog, waiting, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from memory_sql.cli.options import Actor, Agent, AsJson, Data, Limit, OneAgent, 
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed
+    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed, Waiting
+
+REFUSALS = {"auth": "the key", "quota": "for want of credit"}
 
 app = tree.group("Work in the background: what is due, what was given up, what waits for a person.")
 
@@ -27,7 +29,8 @@ def backlog(agent: OneAgent = None, url: Url = None, data: Data = None, as_json:
 
     Due: could be done now, and nobody is at it; if that grows, start more workers. Retrying: failed, and is tried again by
     itself. Given up: the model's answers were unusable several times in a row; see `work dead`. Held: claims that many new
-    users made at once; see `work reviews`. Without a language model in the settings of this command it says so.
+    users made at once; see `work reviews`. Refused: the model's provider takes nothing from the workers. Without a language
+    model in the settings of this command it says so.
     """
     found = run(url, data, lambda memory: memory.work.backlog(agent_id=agent))
     output.one(found, _backlog_text, as_json)
@@ -49,6 +52,10 @@ def _backlog_text(backlog: Backlog) -> str:
         from memory_sql.llm.select import NO_MODEL
 
         lines.append(output.indented(NO_MODEL, ""))
+    if b.refusal is not None:
+        lines.append(
+            f"{'refused':<12} by the model's provider, {REFUSALS[b.refusal]}; last at {output.minute(b.refused_at)}"
+        )
     return "\n".join(lines)
 
 
@@ -72,6 +79,38 @@ def _dead_line(dead: DeadRun) -> str:
     return output.plain(
         f"run {d.run_id}  {d.agent_id}  {target}  {output.minute(d.finished_at)}  {output.flat(reason)}"
     )
+
+
+@app.command()
+def failures(
+    agent: OneAgent = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
+) -> None:
+    """Lists what has failed, newest first, with the reason; also what has been done since.
+
+    \b
+    memory-sql work failures --limit 20
+    """
+    found = run(url, data, lambda memory: memory.work.failures(agent_id=agent, limit=limit))
+    output.rows(found, _dead_line, as_json, "nothing has failed")
+
+
+@app.command()
+def waiting(
+    agent: OneAgent = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
+) -> None:
+    """Lists whose work waits, agent by agent, those first that wait longest.
+
+    \b
+    memory-sql work waiting
+    """
+    found = run(url, data, lambda memory: memory.work.waiting(agent_id=agent, limit=limit))
+    output.rows(found, _waiting_line, as_json, "nothing waits")
+
+
+def _waiting_line(waiting: Waiting) -> str:
+    w = waiting
+    since = f", the oldest since {output.minute(w.oldest_at)}" if w.oldest_at else ""
+    return output.plain(f"{w.agent_id}  {w.work}  {w.waiting:,} {w.state.replace('_', ' ')}{since}")
 
 
 @app.command()

@@ -36,12 +36,11 @@ _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What some invariants are measured by: the caller's clock, and settings that hold where a scope has none of its own."""
+    """What some invariants are measured by: the caller's clock, and its settings for what no process has judged yet."""
 
     now: datetime
     threshold: int
     min_messages: int
-    lease_max: timedelta
     idle_max: timedelta = timedelta(seconds=10)
 
 
@@ -49,7 +48,6 @@ _TYPES: dict[str, TypeEngine[Any]] = {
     "now": DateTime(timezone=True),
     "threshold": Integer(),
     "min_messages": Integer(),
-    "lease_max": Interval(),
     "idle_max": Interval(),
 }
 

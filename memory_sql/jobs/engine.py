@@ -34,35 +34,45 @@ from memory_sql.jobs.job import (
     Work,
 )
 from memory_sql.retry import pause
+from memory_sql.telemetry import Telemetry
 
 log = logging.getLogger("memory_sql")
 
 PERSIST_AGAIN_SECONDS = (0.1, 0.5, 2.0)
+COUNTED = ("messages", "observations", "duplicates", "absorbed", "superseded", "judged", "propagated", "embedded")
 RECORD_SECONDS = 5.0  # for a failure to be recorded by what is cancelled again meanwhile
 Subject = TypeVar("Subject")
 Asked = Job[Key, Held, Loaded, Decided, Applied, Result] | TakenJob[Key, Held, Loaded, Decided, Applied, Result]
 Recorded = Callable[[Session, Subject, BaseException, Settings, datetime], Awaitable[None]]
-DueWork = Callable[[], Awaitable[RunDueResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """A piece of due work, to be called. `more`: something else may be due."""
+class DueWork:
+    """A piece of due work that nobody else has: call it once, at once. `more`: something else may be due.
 
-    _work: DueWork
+    `name`: what it is, in words ("conversation monday of agent ada").
+    """
+
+    agent_id: str
+    name: str
     more: bool
+    _work: Callable[[], Awaitable[RunDueResult]]
 
     def __call__(self) -> Awaitable[RunDueResult]:
+        """Does it. A failure is in the result."""
         return self._work()
 
 
 class Engine:
     """`now` is the clock."""
 
-    def __init__(self, database: Database, settings: Settings, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, now: Callable[[], datetime], telemetry: Telemetry
+    ) -> None:
         self._database = database
         self._settings = settings
         self._now = now
+        self._telemetry = telemetry
         self._lease = timedelta(seconds=settings.lease_seconds)
 
     async def run(self, job: Asked[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str) -> Result:
@@ -98,6 +108,14 @@ class Engine:
     async def _run_batch(
         self, job: Work[Any, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded
     ) -> tuple[Result, bool]:
+        with self._telemetry.step(type(job).__name__.lower()) as step:
+            result, more = await self._try_batch(job, held, loaded)
+            step.count(**_counts(result))
+        return result, more
+
+    async def _try_batch(
+        self, job: Work[Any, Held, Loaded, Decided, Applied, Result], held: Held, loaded: Loaded
+    ) -> tuple[Result, bool]:
         settings = self._settings.of_agent(held.agent_settings)
         try:
             async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
@@ -114,12 +132,12 @@ class Engine:
             raise
         return job.result(loaded, decided, applied)
 
-    async def claim_due(
-        self, job: DueJob[Any, Held, Loaded, Any, Any, Result], agent_id: str | None, by: datetime
-    ) -> Claimed | None:
+    async def claim_due(self, job: AnyDueJob, agent_id: str | None, by: datetime) -> DueWork | None:
         """What has been due longest, leased, as a call that does it; None where nothing is due."""
         held = await self._database.write(lambda unit: job.claim(unit, agent_id, by, self._lease), single=True)
-        return None if held is None else Claimed(partial(self._run_due, job, held), job.may_be_more(held))
+        if held is None:
+            return None
+        return DueWork(held.agent_id, job.name(held), job.may_be_more(held), partial(self._run_due, job, held))
 
     async def _run_due(self, job: Any, held: Any) -> RunDueResult:
         try:
@@ -205,3 +223,9 @@ class Engine:
         if isinstance(error, BudgetError):
             return error.until
         return self._now() + pause(0, self._settings) if isinstance(error, StaleError | BusyError) else None
+
+
+def _counts(result: object) -> dict[str, int]:
+    """What telemetry counts, as far as a result of this kind has it."""
+    told = {name: getattr(result, name, None) for name in COUNTED}
+    return {name: value if isinstance(value, int) else len(value) for name, value in told.items() if value is not None}

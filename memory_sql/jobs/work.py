@@ -19,9 +19,10 @@ from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
 from memory_sql.jobs import dead
+from memory_sql.jobs.breaker import Breaker
 from memory_sql.jobs.consolidation import Consolidation
 from memory_sql.jobs.embedding import Embedding, Wanted
-from memory_sql.jobs.engine import Claimed, Engine
+from memory_sql.jobs.engine import DueWork, Engine
 from memory_sql.jobs.formation import ConversationKey, Formation
 from memory_sql.jobs.job import AnyDueJob
 from memory_sql.jobs.propagation import Propagation, total
@@ -29,6 +30,7 @@ from memory_sql.jobs.reformation import Reformation
 from memory_sql.jobs.scopes import ScopeKey
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.telemetry import Telemetry
 
 log = logging.getLogger("memory_sql")
 
@@ -57,14 +59,19 @@ class Jobs:
         settings: Settings,
         now: Callable[[], datetime],
         embeddings: Callable[[], EmbeddingModel | None],
+        telemetry: Telemetry,
     ) -> None:
         self._database = database
-        self._llm = llm
+        self.breaker = Breaker(settings, now)
+        self._asked_llm = llm
         self._settings = settings
         self._now = now
         self._embeddings = embeddings
-        self._engine = Engine(database, settings, now)
+        self._engine = Engine(database, settings, now, telemetry)
         self._catch_up_at: datetime | None = None
+
+    def _llm(self) -> LanguageModel:
+        return self.breaker.watch(self._asked_llm())
 
     def form(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Formation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
@@ -121,6 +128,8 @@ class Jobs:
         for kind in DUE_KINDS:
             if kind in due or done != RunDueResult():  # what one kind has made is due to the next
                 done += await self._run_all(kind, agent_id, limit)
+        if due and (refusal := self.breaker.refusal):
+            done += RunDueResult(failed={"language model": refusal})
         try:
             embedded = await self.embed_due(agent_id, EMBEDDED_AT_ONCE, whole=True)
         except (LanguageModelError, ConfigurationError) as error:
@@ -172,8 +181,14 @@ class Jobs:
         threshold = self._settings.consolidation_threshold
         return ScopeRepository(unit).make_due(agent_key, threshold, CAUGHT_UP_AT_ONCE, self._now())
 
-    def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> Awaitable[Claimed | None]:
-        return self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
+    async def claim_due(self, kind: DueKind, agent_id: str | None, by: datetime) -> DueWork | None:
+        """None also while the provider of the model refuses everybody (`breaker`)."""
+        if self.breaker.is_open:
+            return None
+        claimed = await self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
+        if claimed is not None:
+            self.breaker.let_through()
+        return claimed
 
     async def retry(self, agent_id: str, run_id: int) -> None:
         await self._database.write(lambda unit: dead.retry(unit, agent_id, run_id, self._settings, self._now()))

@@ -42,6 +42,7 @@ _CODES = frozenset({
     "invalid_json_schema", "invalid_request_error", "model_not_found", "rate_limit_exceeded", "server_error",
     "unsupported_parameter", "unsupported_value",
 })  # fmt: skip
+_NO_CREDIT = frozenset({"billing_hard_limit_reached", "insufficient_quota"})
 _REFUSALS = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
 
 
@@ -119,16 +120,16 @@ def deadline_of(timeout_seconds: float, max_retries: int) -> float:
 
 async def answered(client: AsyncOpenAI, deadline_seconds: float, sending: Awaitable[bytes]) -> bytes:
     """The body of the answer; raises `LanguageModelError`."""
-    attempts = client.max_retries + 1
+    tried = f"{client.max_retries + 1} times" if client.max_retries else "once"
     try:
         async with asyncio.timeout(deadline_seconds):
             return await sending
     except TimeoutError as error:
         raise UnavailableError("timeout", f"no answer within {deadline_seconds:g} seconds") from error
     except openai.APITimeoutError as error:
-        raise UnavailableError("timeout", f"no answer to any of {attempts} attempts") from error
+        raise UnavailableError("timeout", f"the model's server didn't answer in time; tried {tried}") from error
     except openai.APIConnectionError as error:
-        raise UnavailableError("connection", f"no connection in {attempts} attempts") from error
+        raise UnavailableError("connection", f"the model's server can't be reached; tried {tried}") from error
     except openai.APIStatusError as error:
         failure = _status_failure(error)
     # Raised outside of the handler: the client's error quotes the server, which may quote the prompt.
@@ -307,6 +308,7 @@ def _status_failure(error: openai.APIStatusError) -> LanguageModelError:
 def _failure(reason: str, message: str, code: str) -> LanguageModelError:
     if code in _REFUSALS:
         return _refused()
+    reason = "quota" if code in _NO_CREDIT else reason
     return UnavailableError(reason, f"{message} ({code})" if code in _CODES else message)
 
 

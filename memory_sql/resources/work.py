@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from memory_sql.arguments import MOST_STORED, id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.queries.backlog import read_backlog
+from memory_sql.db.queries.backlog import read_backlog, read_waiting
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import Cause
+from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.domain.ids import Id
-from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed
+from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, FailedRun, MaintainResult, Review, Trimmed, Waiting
 from memory_sql.errors import NotFoundError
 from memory_sql.jobs import DueKind, DueWork
 from memory_sql.lifecycle import eviction, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face
+
+COUNTS_AT_ONCE = 10_000  # of one transaction
 
 
 class Work(Face):
@@ -28,9 +31,12 @@ class Work(Face):
 
     async def backlog(self, *, agent_id: Id | None = None) -> Backlog:
         """How much is due, in progress, waiting for another attempt, given up; of one agent or all."""
-        agent = optional_id("agent_id", agent_id)
+        agent, now = optional_id("agent_id", agent_id), self._now()
         async with self._database.statement(principal=service(agent)) as unit:
-            waiting = await read_backlog(unit, agent, self._now())
+            waiting = await read_backlog(unit, agent, now)
+        if agent is None:
+            oldest = waiting.oldest_due_at or now
+            self._runtime.telemetry.backlog(waiting, max(0.0, (now - oldest).total_seconds()))
         return waiting.model_copy(update={"has_model": self._runtime.has_llm})
 
     async def dead(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[DeadRun]:
@@ -38,6 +44,18 @@ class Work(Face):
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await RunRepository(unit).dead(agent, within("limit", limit, 1000))
+
+    async def failures(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[FailedRun]:
+        """What has failed, newest first, whatever became of it since; of one agent or all."""
+        agent = optional_id("agent_id", agent_id)
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await RunRepository(unit).failed(agent, within("limit", limit, 1000))
+
+    async def waiting(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[Waiting]:
+        """Which agents' work waits, those first whose oldest is due longest; of one agent or all."""
+        agent = optional_id("agent_id", agent_id)
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await read_waiting(unit, agent, within("limit", limit, 1000))
 
     async def retry(self, *, agent_id: Id, run_id: int) -> None:
         """Makes work that was given up due again. Raises `NotFoundError`."""
@@ -95,8 +113,8 @@ class Work(Face):
 
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages are kept, and those under a legal
         hold. The row of each message stays: it is recognised if it is sent again, and evidence leads to it. Then
-        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget. Concurrent calls
-        share the work. A `Worker` does it by itself.
+        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes as many
+        counts of what was retrieved (`count_days`). Concurrent calls share the work. A `Worker` does it by itself.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         await self._runtime.compare_clocks(self._database)
@@ -107,8 +125,19 @@ class Work(Face):
                 retention.end_retention, agent_id=agent, sweep=sweep, most=left, settings=self._settings, now=now
             )
             sweep = await self._database.write(step, principal=service(agent))
-        evicted = await self._trim_all(agent, most)
-        return MaintainResult(messages=sweep.messages, evicted=evicted, complete=sweep.after is None and evicted < most)
+        evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
+        complete = sweep.after is None and max(evicted, counts) < most
+        return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)
+
+    async def _end_counts(self, agent_id: str | None, most: int) -> int:
+        """Of what was retrieved, those older than `count_days`; how many went."""
+        before = (self._now() - timedelta(days=self._settings.count_days)).date()
+        ended, gone = 0, COUNTS_AT_ONCE
+        while ended < most and gone == COUNTS_AT_ONCE:
+            step = partial(end_counts, agent_id=agent_id, before=before, limit=min(COUNTS_AT_ONCE, most - ended))
+            gone = await self._database.write(step, principal=service(agent_id))
+            ended += gone
+        return ended
 
     async def _trim_all(self, agent_id: str | None, most: int) -> int:
         """Of that agent or of all, where retention is by budget; how many observations went."""
@@ -170,6 +199,14 @@ class Work(Face):
         cancelled work is due again at once, and work that a crash interrupts when its lease has expired.
         """
         return await self._jobs.claim_due(kind, optional_id("agent_id", agent_id), by or self._now())
+
+    @property
+    def refusal(self) -> str | None:
+        """What the model's provider said to this process when it refused the key or the account; None: it doesn't.
+
+        Meanwhile `claim` gives nothing, save one piece of work after each pause.
+        """
+        return self._jobs.breaker.refusal
 
     async def catch_up(self) -> None:
         """Makes due what is due by this Memory's settings and wasn't by those before; workers start with it."""

@@ -16,6 +16,7 @@ from memory_sql.db import Session
 from memory_sql.errors import UnavailableError
 from memory_sql.jobs.engine import Engine
 from memory_sql.memory import Memory
+from memory_sql.telemetry import Off
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Counting:
 
 @pytest.fixture
 def engine(memory: Memory) -> Engine:
-    return Engine(memory.database, memory.settings, memory.now)
+    return Engine(memory.database, memory.settings, memory.now, Off())
 
 
 async def test_batches_are_run_one_after_the_other_and_told_as_one(engine: Engine) -> None:
@@ -143,6 +144,6 @@ async def test_failure_is_recorded_when_the_work_is_cancelled(engine: Engine, ti
 async def test_lease_is_extended_while_the_model_works(memory: Memory) -> None:
     settings = memory.settings.model_copy(update={"lease_seconds": 0.3})
     job = Counting(1, meanwhile=lambda: asyncio.sleep(0.5))
-    assert await Engine(memory.database, settings, memory.now).run(job, "a", "asked") == 10
+    assert await Engine(memory.database, settings, memory.now, Off()).run(job, "a", "asked") == 10
     assert ("extend", "a") in job.done
     assert job.done[-1] == ("apply", 10)

@@ -207,6 +207,13 @@ async def test_an_http_error_has_a_reason(api: Api, code: int, requests: int, re
     assert len(server.requests) == requests
 
 
+@pytest.mark.parametrize("code", ["insufficient_quota", "billing_hard_limit_reached"])
+async def test_an_account_without_credit_has_its_own_reason(api: Api, code: str) -> None:
+    error, _ = await failure(status(429, {"error": {"code": code, "message": SECRET}}), api)
+    assert isinstance(error, UnavailableError)
+    assert (error.reason, str(error)) == ("quota", f"the server answered HTTP 429 ({code})")
+
+
 async def test_a_known_code_is_named_and_an_unknown_one_is_not(api: Api) -> None:
     def body(code: str) -> dict[str, Any]:
         return {"error": {"code": code, "message": SECRET, "param": SECRET, "type": SECRET}}
@@ -222,7 +229,7 @@ async def test_a_known_code_is_named_and_an_unknown_one_is_not(api: Api) -> None
 @pytest.mark.slow
 async def test_a_time_out_is_retried_and_then_final(api: Api) -> None:
     async with using(hang(30), api, timeout_seconds=0.2, max_retries=1) as (model, server):
-        with pytest.raises(UnavailableError, match="2 attempts") as caught:
+        with pytest.raises(UnavailableError, match="tried 2 times") as caught:
             await model.generate(STRUCTURED)
     assert caught.value.reason == "timeout"
     assert len(server.requests) == 2

@@ -635,7 +635,7 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.runs SET fence = fence + 1 WHERE state = 'answered'",
     ],
     "leases_end_soon": [
-        "UPDATE memory.conversations SET lease_until = now() + interval '1 hour' WHERE conversation_id = 's'",
+        "UPDATE memory.conversations SET lease_until = now() + interval '25 hours' WHERE conversation_id = 's'",
         "UPDATE memory.scopes SET lease_until = now() WHERE scope_id = {due}",
     ],
     "answers_wait_to_be_applied": [
@@ -790,7 +790,41 @@ async def test_violation_is_found_and_named(lived: str, invariant: str, planted:
 
 def measures_of(memory: Memory) -> verify.Measures:
     """As `Memory.verify` has them."""
-    return verify.Measures(memory.now(), SETTINGS.consolidation_threshold, 4, timedelta(seconds=120))
+    return verify.Measures(memory.now(), SETTINGS.consolidation_threshold, 4)
+
+
+@pytest.mark.parametrize(("patient", "eager"), [(5, 2), (2, 5)], ids=["waits longer", "waits less"])
+async def test_settings_of_another_process_violate_nothing(database_url: str, patient: int, eager: int) -> None:
+    """What one process left waiting, or made due, by its own settings is judged by these."""
+
+    def opened(pending: int, **more: Any) -> Memory:
+        own = {"consolidation_threshold": pending, "formation_min_messages": pending, **more}
+        return Memory(database_url, Obliging(), SETTINGS.model_copy(update=own))
+
+    async with opened(patient, lease_seconds=7200.0) as one, opened(eager, lease_seconds=1.0) as other:
+        for n in range(3):
+            await one.observe(f"Mia has {n} boats.", **MIA)
+            await one.add([message(f"I have {n} boats.", n=n)], **MIA, conversation_id="c")
+        leased = await one.work.claim("formation", by=one.now() + timedelta(days=1))  # for two hours
+        assert (leased is not None) == (patient < 3)
+        for memory in (one, other):
+            assert await memory.admin.verify() == []
+        await other.observe("Mia has a cat.", **MIA)
+        await other.observe("Mia has a dog.", **MIA)
+        for memory in (one, other):
+            assert await memory.admin.verify() == []
+
+
+async def test_scope_that_another_process_keeps_due_is_judged_by_that_one(database_url: str) -> None:
+    async with (
+        Memory(database_url, Obliging(), SETTINGS.model_copy(update={"consolidation_threshold": 3})) as one,
+        Memory(database_url, Obliging(), SETTINGS.model_copy(update={"consolidation_threshold": 1})) as other,
+    ):
+        first, *_ = [await one.observe(f"Mia has {n} boats.", **MIA) for n in range(3)]
+        assert (await one.work.backlog()).due_scopes == 1
+        await other.observations.quarantine(first.id, **MIA)
+        assert (await one.work.backlog()).due_scopes == 1  # by the other's settings
+        assert await one.admin.verify() == await other.admin.verify() == []
 
 
 async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None:

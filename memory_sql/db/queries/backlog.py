@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import reduce
 from typing import Any
 
-from sqlalchemy import ColumnElement, DateTime, Integer, Text, bindparam, func, literal_column, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Integer,
+    Interval,
+    Text,
+    bindparam,
+    column,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    table,
+    true,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import AgentRow, ConversationRow, JudgedRow, RunRow, ScopeRow
-from memory_sql.domain.results import Backlog
+from memory_sql.db.models import SCHEMA, AgentRow, ConversationRow, JudgedRow, RunRow, ScopeRow
+from memory_sql.domain.results import Backlog, Waiting
+from memory_sql.errors import ACCOUNT_REFUSED
+
+REFUSED_LATELY = timedelta(minutes=30)  # who goes on asking is refused more often than that
 
 
 async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetime) -> Backlog:
@@ -27,13 +46,27 @@ async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetim
         retrying=one.conversations_again + one.scopes_again + one.propagations_again,
         dead=one.dead,
         held=one.held,
+        refusal=one.refusal,
+        refused_at=one.refused_at,
     )
 
 
+async def read_waiting(session: AsyncSession, agent_id: str | None, limit: int) -> list[Waiting]:
+    """Of one agent or of all, the oldest first."""
+    own = v_backlog.c
+    statement = select(*own).order_by(own.oldest_at.asc().nulls_last(), own.agent_id, own.work, own.state).limit(limit)
+    if agent_id is not None:
+        statement = statement.where(own.agent_id == agent_id)
+    return [Waiting(**row) for row in (await session.execute(statement)).mappings()]
+
+
+v_backlog = table("v_backlog", *(column(name) for name in Waiting.model_fields), schema=SCHEMA)
 _now = bindparam("now", type_=DateTime(timezone=True))
 # Literals, as the conditions of the indexes have them: a plan for any parameter can't use such an index.
 _none: ColumnElement[int] = literal_column("0", Integer)
+_one: ColumnElement[int] = literal_column("1", Integer)
 _dead, _held = literal_column("'dead'", Text), literal_column("'held'", Text)
+_account = [literal_column(f"'{reason}'", Text) for reason in ACCOUNT_REFUSED]
 
 
 def _due(name: str, due_at: Any) -> Any:
@@ -82,13 +115,28 @@ _PARTS: dict[str, tuple[Any, Any]] = {
 }
 
 
+def _refused(whose: Sequence[ColumnElement[bool]]) -> Any:
+    """The newest run whose key or account was refused not long ago, if nothing of its agent has been answered since."""
+    refused = select(RunRow.agent_key, RunRow.run_id, RunRow.error_code, RunRow.finished_at).where(
+        RunRow.error_code.in_(_account), RunRow.finished_at > _now - literal(REFUSED_LATELY, Interval), *whose
+    )
+    newest = refused.order_by(RunRow.finished_at.desc()).limit(_one).subquery("newest")
+    later = select(RunRow.run_id).where(
+        RunRow.agent_key == newest.c.agent_key, RunRow.run_id > newest.c.run_id, RunRow.model.is_not(None)
+    )
+    return select(
+        func.max(newest.c.error_code).label("refusal"), func.max(newest.c.finished_at).label("refused_at")
+    ).where(~later.exists())
+
+
 def _read(*, of_agent: bool) -> Any:
     """All parts side by side, each of which is one row."""
     parts = []
+    agent = select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text)).scalar_subquery()
     for name, (row, part) in _PARTS.items():
-        agent = select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text))
-        whose = part.where(row.agent_key == agent.scalar_subquery()) if of_agent else part
+        whose = part.where(row.agent_key == agent) if of_agent else part
         parts.append(whose.subquery(f"{name}_part"))
+    parts.append(_refused([RunRow.agent_key == agent] if of_agent else []).subquery("refused_part"))
     return select(*(column for part in parts for column in part.c)).select_from(
         reduce(lambda left, right: left.join(right, true()), parts)
     )

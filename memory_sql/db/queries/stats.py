@@ -9,18 +9,23 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Date,
+    Numeric,
     ScalarSelect,
+    Text,
     bindparam,
     case,
+    column,
     func,
     or_,
     select,
+    table,
     true,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
 from memory_sql.db.models import (
+    SCHEMA,
     AgentRow,
     Base,
     ConsolidationRow,
@@ -49,11 +54,13 @@ async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats
     scopes = await session.execute(_SCOPES, {"agent_key": key})
     runs = await session.execute(_RUNS, {"agent_key": key})
     judges = await session.execute(_JUDGES, {"agent_key": key, "since": since})
+    costs = await session.execute(_COSTS, {"agent_id": agent_id})
     return Stats(
         agent_id=agent_id,
         **counts,
         scopes={row.kind: row.scopes for row in scopes},
         runs={f"{row.kind}.{row.state}": row.runs for row in runs},
+        costs={row.currency: row.cost for row in costs},
         judges=tuple(JudgeRate(model=row.model, answers=row.answers, wrong=row.wrong) for row in judges),
         retrieval=await read_retrievals(session, key, since),
     )
@@ -107,6 +114,13 @@ _RUNS = (
     select(RunRow.kind, RunRow.state, func.count().label("runs"))
     .where(RunRow.agent_key == _key)
     .group_by(RunRow.kind, RunRow.state)
+)
+_cost = table("v_model_cost", column("agent_id"), column("currency"), column("cost", Numeric), schema=SCHEMA)
+_COSTS = (
+    select(_cost.c.currency, func.sum(_cost.c.cost).label("cost"))
+    .where(_cost.c.agent_id == bindparam("agent_id", type_=Text), _cost.c.currency.is_not(None))
+    .group_by(_cost.c.currency)
+    .order_by(_cost.c.currency)
 )
 
 _wrong = func.coalesce(RunRow.refused["decoys"].as_integer(), 0) + case(

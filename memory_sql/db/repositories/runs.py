@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.direct import reader_of
 from memory_sql.db.models import AgentRow, RunRow, columns_of
-from memory_sql.domain.results import DeadRun, Usage
+from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
 
@@ -271,6 +271,19 @@ class RunRepository:
         if agent_id is not None:
             statement = statement.where(AgentRow.agent_id == agent_id)
         return [DeadRun(**row) for row in (await self._session.execute(statement)).mappings()]
+
+    async def failed(self, agent_id: str | None, limit: int) -> list[FailedRun]:
+        """What has failed, newest first."""
+        statement = (
+            select(AgentRow.agent_id, *columns_of(RunRow, FailedRun.model_fields))
+            .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
+            .where(RunRow.error_code.is_not(None))
+            .order_by(RunRow.finished_at.desc(), RunRow.run_id.desc())
+            .limit(limit)
+        )
+        if agent_id is not None:
+            statement = statement.where(AgentRow.agent_id == agent_id)
+        return [FailedRun(**row) for row in (await self._session.execute(statement)).mappings()]
 
     async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
         """What a dead run was about; None when it isn't dead."""

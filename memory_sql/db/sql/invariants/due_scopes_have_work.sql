@@ -1,5 +1,6 @@
 -- Rule 11, the other way round: a scope that is due is in use and has reached its threshold of pending observations, with
--- something new if it was undone.
+-- something new if it was undone. Where neither scope nor agent has a threshold of its own, that of the process counts
+-- which judged it last (waits_below): processes may differ.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
@@ -9,7 +10,12 @@ FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
     SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(
-        s.consolidation_threshold, memory.number_setting(a.settings, 'consolidation_threshold', :threshold)::integer
+        s.consolidation_threshold,
+        memory.number_setting(
+            a.settings,
+            'consolidation_threshold',
+            CASE s.waits_below WHEN 2147483647 THEN :threshold ELSE s.waits_below END
+        )::integer
     ) END AS pending
 ) w
 CROSS JOIN LATERAL (

@@ -1,4 +1,5 @@
--- A lease has a number, and ends within the time for which one is given; else a dead worker's work would wait for ever.
+-- A lease has a number, and ends within the longest time for which settings let a process take one (a day); else a dead
+-- worker's work would wait for ever.
 SELECT
     a.agent_id,
     t.key,
@@ -13,4 +14,4 @@ FROM (
     WHERE lease_until IS NOT NULL
 ) t
 JOIN memory.agents a USING (agent_key)
-WHERE t.fence < 1 OR t.lease_until > clock_timestamp() + :lease_max
+WHERE t.fence < 1 OR t.lease_until > clock_timestamp() + interval '1 day'

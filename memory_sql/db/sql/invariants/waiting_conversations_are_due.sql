@@ -1,5 +1,6 @@
 -- A conversation in which enough was said to be formed, or one thing that asks for it, is due some time, unless it is excluded
--- or was given up: no message is left behind.
+-- or was given up: no message is left behind. Where the agent has no setting of its own, that of the process counts
+-- which judged it last (waits_below).
 SELECT
     a.agent_id,
     'conversation ' || s.conversation_id AS key,
@@ -8,7 +9,11 @@ FROM memory.conversations s
 JOIN memory.agents a USING (agent_key)
 WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND NOT s.excluded AND s.unformed_messages > 0
   AND (
-      s.unformed_messages >= memory.number_setting(a.settings, 'formation_min_messages', :min_messages)
+      s.unformed_messages >= memory.number_setting(
+          a.settings,
+          'formation_min_messages',
+          CASE s.waits_below WHEN 2147483647 THEN :min_messages ELSE s.waits_below END
+      )
       OR EXISTS (
           SELECT
           FROM memory.messages m

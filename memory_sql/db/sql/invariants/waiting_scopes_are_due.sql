@@ -1,5 +1,6 @@
 -- Rule 11: a scope with as many pending observations as its threshold is due, unless it is switched off, or was undone and
--- has learnt nothing since: no observation is left behind. One that lost its text is due with a single one.
+-- has learnt nothing since: no observation is left behind. One that lost its text is due with a single one. Where neither
+-- scope nor agent has a threshold of its own, that of the process counts which judged it last (waits_below).
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,
@@ -8,7 +9,12 @@ FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
     SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(
-        s.consolidation_threshold, memory.number_setting(a.settings, 'consolidation_threshold', :threshold)::integer
+        s.consolidation_threshold,
+        memory.number_setting(
+            a.settings,
+            'consolidation_threshold',
+            CASE s.waits_below WHEN 2147483647 THEN :threshold ELSE s.waits_below END
+        )::integer
     ) END AS pending
 ) w
 WHERE s.due_at IS NULL AND s.is_active AND s.consolidate

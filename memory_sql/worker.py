@@ -11,23 +11,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from memory_sql.db.engine import is_pooled
 from memory_sql.db.notifications import listen
 from memory_sql.domain.ids import Id
-from memory_sql.domain.results import RunDueResult
+from memory_sql.domain.results import Backlog, RunDueResult
 from memory_sql.errors import DatabaseError, InputError, MemorySQLError, SchemaError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.memory import Memory
+from memory_sql.resources.clock import own_time
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0  # between attempts to reach the database
 LISTEN_AGAIN_SECONDS = 1.0
+TELL_SECONDS, ANSWER_SECONDS, STALE = 5.0, 10.0, timedelta(minutes=1)
 EMBED_SELDOMER = 6  # times as long a pause when the embedding model has failed
 GRACE_SECONDS = 10.0
 GIVE_BACK_SECONDS = 5.0  # for what was interrupted to give back its lease; else that runs out by itself
@@ -45,12 +46,39 @@ class Worked:
     embedded: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a worker is, at that moment by the machine's clock. `error`: why the database didn't answer; None: it did.
+
+    `running`: pieces of work under way. `backlog`: what waits, None while the database doesn't answer. `refusal`: what the
+    provider of the model said who refuses everybody, None if it doesn't.
+    """
+
+    at: datetime
+    running: int
+    worked: Worked
+    backlog: Backlog | None = None
+    error: str | None = None
+    refusal: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """It reaches its database, and told so not long ago."""
+        return self.error is None and not self.is_stale
+
+    @property
+    def is_stale(self) -> bool:
+        """It has told nothing for a minute, which it does every few seconds."""
+        return own_time() - self.at > STALE
+
+
 class Worker:
     """Does what is due, of one agent or of all.
 
     `concurrency`: how much at once, that is, how many model calls; a connection is held only between them.
     `poll_seconds`: how long something may be due before it is seen, where no notification came. `grace_seconds`: how
-    long what runs may go on after the stop.
+    long what runs may go on after the stop. `watch` is called with the worker's `Health` every few seconds, from the event
+    loop of `run`; it must return at once and not raise.
     """
 
     def __init__(
@@ -61,6 +89,7 @@ class Worker:
         poll_seconds: float = 5.0,
         agent_id: Id | None = None,
         grace_seconds: float = GRACE_SECONDS,
+        watch: Callable[[Health], None] | None = None,
     ) -> None:
         if concurrency < 1 or poll_seconds <= 0 or grace_seconds < 0:
             raise InputError("a worker needs concurrency ≥ 1, poll_seconds > 0 and grace_seconds ≥ 0")
@@ -69,6 +98,8 @@ class Worker:
         self._concurrency = concurrency
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
+        self._watch = watch
+        self._asking: asyncio.Task[Backlog] | None = None  # what waits, while the database doesn't answer
         self._kinds = DUE_KINDS
         self._running: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
@@ -81,7 +112,9 @@ class Worker:
         needed then. Raises `ConfigurationError` at once where there is no language model.
         """
         self._memory.require_llm()
-        async with _beside(self._listen(), self._maintain(), self._embed_on()):
+        is_watched = self._watch is not None or self._memory.settings.telemetry
+        watched = (self._tell_on(),) if is_watched else ()
+        async with _beside(self._listen(), self._maintain(), self._embed_on(), *watched):
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
@@ -123,6 +156,8 @@ class Worker:
                     await self._memory.work.catch_up()
                     caught_up = True
                 started = len(self._running) < self._concurrency and await self._start_next(*self._kinds)
+                if pause > FIRST_PAUSE_SECONDS:
+                    log.info("the database is back")
                 pause = FIRST_PAUSE_SECONDS
             except SchemaError:
                 raise
@@ -133,6 +168,33 @@ class Worker:
                 continue
             if not started:
                 await self._wait(self._poll_seconds)
+
+    async def _tell_on(self) -> None:
+        """To who watches; telemetry hears of what waits where that is read."""
+        try:
+            while True:
+                health = await self.health()
+                if self._watch is not None:
+                    self._watch(health)
+                await asyncio.sleep(TELL_SECONDS)
+        finally:
+            if self._asking is not None:
+                self._asking.cancel()
+
+    async def health(self) -> Health:
+        """How it is now; asks the database what waits, and waits 10 seconds for that."""
+        backlog, failure = None, None
+        asking = self._asking or asyncio.create_task(self._memory.work.backlog(agent_id=self._agent_id))
+        done, _ = await asyncio.wait({asking}, timeout=ANSWER_SECONDS)
+        self._asking = None if done else asking  # a database that hangs isn't asked again and again
+        try:
+            backlog = asking.result() if done else None
+        except DatabaseError as error:
+            failure = str(error)
+        if not done:
+            failure = f"the database hasn't answered for {ANSWER_SECONDS:g} s"
+        refusal = self._memory.work.refusal
+        return Health(own_time(), len(self._running), self._worked, backlog, failure, refusal)
 
     async def _take_once(self, stop: asyncio.Event) -> None:
         await self._memory.work.catch_up()
@@ -227,10 +289,12 @@ class Worker:
             where = "".join(traceback.format_tb(error.__traceback__))  # without the message: it may quote a memory
             log.error("a piece of work failed by %s\n%s", type(error).__name__, where)
             return
-        for line in _told(done):
-            log.info("%s", line)
+        for event, sentence, counts in _told(done):
+            facts = {"event": event, "agent_id": work.agent_id, "what": work.name, **counts}
+            log.info("%s: %s", work.name, sentence, extra={"facts": facts})
         for name, reason in done.failed.items():
-            log.warning("%s: %s", name, reason)
+            facts = {"event": "failed", "agent_id": work.agent_id, "what": name, "reason": reason}
+            log.warning("%s: %s", name, reason, extra={"facts": facts})
         self._count(
             formed=len(done.formed),
             consolidated=len(done.consolidated),
@@ -266,12 +330,12 @@ class Worker:
                 await self._look.wait()
 
     async def _listen(self) -> None:
-        url = self._memory.database.url
-        if is_pooled(url):
+        database = self._memory.database
+        if database.pooled:
             return  # the pooler gives the server that listens to somebody else
         while True:
             try:
-                await listen(url, self._look.set)
+                await listen(database, self._look.set)
             except DatabaseError as error:
                 log.info("%s; polling meanwhile", error)
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
@@ -288,14 +352,23 @@ async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
         await asyncio.wait(tasks, timeout=GIVE_BACK_SECONDS)  # the database may not answer
 
 
-def _told(done: RunDueResult) -> Iterator[str]:
-    """Ids and counts, no content."""
+def _told(done: RunDueResult) -> Iterator[tuple[str, str, dict[str, int]]]:
+    """What happened in a word, in a sentence, and in numbers by name: no content."""
     for formed in done.formed:
-        yield f"conversation {formed.conversation_id}: {formed.messages} messages, {len(formed.observations)} observations"
+        messages, observations = formed.messages, len(formed.observations)
+        said = f"{_many(messages, 'message')}, {_many(observations, 'observation')}"
+        yield "formed", said, {"messages": messages, "observations": observations}
     for consolidated in done.consolidated:
         if consolidated.version is not None:
-            name, version = consolidated.scope.id, consolidated.version
-            yield f"scope {name}: {consolidated.absorbed} observations absorbed by version {version}"
+            absorbed, version = consolidated.absorbed, consolidated.version
+            said = f"{_many(absorbed, 'observation')} absorbed by version {version}"
+            yield "consolidated", said, {"absorbed": absorbed, "version": version}
     for judged in done.propagated:
-        if judged.judged and judged.scope is not None:
-            yield f"scope {judged.scope.id}: {len(judged.propagated)} of {len(judged.judged)} claims propagated"
+        if judged.judged:
+            propagated, claims = len(judged.propagated), len(judged.judged)
+            said = f"{propagated} of {_many(claims, 'claim')} propagated"
+            yield "propagated", said, {"propagated": propagated, "claims": claims}
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

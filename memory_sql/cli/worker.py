@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memory_sql import __version__
 from memory_sql.cli import output
 from memory_sql.cli.batches import end
-from memory_sql.cli.options import AsJson, Data, OneAgent, Url, run
+from memory_sql.cli.logs import logged
+from memory_sql.cli.options import AsJson, Data, OneAgent, Url, resolve, run
 
 if TYPE_CHECKING:
     import asyncio
 
     from memory_sql.domain.results import RunDueResult
     from memory_sql.memory import Memory
-    from memory_sql.worker import Worked
+    from memory_sql.worker import Health, Worked
 
 
 def run_due(
@@ -60,6 +63,24 @@ def worker(
         typer.Option("--grace", metavar="SECONDS", help="After SIGTERM or SIGINT, wait this long for what is running."),
     ] = 10.0,
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, and end.")] = False,
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        typer.Option("--log-format", help="How it logs to stderr; else the setting log_format."),
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option("--health-port", metavar="PORT", help="Serve /health, /live and /metrics there.")
+    ] = None,
+    health_host: Annotated[
+        str, typer.Option("--health-host", metavar="ADDRESS", help="Where that port listens; 0.0.0.0: everywhere.")
+    ] = "127.0.0.1",
+    health_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--health-file",
+            metavar="FILE",
+            help="Write it every few seconds while all is well; else the setting health_file.",
+        ),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -72,20 +93,80 @@ def worker(
 
     It forms conversations, consolidates scopes, propagates claims and fills vectors. SIGTERM and SIGINT stop it: it takes
     nothing new, waits for what is running, and gives back the rest, which others can then do at once. Start as many as you
-    like, on as many machines. It logs to stderr.
+    like, on as many machines. It logs to stderr: ids and counts, never remembered text.
     """
+
+    metrics = None if health_port is None else _metrics()
+    asked = {"log_format": log_format, "health_file": health_file, "telemetry": metrics is not None or None}
+    settings = resolve(url, data).model_copy(update={name: said for name, said in asked.items() if said is not None})
 
     async def work(memory: Memory) -> Worked:
         from memory_sql.worker import Worker
 
-        worker = Worker(memory, concurrency=concurrency, poll_seconds=poll, agent_id=agent, grace_seconds=grace)
-        with _logged(), _stopping() as stop:
+        with ExitStack() as meanwhile:
+            stop = meanwhile.enter_context(_stopping())
+            meanwhile.enter_context(logged(settings.log_format))
+            watch = _watch(meanwhile, health_host, health_port, settings.health_file, metrics)
+            worker = Worker(
+                memory, concurrency=concurrency, poll_seconds=poll, agent_id=agent, grace_seconds=grace, watch=watch
+            )
+            memory.require_llm()
+            _tell_start(memory, agent, concurrency)
             return await (worker.run_once(stop) if once else worker.run(stop))
 
-    worked = run(url, data, work)
+    worked = run(None, None, work, settings=settings)
     output.one(worked, _worked_text, as_json)
     if once and worked.failed:
         raise typer.Exit(1)
+
+
+def _tell_start(memory: Memory, agent: str | None, concurrency: int) -> None:
+    settings, database = memory.settings, output.masked(memory.database.url.render_as_string())
+    models = sorted({settings.fast_model, settings.slow_model}) if settings.llm_name == "openai" else []
+    model = " ".join([settings.llm_name or "none", *models])
+    facts = {
+        "event": "started",
+        "version": __version__,
+        "database": database,
+        "model": model,
+        "concurrency": concurrency,
+        "agent_id": agent,
+    }
+    whose = "all agents" if agent is None else f"agent {agent}"
+    words = f"memory-sql {__version__} works for {whose}, {concurrency} at once; model {model}; database {database}"
+    logging.getLogger("memory_sql.worker").info("%s", words, extra={"facts": facts})
+
+
+def _metrics() -> Callable[[], bytes] | None:
+    """Metrics for Prometheus, collected from now on; None: not installed, or the process sends them elsewhere."""
+    from importlib import import_module
+
+    try:
+        exposed: Callable[[], Callable[[], bytes] | None] = import_module("memory_sql.telemetry.prometheus").exposed
+    except ModuleNotFoundError:
+        return None
+    return exposed()
+
+
+def _watch(
+    meanwhile: ExitStack, host: str, port: int | None, file: Path | None, metrics: Callable[[], bytes] | None
+) -> Callable[[Health], None] | None:
+    """What the worker tells how it is; None: nobody wants to know."""
+    from memory_sql.cli import health
+
+    watches: list[Callable[[Health], None]] = []
+    if port is not None:
+        watch = health.Watch(metrics)
+        meanwhile.enter_context(health.served(watch, host, port))
+        watches.append(watch)
+    if file is not None:
+        watches.append(meanwhile.enter_context(health.noted(file)))
+
+    def tell(state: Health) -> None:
+        for watch in watches:
+            watch(state)
+
+    return tell if watches else None
 
 
 @contextmanager
@@ -110,25 +191,6 @@ def _stopping() -> Iterator[asyncio.Event]:
         yield stop
     finally:
         restore()
-
-
-class _Stderr(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        output.complain(record.getMessage())
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Meanwhile what the worker logs goes to stderr."""
-    log, handler = logging.getLogger("memory_sql"), _Stderr(logging.INFO)
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
 
 
 def _worked_text(worked: Worked) -> str:

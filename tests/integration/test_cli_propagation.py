@@ -128,7 +128,9 @@ def test_worker_and_status_and_stats_tell_of_it(run: Run, eden: str) -> None:
     assert "\npropagated    0 observations, 1 scope due\n" in run("admin", "stats", *ADA).out
     ran = run("worker", "--once")
     assert ran.out == "formed 0 conversations, consolidated 0 scopes, propagated 1 claim, 0 failed, 0 interrupted\n"
-    assert ran.err == f"memory-sql: scope {eden}: 1 of 2 claims propagated\n"
+    started, told = ran.err.splitlines()
+    assert " works for all agents, " in started
+    assert told.endswith(f"Z info    propagation of scope {eden} of agent ada: 1 of 2 claims propagated")
     assert run("work", "backlog", *ADA, "--json").value["due_propagations"] == 0
     stats = run("admin", "stats", *ADA, "--json").value
     assert (stats["propagated"], stats["due_propagations"], stats["held"]) == (1, 0, 0)

@@ -690,8 +690,11 @@ async def test_process_works_until_it_is_told_to_stop(
         code, worked, told = await ended(worker)
     assert code == 0
     assert worked == {"formed": 1, "consolidated": 0, "propagated": 0, "failed": 0, "interrupted": 0, "embedded": 0}
-    assert "memory-sql: conversation s1: 1 messages, 1 observations\n" in told
-    assert "memory-sql: stopping; " in told
+    started, did, stopping = told.splitlines()
+    database = make_url(database_url).render_as_string()
+    assert started.endswith(f" works for all agents, 4 at once; model offline; database {database}")
+    assert did.endswith("Z info    conversation s1 of agent ada: 1 message, 1 observation")
+    assert " info    stopping; " in stopping
 
 
 @pytest.mark.slow
@@ -725,7 +728,8 @@ async def test_second_signal_ends_the_process_at_once(database_url: str, outside
             await until(is_asked)
             worker.send_signal(signal.SIGTERM)
             assert worker.stderr is not None
-            assert (await worker.stderr.readline()).startswith(b"memory-sql: stopping")
+            assert b"memory-sql" in await worker.stderr.readline()
+            assert b" info    stopping; " in await worker.stderr.readline()
             worker.send_signal(signal.SIGTERM)
             async with asyncio.timeout(SECONDS):
                 assert await worker.wait() == 128 + signal.SIGTERM

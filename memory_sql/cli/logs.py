@@ -1,0 +1,54 @@
+"""What a worker logs, on stderr: a line for each event, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from memory_sql.cli.output import flat
+
+LIBRARY = "memory_sql"
+
+
+@contextmanager
+def logged(style: str) -> Iterator[None]:
+    """Meanwhile what the library logs goes to stderr, and nowhere else twice."""
+    log, handler = logging.getLogger(LIBRARY), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if style == "json" else _Text())
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+class _Text(logging.Formatter):
+    """`2026-03-02T10:15:00Z info  conversation monday of agent ada: 4 messages, 2 observations`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{_time(record)} {record.levelname.lower():<7} {flat(record.getMessage())}"
+
+
+class _Json(logging.Formatter):
+    """One object a line: time, level, logger, message, and the facts that the event was logged with, by name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": flat(record.getMessage()),
+        }
+        return json.dumps({**getattr(record, "facts", {}), **told}, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"

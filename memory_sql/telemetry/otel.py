@@ -1,0 +1,161 @@
+"""Spans and metrics by OpenTelemetry: through the providers that the process has set, which decide where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from memory_sql.domain.results import Backlog
+from memory_sql.errors import ConfigurationError, LanguageModelError
+from memory_sql.llm import Answer, LanguageModel, Request, Usage
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+except ModuleNotFoundError as error:
+    raise ConfigurationError('OpenTelemetry is missing: pip install "memory-sql[telemetry]"') from error
+
+T = TypeVar("T", bound=BaseModel | str)
+
+LIBRARY = "memory_sql"
+# Upper bounds in seconds: those of the GenAI conventions, with finer ones below for what needs no model.
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKENS = tuple(4**power for power in range(14))  # as the GenAI conventions have them
+WAITING = ("due_conversations", "due_scopes", "due_propagations", "in_progress", "retrying", "dead", "held")
+
+Attributes = dict[str, str | int]
+
+
+class OpenTelemetry:
+    """The names of model calls are those of the GenAI conventions; the others begin with `memory_sql`."""
+
+    def __init__(self) -> None:
+        self._tracer, meter = trace.get_tracer(LIBRARY), metrics.get_meter(LIBRARY)
+        self._steps = meter.create_histogram(
+            "memory_sql.step.duration",
+            "s",
+            "How long a step took, by its name and the type of its error.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self._items = meter.create_counter("memory_sql.step.items", "{item}", "What steps have read and made, by kind.")
+        self._calls = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "How long a call of the language model took, with its retries.",
+            explicit_bucket_boundaries_advisory=SECONDS,
+        )
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens that a call took, as the provider counts them.",
+            explicit_bucket_boundaries_advisory=TOKENS,
+        )
+        self._waiting = meter.create_gauge("memory_sql.backlog", "{item}", "What waits, by what it waits for.")
+        self._age = meter.create_gauge("memory_sql.backlog.age", "s", "How long the oldest due work has been due.")
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[_Step]:
+        of_step: Attributes = {"memory_sql.step": name}
+        started = perf_counter()
+        with self._span(f"{LIBRARY}.{name}", SpanKind.INTERNAL, of_step) as span:
+            try:
+                yield _Step(self, span, of_step)
+            except BaseException as error:
+                of_step["error.type"] = _failed(span, error)
+                raise
+            finally:
+                self._steps.record(perf_counter() - started, of_step)
+
+    @contextmanager
+    def call(self, request: Request[T], provider: str) -> Iterator[_Call]:
+        of_call: Attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": request.model,
+        }
+        started = perf_counter()
+        with self._span(f"chat {request.model}", SpanKind.CLIENT, of_call) as span:
+            span.set_attribute("memory_sql.purpose", request.purpose)
+            call = _Call(self, span, of_call)
+            try:
+                yield call
+            except BaseException as error:
+                if isinstance(error, LanguageModelError) and error.usage is not None:
+                    call.used(error.usage)
+                of_call["error.type"] = _failed(span, error)
+                raise
+            finally:
+                self._calls.record(perf_counter() - started, of_call)
+
+    def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
+        return _Watched(model, self, provider)
+
+    def backlog(self, backlog: Backlog, age_seconds: float) -> None:
+        for name in WAITING:
+            self._waiting.set(getattr(backlog, name), {"memory_sql.kind": name})
+        self._age.set(age_seconds)
+
+    def count(self, of_step: Attributes, name: str, number: int) -> None:
+        self._items.add(number, {**of_step, "memory_sql.item": name})
+
+    def tokens(self, of_call: Attributes, kind: str, number: int) -> None:
+        self._tokens.record(number, {**of_call, "gen_ai.token.type": kind})
+
+    @contextmanager
+    def _span(self, name: str, kind: SpanKind, attributes: Attributes) -> Iterator[Span]:
+        """An exception is told by its type alone: its words may quote a memory."""
+        with self._tracer.start_as_current_span(
+            name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            yield span
+
+
+def _failed(span: Span, error: BaseException) -> str:
+    """The type of the error, which the span has got as well: the reason of a language model's, else the class."""
+    kind = error.reason if isinstance(error, LanguageModelError) else type(error).__name__
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR))
+    return kind
+
+
+class _Step:
+    def __init__(self, telemetry: OpenTelemetry, span: Span, of_step: Attributes) -> None:
+        self._telemetry = telemetry
+        self._span = span
+        self._of_step = of_step
+
+    def count(self, **counts: int) -> None:
+        for name, number in counts.items():
+            self._span.set_attribute(f"{LIBRARY}.{name}", number)
+            self._telemetry.count(self._of_step, name, number)
+
+
+class _Call:
+    def __init__(self, telemetry: OpenTelemetry, span: Span, of_call: Attributes) -> None:
+        self._telemetry = telemetry
+        self._span = span
+        self._of_call = of_call
+
+    def used(self, usage: Usage) -> None:
+        self._span.set_attribute("gen_ai.response.model", usage.model)
+        for kind, number in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+            if number is not None:
+                self._span.set_attribute(f"gen_ai.usage.{kind}_tokens", number)
+                self._telemetry.tokens(self._of_call, kind, number)
+
+
+class _Watched:
+    def __init__(self, model: LanguageModel, telemetry: OpenTelemetry, provider: str) -> None:
+        self._model = model
+        self._telemetry = telemetry
+        self._provider = provider
+
+    async def generate(self, request: Request[T]) -> Answer[T]:
+        with self._telemetry.call(request, self._provider) as call:
+            answer = await self._model.generate(request)
+            call.used(answer.usage)
+            return answer

@@ -53,11 +53,15 @@ def script(roles: Roles, *, drop: bool = False) -> str:
     )
 
 
-async def make(url: str, roles: Roles) -> None:
-    """Makes the roles and gives them what is theirs, in one transaction; raises `DatabaseError`."""
+async def make(url: str, roles: Roles) -> bool:
+    """Makes the roles and gives them what is theirs, in one transaction; False: there is no schema, only roles were made.
+
+    Raises `DatabaseError`.
+    """
     with named_errors():
         async with connect_once(url) as connection:
             await _run(connection, roles, drop=False)
+            return bool(await connection.scalar(_HAS_SCHEMA))
 
 
 async def drop(url: str, roles: Roles) -> list[str]:
@@ -95,4 +99,5 @@ def erased_columns() -> list[str]:
 
 
 _roles = table("pg_roles", column("rolname"), schema="pg_catalog")
+_HAS_SCHEMA = select(func.to_regnamespace("memory").is_not(None))
 _SET = select(func.set_config(bindparam("name"), bindparam("value"), True))

@@ -54,8 +54,12 @@ SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
 OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs"}
+OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals"}
 FOR_USERS = sorted(
-    set(TABLES) - OF_IMPORTS - {"runs", "events", "holds", "retrievals", "departures", "prompts", "observation_vectors"}
+    set(TABLES)
+    - OF_IMPORTS
+    - OF_OBSERVATIONS
+    - {"runs", "events", "holds", "retrievals", "departures", "prompts", "prices"}
 )
 
 
@@ -134,6 +138,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
         " FROM memory.messages LIMIT 1",
         "INSERT INTO memory.forgotten_refs VALUES (1, 'c')",
         f"INSERT INTO memory.observation_vectors VALUES (1, {mine}, 1, 'm:1', '1')",
+        f"INSERT INTO memory.observation_retrievals VALUES (1, {mine}, 1, '2026-03-02', 'search', 1)",
+        "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)
@@ -429,7 +435,7 @@ async def test_user_asks_for_nobody_else(memory: Memory, llm: Scripted, raw: Any
     await live(memory, llm)
     calls = {
         "search": f"SELECT (observation).content FROM memory.search('ada', 'jonas', NULL, {GATE})",
-        "static_layer": "SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)",
+        "static_layer": "SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10, 200)",
         "scopes": "SELECT * FROM memory.visible_scopes('ada', 'jonas')",
         "conversations": "SELECT * FROM memory.visible_conversations('ada', 'jonas')",
     }
@@ -757,7 +763,9 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     definers = await rows(memory, DEFINERS)
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
-        **dict.fromkeys(("detach", "erase", "erase_agent", "take_back_evidence", "undo_import"), roles.eraser),
+        **dict.fromkeys(
+            ("detach", "end_counts", "erase", "erase_agent", "take_back_evidence", "undo_import"), roles.eraser
+        ),
         **dict.fromkeys(("installation_id", "keyed_hash", "keyed_hashes"), roles.owner),
     }
     for name, _, config, arguments, public in definers:
@@ -802,7 +810,7 @@ async def test_objects_of_the_callers_own_do_not_get_into_definer_functions(
     await raw.execute("SET search_path = evil, pg_temp, memory, pg_catalog")
     assert await raw.fetch(f"SELECT (observation).content FROM memory.search('ada', 'mia', NULL, {GATE})") == []
     assert len(await raw.fetch(f"SELECT (observation).content FROM memory.search('ada', 'jonas', NULL, {GATE})")) == 1
-    assert len(await raw.fetch("SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10)")) == 1
+    assert len(await raw.fetch("SELECT * FROM memory.static_layer('ada', 'jonas', NULL, 10, 200)")) == 1
     async with raw.transaction():
         await enter(raw, "ada", "mia")
         assert await raw.fetchval("SELECT memory.my_scopes()") == []
@@ -1043,11 +1051,11 @@ async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
     await live(memory, llm)
-    open_views = {"v_pending", "v_formation_funnel", "v_model_cost", "v_retrieval", "v_propagation_flow", "v_imports"}
+    closed_views = {"v_observations", "v_scope_timeline", "v_contradictions"}
     for view in ddl.VIEWS:
         full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
         assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full
-        if view in open_views:
+        if view not in closed_views:
             assert await as_role(walled_database, roles.analyst, f"SELECT count(*) FROM memory.{view}") == full
         else:
             with pytest.raises(DatabaseError, match="42501"):

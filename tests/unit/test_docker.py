@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shlex
+import shutil
+import subprocess
+import sysconfig
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import make_url
 
-from memory_sql.worker import GIVE_BACK_SECONDS, GRACE_SECONDS
+from memory_sql.worker import GIVE_BACK_SECONDS, GRACE_SECONDS, TELL_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
@@ -103,11 +111,45 @@ def test_what_is_copied_exists_and_passes_the_ignore_file(instructions: list[tup
 
 def test_build_stage_copies_all_that_the_wheel_is_made_of(instructions: list[tuple[str, str]]) -> None:
     copied = {part for word, rest in stages(instructions)[0] if word == "COPY" for part in shlex.split(rest)}
-    assert {"pyproject.toml", "README.md", "LICENSE", "memory_sql", "migrations", "examples"} <= copied
+    made_of = {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "memory_sql", "migrations", "examples"}
+    assert made_of <= copied
+
+
+def test_linter_finds_nothing_in_the_dockerfile() -> None:
+    linter = shutil.which("hadolint", path=sysconfig.get_path("scripts"))
+    if linter is None:
+        pytest.skip("hadolint has no package for this platform")
+    linted = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_image_is_healthy_while_the_worker_writes_its_file(instructions: list[tuple[str, str]], tmp_path: Path) -> None:
+    last = stages(instructions)[-1]
+    (environment,) = (rest for word, rest in last if word == "ENV")
+    (check,) = (rest for word, rest in last if word == "HEALTHCHECK")
+    assert "MEMORY_SQL_HEALTH_FILE=/tmp/memory-sql.health" in environment
+    command = json.loads(check[check.index("CMD ") + 4 :])
+    file = tmp_path / "health"
+    told = []
+    for age in (None, 5, 300):
+        if age is not None:
+            file.write_text("{}")
+            os.utime(file, (time.time() - age, time.time() - age))
+        ran = subprocess.run(command, env={**os.environ, "MEMORY_SQL_HEALTH_FILE": str(file)}, capture_output=True)
+        told.append(ran.returncode == 0)
+    assert told == [False, True, False]
+    assert 2 * TELL_SECONDS < 60
+
+
+def test_image_brings_the_encoder_metrics_and_the_client_of_the_model(instructions: list[tuple[str, str]]) -> None:
+    (installed,) = (rest for word, rest in stages(instructions)[-1] if word == "RUN" and "pip install" in rest)
+    extras = re.search(r"\[([\w,]+)\]", installed)
+    assert extras is not None
+    assert set(extras.group(1).split(",")) == {"openai", "telemetry", "vector"}
 
 
 def test_services_are_an_image_or_a_build_of_this_checkout(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "migrate", "worker"}
+    assert set(services) == {"postgres", "migrate", "roles", "worker"}
     for service in services.values():
         if "build" not in service:
             assert pinned(service["image"])
@@ -131,19 +173,42 @@ def test_postgres_is_reachable_from_this_machine_only(services: dict[str, Any]) 
     assert all(port.startswith("127.0.0.1:") for port in services["postgres"]["ports"])
 
 
-def test_schema_is_upgraded_once_and_only_when_postgres_is_healthy(services: dict[str, Any]) -> None:
-    migrate = services["migrate"]
-    assert migrate["command"] == ["db", "upgrade"]
-    assert migrate["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    assert migrate["restart"] == "no"
-    assert "@postgres:5432/memory" in migrate["environment"]["MEMORY_SQL_URL"]
+def test_schema_then_roles_are_brought_up_to_date_once_and_wait_for_locks(services: dict[str, Any]) -> None:
+    steps = {"migrate": ("upgrade", {"postgres": {"condition": "service_healthy"}})}
+    steps["roles"] = ("roles", {"migrate": {"condition": "service_completed_successfully"}})
+    for name, (command, after) in steps.items():
+        service = services[name]
+        assert service["command"] == ["db", command, "--wait", "300"]
+        assert service["depends_on"] == after
+        assert service["restart"] == "no"
+        assert service["healthcheck"] == {"disable": True}
+        assert service["environment"]["MEMORY_SQL_URL"] == "postgresql://memory@postgres:5432/memory"
 
 
-def test_worker_waits_for_the_schema_and_is_given_time_to_end(services: dict[str, Any]) -> None:
+def test_worker_waits_for_the_roles_and_is_given_time_to_end(services: dict[str, Any]) -> None:
     worker, migrate = services["worker"], services["migrate"]
-    assert worker["command"] == ["worker"]
-    assert worker["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
-    assert worker["environment"]["MEMORY_SQL_URL"] == migrate["environment"]["MEMORY_SQL_URL"]
+    assert worker["command"][0] == "worker"
+    assert worker["depends_on"] == {"roles": {"condition": "service_completed_successfully"}}
     assert worker["image"] == migrate["image"]
     assert int(worker["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS + GIVE_BACK_SECONDS
     assert worker["restart"] == "unless-stopped"
+    port = worker["command"][worker["command"].index("--health-port") + 1]
+    assert worker["expose"] == [port]
+
+
+def test_application_is_no_superuser_and_knows_no_superuser_s_password(services: dict[str, Any]) -> None:
+    told = {name: yaml.safe_dump(service) for name, service in services.items()}
+    assert "memory_service@" in told["worker"]
+    assert {name for name in told if "POSTGRES_PASSWORD" in told[name]} == {"postgres", "migrate", "roles"}
+    assert {name for name in told if "MEMORY_PASSWORD" in told[name]} == {"postgres", "worker"}
+
+
+def test_no_password_stands_in_a_url(services: dict[str, Any]) -> None:
+    for service in services.values():
+        url = service["environment"].get("MEMORY_SQL_URL", "")
+        assert make_url(url).password is None if url else True
+
+
+def test_any_setting_can_be_passed_through(services: dict[str, Any]) -> None:
+    for name in ("migrate", "roles", "worker"):
+        assert services[name]["env_file"] == [{"path": "settings.env", "required": False}]

@@ -26,6 +26,9 @@ BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN NOINHERIT', item.value);
         END IF;
     END LOOP;
+    IF to_regnamespace('memory') IS NULL THEN
+        RETURN;  -- a restore needs the roles first, and brings what is theirs
+    END IF;
 
     IF super THEN
         EXECUTE format('ALTER SCHEMA memory OWNER TO %I', owner);

@@ -1,7 +1,8 @@
 """`Memory.context` against the same function called by bare asyncpg, in one run; their ratio counts.
 
 Shape: five scopes with 14 kB of text and 33 pending observations between them. Both ask the same server with a prepared
-statement; `Memory.context` also makes values of it, renders the XML and counts tokens.
+statement; `Memory.context` also makes values of it, renders the XML and counts tokens. Then a user of 1,000 groups, each with
+a text and three pending observations: all of them, and as many as `context_scopes_max` is by default.
 """
 
 from __future__ import annotations
@@ -33,7 +34,22 @@ STORY = """
     )
     UPDATE memory.scopes SET version = 1
 """
-BARE = "SELECT * FROM memory.static_layer($1, $2, $3, $4)"
+MANY = 1_000
+CLUBS = (
+    """INSERT INTO memory.scopes (agent_key, kind, owner, last_seq, last_activity_at, version)
+    SELECT agent_key, 'group', 'g:club' || n, 3, now() - n * interval '1 hour', 1
+    FROM memory.agents CROSS JOIN generate_series(1, 1000) n""",
+    """INSERT INTO memory.members (agent_key, scope_id, user_id)
+    SELECT agent_key, scope_id, 'kim' FROM memory.scopes WHERE owner LIKE 'g:club%'""",
+    """INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)
+    SELECT agent_key, scope_id, 1, 0, 0, 0, repeat('The gate of the harbour opens at seven. ', 8), 0, 'asked'
+    FROM memory.scopes WHERE owner LIKE 'g:club%'""",
+    """INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)
+    SELECT agent_key, scope_id, n, 'The gate of ' || owner, now(), 'observe', 1
+    FROM memory.scopes CROSS JOIN generate_series(1, 3) n WHERE owner LIKE 'g:club%'""",
+    "ANALYZE",
+)
+BARE = "SELECT * FROM memory.static_layer($1, $2, $3, $4, $5)"
 
 
 def sentence(n: int) -> str:
@@ -54,15 +70,27 @@ async def fill(memory: Memory) -> None:
         await session.execute(text("ANALYZE"))
 
 
-async def medians_us(*rivals: Callable[[], Awaitable[object]]) -> list[float]:
+async def medians_us(*rivals: Callable[[], Awaitable[object]], rounds: int = ROUNDS, warm: int = 100) -> list[float]:
     """In turns, so that what else the machine does falls on all of them."""
     times: list[list[float]] = [[] for _ in rivals]
-    for n in range(-100, ROUNDS):
+    for n in range(-warm, rounds):
         for rival, took in zip(rivals, times, strict=True):
             started = time.perf_counter()
             await rival()
             took += [time.perf_counter() - started] if n >= 0 else []
     return [statistics.median(took) * 1e6 for took in times]
+
+
+async def many_us(memory: Memory) -> list[float]:
+    """Of a user of so many groups: with all of them, and with the newest."""
+    async with memory.database.statement() as session:
+        for statement in CLUBS:
+            await session.execute(text(statement))
+    took = []
+    for most in (MANY, None):
+        await memory.configure(agent_id="ada", context_scopes_max=most)
+        took += await medians_us(lambda: memory.context(agent_id="ada", user_id="kim"), rounds=40, warm=5)
+    return took
 
 
 async def main() -> None:
@@ -72,18 +100,20 @@ async def main() -> None:
         connection = await asyncpg.connect(dsn, server_settings=SERVER_SETTINGS)
         try:
             prepared = await connection.prepare(BARE)
-            found = await prepared.fetch("ada", "mia", None, 20)
+            found = await prepared.fetch("ada", "mia", None, 20, 200)
             context = await memory.context(**MIA)
             assert len(found) == len(PENDING)
             assert len(context.xml) > CHARACTERS
 
             async def bare() -> object:
-                return await prepared.fetch("ada", "mia", None, 20)
+                return await prepared.fetch("ada", "mia", None, 20, 200)
 
             bare_us, context_us = await medians_us(bare, lambda: memory.context(**MIA))
+            of_all_us, bounded_us = await many_us(memory)
         finally:
             await connection.close()
     print(f"bare asyncpg {bare_us:6.0f} us   Memory.context {context_us:6.0f} us   {context_us / bare_us:5.2f} x")
+    print(f"{MANY} scopes: all {of_all_us:6.0f} us   the newest {bounded_us:6.0f} us   {bounded_us / of_all_us:5.2f} x")
 
 
 if __name__ == "__main__":

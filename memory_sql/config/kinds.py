@@ -34,7 +34,8 @@ CONTEXT_LEAST_TOKENS = 4  # an empty one has them
 FOREVER = "forever"  # TOML and the environment have no word for None
 BUFFER_MAX_ITEMS, BUFFER_MAX_WORDS, BUFFER_MAX = 5, 30, 100  # R314, R315, R318
 CONVERSATION_MAX, CONVERSATION_WORDS = 8, 50  # of a conversation's latest moments (R011, R012)
-BUDGET_KINDS = ("fact", "note", "procedure", "episode")
+ObservationKind = Literal["fact", "note", "procedure", "episode"]
+BUDGET_KINDS: tuple[str, ...] = get_args(ObservationKind)
 
 # Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
 LANGUAGES = (
@@ -81,6 +82,7 @@ ConversationScope = Literal["off", "buffer", "summary"]
 ExtractionMode = Literal["batch", "isolated"]
 Lane = Literal["absorb", "buffer"]
 Lanes = Literal["absorb", "buffer", "both"]
+LogFormat = Literal["text", "json"]
 PromptName = Literal["extraction", "consolidation"]
 PromptMode = Literal["guidance", "override", "base"]
 

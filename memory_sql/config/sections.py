@@ -37,6 +37,7 @@ from memory_sql.config.kinds import (
     Engine,
     Ids,
     Language,
+    LogFormat,
     Names,
     Phrases,
     Plain,
@@ -335,6 +336,16 @@ class WorkSettings(Section):
     count_seconds: Annotated[
         float, setting("seconds after which the counts of queries are written", ge=0.001, le=86_400)
     ] = 60.0
+    telemetry: Annotated[
+        bool, setting("send spans and metrics to OpenTelemetry; needs the extra telemetry (docs/operations.md)")
+    ] = False
+    log_format: Annotated[LogFormat, setting("how a worker logs to stderr")] = "text"
+    health_file: Annotated[
+        Path | None, setting("file that a worker writes every few seconds while all is well; unset: none"), Plain
+    ] = None
+    count_days: Annotated[
+        int, setting("days for which it is kept how often each observation was retrieved on a day", ge=1, le=36_500)
+    ] = 90
 
 
 class RetentionSettings(Section):
@@ -414,6 +425,14 @@ class ContextSettings(Section):
         per_agent("what a context is: eden (XML), digest, or both, XML first; one call may differ", used_by=DIGEST),
     ] = "eden"
     pending_max: Annotated[int, per_agent("newest pending observations shown for each scope", ge=0, le=10_000)] = 20
+    context_scopes_max: Annotated[
+        int,
+        per_agent(
+            "most scopes that a context is made of: the user's own, the conversation's, the agent's, then what changed last",
+            ge=1,
+            le=10_000,
+        ),
+    ] = 200
     context_search: Annotated[
         bool, per_agent("search for every message, and show what answers it; else only where it asks for what was said")
     ] = True

@@ -9,12 +9,12 @@ transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from memory_sql.config import Settings
 from memory_sql.context import digest as digests
-from memory_sql.context.render import render, static_of
+from memory_sql.context.render import RETRIEVED, render, static_of
 from memory_sql.db import Session
 from memory_sql.db.queries.context import Found, read_context
 from memory_sql.db.queries.digest_candidates import Wanted, begin
@@ -78,8 +78,9 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
     found, decision = result.found, None
     if plan.top_k and plan.query:
         decision = decide(asking, _elsewhere(found.hits, turn), found.messages)
-    _count_context(reads, turn, plan, decision, result)
-    return _composed(turn, asking, plan, decision, result)
+    composed = _composed(turn, asking, plan, decision, result)
+    _count_context(reads, turn, plan, decision, result, composed)
+    return composed
 
 
 async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Digest:
@@ -96,8 +97,10 @@ async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Di
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         began = time.perf_counter()
         hits, _ = await search(reader, turn.principal, query, sought, weights=reads.weights)
-        _count(reads, turn, "digest", "asked", len(hits), time.perf_counter() - began)
-    return digests.compose(candidates, hits, settings)
+        seconds = time.perf_counter() - began
+    composed = digests.compose(candidates, hits, settings)
+    _count(reads, turn, "digest", "asked", len(hits), seconds, _shown(hits, composed.included))
+    return composed
 
 
 # Search
@@ -175,18 +178,30 @@ def _reason(turn: Turn, decision: Decision | None) -> str | None:
     return "recall phrase" if decision.recalls else "found"
 
 
-def _count_context(reads: Reads, turn: Turn, plan: _Plan, decision: Decision | None, result: _Result) -> None:
+def _count_context(
+    reads: Reads, turn: Turn, plan: _Plan, decision: Decision | None, result: _Result, composed: Context
+) -> None:
     """For the XML, also where the message asks for nothing, and for the digest."""
     found, seconds = result.found, result.seconds
     if plan.settings.assembly != "digest" and turn.text and turn.retrieve is not False:
         reason = _reason(turn, decision) or ("too little" if decision and decision.asks else None)
-        _count(reads, turn, "context", reason, len(_elsewhere(found.hits, turn)) + len(found.messages), seconds)
+        hits = len(_elsewhere(found.hits, turn)) + len(found.messages)
+        shown = [line.id for part in composed.parts if part.element == RETRIEVED for line in part.lines]
+        _count(reads, turn, "context", reason, hits, seconds, shown)
     if plan.keywords and plan.query:
-        _count(reads, turn, "digest", "asked", len(_of_digest(plan, found.hits)), seconds)
+        keywords, included = _of_digest(plan, found.hits), composed.digest.included if composed.digest else ()
+        _count(reads, turn, "digest", "asked", len(keywords), seconds, _shown(keywords, included))
 
 
-def _count(reads: Reads, turn: Turn, surface: Surface, reason: str | None, hits: int, seconds: float) -> None:
-    reads.counters.count(turn.principal["agent_id"], turn.now, surface, reason, hits=hits, seconds=seconds)
+def _count(
+    reads: Reads, turn: Turn, surface: Surface, reason: str | None, hits: int, seconds: float, shown: Sequence[str]
+) -> None:
+    reads.counters.count(turn.principal["agent_id"], turn.now, surface, reason, hits=hits, seconds=seconds, shown=shown)
+
+
+def _shown(hits: Sequence[Hit], ids: Collection[str]) -> Sequence[str]:
+    """Of what was found, the ids of what stands there."""
+    return [hit.observation.id for hit in hits if hit.observation.id in ids]
 
 
 # Compose
@@ -225,4 +240,5 @@ def _composed(turn: Turn, asking: Asking, plan: _Plan, decision: Decision | None
             conversation_id=turn.principal["conversation_id"],
         )
         whole = whole if part is None else digests.beside(whole, part)
-    return whole.model_copy(update={"notice": result.meant.notice, "decision": decision})
+    more = found.layer.more if whole.parts else 0
+    return whole.model_copy(update={"notice": result.meant.notice, "decision": decision, "scopes_left_out": more})

@@ -31,6 +31,7 @@ ELEMENTS = {
     "entity": ("EntityMemory", "entity"),
     "conversation": ("SessionMemory", "conversation"),
 }
+RETRIEVED = "RetrievedObservations"
 Told = Callable[[str, datetime], str]  # when a text was said, in words
 
 
@@ -285,7 +286,7 @@ def _retrieved(hits: Sequence[Hit], told: Told) -> Iterator[Block]:
         ]
         times = tuple(o.observed_at for o in found)
         behind = sum(o.status == "superseded" for o in found)  # without what took its place it would mislead
-        yield Block("retrieved", "RetrievedObservations", lines=tuple(lines), times=times, behind=behind)
+        yield Block("retrieved", RETRIEVED, lines=tuple(lines), times=times, behind=behind)
 
 
 def _messages(hits: Sequence[MessageHit], told: Told, characters: int) -> Iterator[Block]:

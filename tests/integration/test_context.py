@@ -12,6 +12,7 @@ from memory_sql.db.queries.context import read_context
 from memory_sql.db.queries.digest_candidates import Wanted
 from memory_sql.db.queries.search import Sought
 from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.reading import Context
 from memory_sql.domain.scopes import ScopeText, StaticLayer
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError
@@ -117,6 +118,46 @@ async def test_what_is_pending_beyond_the_newest_is_counted(memory: Memory) -> N
     assert (await memory.context(**MIA)).left_out == 1  # of what is shown
 
 
+async def test_of_too_many_scopes_those_are_shown_that_matter_and_then_what_changed_last(memory: Memory) -> None:
+    for group in ("harbor", "ferry", "board", "choir"):
+        await memory.add([message(n=1)], **MIA, conversation_id=group, group_ids=[group])
+    for owner in ({"group_id": "harbor"}, {"user_id": "mia"}, {"group_id": "ferry"}, {"collective": True}):
+        await memory.observe("The gate opens at seven.", agent_id="ada", **owner)
+    then = memory.now()
+    await memory.observe("The board meets on Monday.", agent_id="ada", group_id="board")
+    await memory.observe("The gate opens at eight.", agent_id="ada", group_id="harbor")  # the choir has nothing to show
+    for most, groups in ((5, {"harbor", "board", "ferry"}), (4, {"harbor", "board"}), (3, {"harbor"}), (2, set())):
+        await memory.configure(agent_id="ada", context_scopes_max=most)
+        context, legacy = await memory.context(**MIA), await memory.context(**MIA, format="legacy")
+        assert set(await scopes_of(memory)) == {"individual:mia", "collective", *(f"group:{group}" for group in groups)}
+        assert context.scopes_left_out == legacy.scopes_left_out == 5 - most
+        assert scopes_in(context) == scopes_in(legacy)
+        assert len(scopes_in(context)) == most
+    past = await memory.context(**MIA, as_of=then)
+    assert (len(scopes_in(past)), past.scopes_left_out) == (2, 3)  # the board was there, and holds something now
+    await memory.configure(agent_id="ada", context_scopes_max=1)
+    assert set(await scopes_of(memory)) == {"individual:mia"}
+    only = await memory.context(**MIA, message="When does the gate open?", assembly="digest")
+    assert (only.scopes_left_out, "eight" in str(only)) == (0, True)  # a digest is made of all
+
+
+def scopes_in(context: Context) -> set[str]:
+    """The numbers of the scopes whose observations it shows."""
+    return {source.partition("-")[0] for source in context.sources}
+
+
+async def test_bound_on_scopes_costs_no_round_trip(memory: Memory) -> None:
+    for n in range(40):
+        await memory.observe("The gate opens at seven.", **MIA, scope=f"topic {n}")
+    await memory.configure(agent_id="ada", context_scopes_max=10)
+    await memory.context(**MIA)
+    with statements(memory) as seen:
+        context = await memory.context(**MIA)
+    assert (len(seen), len(scopes_in(context)), context.scopes_left_out) == (1, 10, 30)
+    newest = {f"individual:mia:topic {n}" for n in range(30, 40)}
+    assert set(await scopes_of(memory)) == newest
+
+
 async def test_agents_settings_are_known_where_no_scope_is_visible(memory: Memory) -> None:
     await memory.configure(agent_id="ada", context_top_k=1)
     layer, nobody = await layer_of(memory), await layer_of(memory, agent_id="eve")
@@ -128,7 +169,7 @@ async def test_agents_settings_are_known_where_no_scope_is_visible(memory: Memor
 async def test_setting_that_makes_no_sense_is_refused(memory: Memory) -> None:
     for wrong in (
         {"context_order": "collective,collective"}, {"context_order": "everything"}, {"context_format": "html"},
-        {"context_max_tokens": 3}, {"context_message_max_characters": 0}, {"pending_max": -1},
+        {"context_max_tokens": 3}, {"context_message_max_characters": 0}, {"pending_max": -1}, {"context_scopes_max": 0},
     ):  # fmt: skip
         with pytest.raises(InputError):
             await memory.configure(agent_id="ada", **wrong)

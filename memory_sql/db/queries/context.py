@@ -13,7 +13,7 @@ from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import CANDIDATES, Wanted, candidates_of, past_candidates
 from memory_sql.db.queries.digest_candidates import NAMED as OF_CANDIDATE
 from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, search
-from memory_sql.db.queries.static_layer import LAYER, layer_of, static_layer_at
+from memory_sql.db.queries.static_layer import LAYER, layer_of, limits_of, static_layer_at
 from memory_sql.domain.observations import Candidate
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Hit, MessageHit
@@ -40,6 +40,10 @@ _STATEMENTS = {
 }
 
 
+def _is_of_layer(row: Any) -> bool:
+    return row.l_scope_id is not None or bool(row.l_settings or row.l_scopes_more)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a turn's memory is made of; each list as its source orders it."""
@@ -59,16 +63,16 @@ async def read_context(
     """
     searches = bool(query) and max(sought.observations, sought.messages) > 0
     if sought.as_of is not None:
-        layer = await static_layer_at(reader, wanted.principal, settings.pending_max, sought.as_of)
+        layer = await static_layer_at(reader, wanted.principal, settings, sought.as_of)
         candidates = await past_candidates(reader, wanted, settings, sought.as_of) if digests else []
         found = await search(reader, wanted.principal, query, sought, weights) if searches else ([], [])
         return Found(layer, candidates, *found)
-    parameters = {**wanted.principal, "pending_max": settings.pending_max}
+    parameters = {**wanted.principal, **limits_of(settings)}
     if searches:
         parameters |= given(wanted.principal, query, sought, weights)
     if digests:
         parameters |= wanted.parameters
     rows = list(await reader.execute(_STATEMENTS[searches, digests], parameters))
-    scopes = [_Scope._make(row[: len(_SCOPE)]) for row in rows if row.l_scope_id is not None or row.l_settings]
+    scopes = [_Scope._make(row[: len(_SCOPE)]) for row in rows if _is_of_layer(row)]
     matches = [row for row in rows if row.arm is not None] if searches else []
     return Found(layer_of(scopes), candidates_of(rows) if digests else [], *found_in(matches, query))

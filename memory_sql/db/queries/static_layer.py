@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import BigInteger, DateTime, Text
 
+from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
 from memory_sql.db.scope_rows import scope_texts
 from memory_sql.domain.scopes import StaticLayer
@@ -17,6 +18,7 @@ from memory_sql.domain.scopes import StaticLayer
 _WHOSE = (
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
     bindparam("pending_max", type_=BigInteger),
+    bindparam("scopes_max", type_=BigInteger),
 )
 COLUMNS = (
     "scope_id",
@@ -37,6 +39,7 @@ COLUMNS = (
     "buffer_contents",
     "buffer_times",
     "speakers",
+    "scopes_more",
 )
 LAYER = func.memory.static_layer(*_WHOSE).table_valued(*COLUMNS, column("settings", JSONB), name="layer")
 _moment = bindparam("as_of", type_=DateTime(timezone=True))
@@ -46,11 +49,16 @@ _layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(
 _STATIC_LAYER_AT = select(_layer_at)
 
 
+def limits_of(settings: Settings) -> dict[str, int]:
+    """How much is read of a scope, and of how many, unless the agent's own settings say otherwise."""
+    return {"pending_max": settings.pending_max, "scopes_max": settings.context_scopes_max}
+
+
 async def static_layer_at(
-    reader: Reader, principal: Mapping[str, Any], pending_max: int, as_of: datetime
+    reader: Reader, principal: Mapping[str, Any], settings: Settings, as_of: datetime
 ) -> StaticLayer:
     """The scopes as they were at a past moment, that are visible now."""
-    given = {**principal, "pending_max": pending_max, "as_of": as_of}
+    given = {**principal, **limits_of(settings), "as_of": as_of}
     return layer_of(list(await reader.execute(_STATIC_LAYER_AT, given)))
 
 
@@ -58,6 +66,7 @@ def layer_of(rows: Sequence[Any]) -> StaticLayer:
     """Of what memory.static_layer returns.
 
     Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says; the
-    others are counted.
+    others are counted; so are the scopes beyond `context_scopes_max`.
     """
-    return StaticLayer(scope_texts(rows), (rows[0].settings or {}) if rows else {})
+    more = sum(row.scopes_more for row in rows if row.scopes_more)
+    return StaticLayer(scope_texts(rows), (rows[0].settings or {}) if rows else {}, more)

@@ -1,16 +1,21 @@
--- memory.static_layer(agent, user, conversation, pending_max): what a context shows of every scope that the principal may see.
--- One row per active scope, unordered: its text, at most pending_max of its newest pending observations, in three arrays of
--- equal length, newest first, how many more are pending, and of its disputed ones and of its buffer likewise; null where there
--- are none; and who speaks in it. The agent's own settings are the same on each row, null where it has none; where there is no
--- scope one row has them alone. A pending_max among them counts instead of the given one. No row-level policies stand between:
--- it runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without naming a principal first.
-CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_conversation text, p_pending_max bigint)
+-- memory.static_layer(agent, user, conversation, pending_max, scopes_max): what a context shows of the scopes that the principal
+-- may see. One row per active scope that has ever held anything, unordered; of more than scopes_max the lowest by
+-- memory.scope_rank, then those whose text or observations changed last, of equals the older. Its text, at most pending_max of
+-- its newest pending observations, in three arrays of equal length, newest first, how many more are pending, and of its disputed
+-- ones and of its buffer likewise; null where there are none; and who speaks in it. The agent's own settings are the same on
+-- each row, null where it has none; a pending_max or context_scopes_max among them counts instead of the given one. Last comes
+-- a row without a scope where more scopes are left out (scopes_more), or where there is none, but settings. No row-level
+-- policies stand between: it runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without
+-- naming a principal first.
+CREATE OR REPLACE FUNCTION memory.static_layer(
+    p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_scopes_max bigint
+)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
     pending_seqs integer[], pending_contents text[], pending_times timestamptz[], pending_more bigint,
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
-    speakers text[], settings jsonb
+    speakers text[], scopes_more bigint, settings jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -21,9 +26,12 @@ AS $$
 DECLARE
     v_settings jsonb;
     v_pending_max bigint;
+    v_scopes_max bigint;
+    v_shown bigint;
 BEGIN
-    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint
-    INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint,
+           memory.number_setting(a.settings, 'context_scopes_max', p_scopes_max)::bigint
+    INTO v_settings, v_pending_max, v_scopes_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
@@ -33,9 +41,16 @@ BEGIN
                ELSE (
                    SELECT count(*) FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq)
                ) - coalesce(cardinality(p.seqs), 0)
-           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
-    FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, NULL::bigint, v_settings
+    FROM (
+        SELECT s.agent_key, s.scope_id, s.kind, s.owner, s.name, s.display_name, s.version, s.done_seq, s.lanes, s.buffer_max,
+               s.speakers
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0)
+        ORDER BY memory.scope_rank(s.kind, s.name), greatest(s.last_activity_at, s.consolidated_at) DESC, s.scope_id
+        LIMIT v_scopes_max
+    ) s
     LEFT JOIN memory.consolidations c ON c.agent_key = s.agent_key AND c.scope_id = s.scope_id AND c.version = s.version
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
@@ -70,16 +85,22 @@ BEGIN
             ORDER BY o.seq DESC
             LIMIT s.buffer_max
         ) n
-    ) b
-    WHERE s.is_active;
-    IF NOT FOUND AND v_settings IS NOT NULL THEN
+    ) b;
+    GET DIAGNOSTICS v_shown = ROW_COUNT;
+    IF v_shown = v_scopes_max THEN
+        SELECT nullif(count(*) - v_shown, 0) INTO scopes_more
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0);
+    END IF;
+    IF scopes_more IS NOT NULL OR (v_shown = 0 AND v_settings IS NOT NULL) THEN
         settings := v_settings;
         RETURN NEXT;
     END IF;
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION memory.static_layer(text, text, text, bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION memory.static_layer(text, text, text, bigint, bigint) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.static_layer(text, text, text, bigint) IS
+COMMENT ON FUNCTION memory.static_layer(text, text, text, bigint, bigint) IS
     'The texts and newest pending observations of the scopes that a user of an agent may see; one row per scope.';

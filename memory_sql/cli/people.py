@@ -1,4 +1,4 @@
-"""People: merge, unmerge, aliases, rename, export."""
+"""People: list, merge, unmerge, aliases, rename, export."""
 
 from __future__ import annotations
 
@@ -10,14 +10,43 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memory_sql.cli import output, tree
-from memory_sql.cli.options import Actor, Agent, AsJson, Data, Person, Reason, Url, run
+from memory_sql.cli.options import Actor, After, Agent, AsJson, Data, Limit, Person, Reason, Url, run
 
 if TYPE_CHECKING:
     from memory_sql.domain.exports import ExportHeader, ExportLine
-    from memory_sql.domain.people import Alias, Renamed
+    from memory_sql.domain.people import Alias, Renamed, UserSummary
     from memory_sql.memory import Memory
 
 app = tree.group("People: their ids, and everything that is kept about them.")
+
+
+@app.command("list")
+def list_users(
+    agent: Agent,
+    after: After = None,
+    limit: Limit = 100,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists an agent's users, in the order of their ids.
+
+    \b
+    memory-sql person list --agent ada
+    memory-sql person list --agent ada --after mia --limit 1000
+
+    That is who has written in a conversation, has a memory of their own, or belongs or belonged to a group.
+    """
+    found = run(url, data, lambda memory: memory.people.list(agent_id=agent, after=after, limit=limit))
+    output.rows(found, _user_line, as_json, "no users")
+
+
+def _user_line(user: UserSummary) -> str:
+    u = user
+    active = f", last active {output.minute(u.last_active_at)}" if u.last_active_at else ""
+    counts = (output.many(u.conversations, "conversation"), output.many(u.observations, "observation"))
+    stands_for = f"; stands for {u.stands_for}" if u.stands_for else ""
+    return output.plain(f"{u.user_id}  {', '.join(counts)}, {output.many(u.groups, 'group')}{active}{stands_for}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Aliases, holds and renamings."""
+"""Users, aliases, holds and renamings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,21 @@ RenameKind = Literal["user", "group", "conversation"]
 
 
 RENAME_KINDS = get_args(RenameKind)
+
+
+class UserSummary(Value):
+    """A user who has written in a conversation, has a memory of their own, or belongs or belonged to a group.
+
+    `stands_for`: the user whom they were merged into. `conversations` in which they have written, and when anybody last
+    did in one of them (`last_active_at`); active `observations` of their own scopes; `groups` that they belong to now.
+    """
+
+    user_id: str
+    stands_for: str | None = None
+    conversations: int
+    last_active_at: datetime | None
+    observations: int
+    groups: int
 
 
 class Alias(Value):

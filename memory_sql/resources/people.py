@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
-from memory_sql.arguments import id_of, optional_id, reason_of
+from memory_sql.arguments import id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
+from memory_sql.db.queries.users import list_users
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
@@ -18,7 +19,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import Id, as_written, stored_id
-from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind
+from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind, UserSummary
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
 from memory_sql.resources.runtime import Face, asked_of, locked_agent
@@ -26,6 +27,16 @@ from memory_sql.resources.runtime import Face, asked_of, locked_agent
 
 class People(Face):
     """People: their ids, and everything that is kept about them."""
+
+    async def list(self, *, agent_id: Id, after: Id | None = None, limit: int = 100) -> Sequence[UserSummary]:
+        """The agent's users, in the order of their ids; at most 1,000 at a time, those behind `after`.
+
+        Each id is one: those of a person who was merged say for whom they stand. Who was forgotten isn't listed.
+        """
+        agent, behind = id_of("agent_id", agent_id), optional_id("after", after)
+        most = within("limit", limit, 1000)
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await list_users(unit, agent, behind, most)
 
     async def merge(
         self,

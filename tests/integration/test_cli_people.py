@@ -1,4 +1,4 @@
-"""person merge, unmerge, aliases, rename, export; hold place, list, release."""
+"""person list, merge, unmerge, aliases, rename, export; hold place, list, release."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ def known(run: Run) -> str:
     """The id of what is remembered of Mia."""
     observation: str = run("observe", "Likes tea ☕.", *MIA, "--json").value["id"]
     return observation
+
+
+def test_users_are_listed_page_by_page(run: Run, known: str) -> None:
+    assert run("person", "list", "--agent", "bob").out == "no users\n"
+    run("person", "merge", *MIA, "--into", "zoe")
+    run("group", "create", "harbor", *ADA)
+    run("group", "add", "harbor", *ADA, "--user", "zoe")
+    mia, zoe = run("person", "list", *ADA).out.splitlines()
+    assert mia == "mia  0 conversations, 1 observation, 0 groups; stands for zoe"
+    assert zoe == "zoe  0 conversations, 0 observations, 1 group"
+    assert run("person", "list", *ADA, "--after", "mia").out.splitlines() == [zoe]
+    assert [row["user_id"] for row in run("person", "list", *ADA, "--limit", "1", "--json").rows] == ["mia"]
 
 
 def test_merged_users_are_told_and_unmerged(run: Run, known: str) -> None:

@@ -268,6 +268,7 @@ OTHERWISE = {
     "scopes.name",
     "messages.message_id",
     "observations.message_ids",
+    "observations.category",
     "observations.legacy_ref",
     "imported.legacy_ref",
 }

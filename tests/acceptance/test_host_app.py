@@ -37,7 +37,7 @@ from tests.conftest import administer, named
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Scripted, extracted
-from tests.migrations.databases import execute, fetch, schema_of
+from tests.migrations.databases import dump, execute, fetch, psql, schema_of
 
 CHECKOUT = Path(__file__).parents[2]
 HOST_APP = CHECKOUT / "examples" / "host_app"
@@ -257,6 +257,25 @@ async def test_what_the_hosts_alembic_keeps_isnt_changed_by_ours(branch: str) ->
             await asyncio.to_thread(act, branch)
     async with Memory(branch, Scripted()):
         assert await fetch(branch, "SELECT to_regclass('memory.alembic_version')") == [(None,)]
+
+
+@pytest.mark.slow
+async def test_schema_alone_restored_as_a_branch_is_stamped(
+    branch: str, server_url: str, templates: dict[str, str]
+) -> None:
+    async with Memory(branch, Scripted()) as memory:
+        await memory.observe("Tea.", **MIA)
+    script = dump(branch, "--schema=memory")
+    async with clone(server_url, templates["branch"]) as target:
+        await execute(
+            target, "DROP SCHEMA memory CASCADE", "DELETE FROM alembic_version WHERE version_num NOT LIKE '%harbour'"
+        )
+        psql(target, script)
+        with pytest.raises(SchemaError):
+            await Memory(target, Scripted()).open()
+        await alembic("branch", "stamp", "memory_sql@head", url=target)
+        async with Memory(target, Scripted()) as memory:
+            assert [o.content for o in await memory.observations.list(**MIA)] == ["Tea."]
 
 
 async def test_older_branch_of_ours_is_refused(branch: str) -> None:

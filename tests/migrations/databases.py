@@ -20,6 +20,7 @@ from memory_sql.db import migrate
 from memory_sql.db.engine import CACHE_SIZE, connect_once
 
 CHECKOUT = Path(__file__).parents[2]
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename <> 'alembic_version'"
 _RANDOM = re.compile(r"^\\(un)?restrict \w+$", re.MULTILINE)  # a token against scripts inside data, new in each dump
 
 
@@ -40,6 +41,14 @@ async def execute(url: str, *statements: str) -> None:
 async def fetch(url: str, query: str) -> list[Any]:
     async with connect_once(url) as connection:
         return list(await connection.exec_driver_sql(query))
+
+
+async def contents(url: str) -> dict[str, str]:
+    """The number of rows of each table of ours, and a sum over them."""
+    rows_of = "count(*) || ' ' || coalesce(md5(string_agg(t::text, chr(10) ORDER BY t::text COLLATE \"C\")), '')"
+    tables = [name for (name,) in await fetch(url, TABLES)]
+    query = " UNION ALL ".join(f"SELECT '{name}', {rows_of} FROM memory.{name} t" for name in tables)  # noqa: S608
+    return dict(map(tuple, await fetch(url, query)))
 
 
 def dump(url: str, *options: str) -> str:

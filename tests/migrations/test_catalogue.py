@@ -20,9 +20,9 @@ WITHOUT_COMMENT = {
         SELECT c.relname FROM pg_class c
         WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
           AND c.relname <> 'alembic_version' AND coalesce(obj_description(c.oid, 'pg_class'), '') = ''""",
-    "columns of tables": """
+    "columns of tables and views": """
         SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0
+        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm') AND a.attnum > 0
           AND NOT a.attisdropped AND c.relname <> 'alembic_version'
           AND coalesce(col_description(c.oid, a.attnum), '') = ''""",
     "functions": """

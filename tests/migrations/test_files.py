@@ -148,9 +148,9 @@ def test_fingerprint_is_another_when_one_letter_of_a_file_is() -> None:
 
 
 def test_migrations_are_short() -> None:
-    """What a migration doesn't change it doesn't copy, nor comments. (5,500 before an import with five tables.)"""
+    """What a migration doesn't change it doesn't copy, nor comments. (5,950 before columns of views had comments.)"""
     texts = [path.read_text() for path in migrate.scripts().rglob("*.*") if path.suffix in (".py", ".sql", ".mako")]
-    assert sum(len(text.splitlines()) for text in texts) < 5950
+    assert sum(len(text.splitlines()) for text in texts) < 6600
 
 
 # The truth

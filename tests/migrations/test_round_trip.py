@@ -18,7 +18,7 @@ from memory_sql.errors import DatabaseError, HeldError, InputError
 from memory_sql.memory import Memory
 from tests.factories import conversation
 from tests.fakes import Scripted, extracted
-from tests.migrations.databases import downgrade, dump, execute, fetch, run, schema_of, upgrade
+from tests.migrations.databases import TABLES, downgrade, dump, execute, fetch, run, schema_of, upgrade
 
 HISTORY = list(ScriptDirectory.from_config(migrate.alembic_config()).walk_revisions())[::-1]
 OURS = """
@@ -28,7 +28,6 @@ UNION ALL SELECT tgname FROM pg_trigger WHERE NOT tgisinternal
 UNION ALL SELECT typname FROM pg_type WHERE typnamespace = 'memory'::regnamespace AND typelem = 0 AND typrelid = 0
 ORDER BY 1
 """
-TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename <> 'alembic_version'"
 
 
 async def fill(url: str) -> None:
@@ -54,6 +53,7 @@ async def fill(url: str) -> None:
         "SELECT agent_key, 'user', 'mia', now() FROM memory.agents",
         "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id) SELECT agent_key, 'm', 'mia' FROM memory.agents",
         "INSERT INTO memory.departures (agent_key, user_hash, scope_id) SELECT agent_key, 'x', scope_id FROM memory.scopes",
+        "INSERT INTO memory.prices VALUES ('m', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.imports (source, state, key_hash) VALUES ('dump', 'running', 'k')",
         "INSERT INTO memory.import_rejects SELECT import_id, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty' "
         "FROM memory.imports",
@@ -62,6 +62,8 @@ async def fill(url: str) -> None:
         "FROM memory.messages",
         "INSERT INTO memory.forgotten_refs SELECT agent_key, 'c' FROM memory.agents",
         "INSERT INTO memory.observation_vectors SELECT agent_key, scope_id, seq, 'm:1', '1' FROM memory.observations",
+        "INSERT INTO memory.observation_retrievals SELECT agent_key, scope_id, seq, '2026-03-02', 'search', 1"
+        " FROM memory.observations",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import shlex
 import shutil
 from datetime import UTC
 from pathlib import Path
@@ -19,10 +21,12 @@ from memory_sql.domain.query import Weights
 from memory_sql.errors import DatabaseError, SchemaError
 from memory_sql.memory import Memory
 from memory_sql.retrieval.query import parse
+from tests.commands import memory_sql
 from tests.factories import MONDAY
 from tests.fakes import Scripted
-from tests.migrations.databases import downgrade, dump, execute, fetch, psql, schema_of, upgrade
+from tests.migrations.databases import CHECKOUT, contents, downgrade, dump, execute, fetch, psql, schema_of, upgrade
 from tests.migrations.test_round_trip import counts, fill, snapshot
+from tests.unit.test_pages import blocks
 
 SECOND = "b0000000002b"
 CHANGED = "sharing/person.sql"
@@ -164,6 +168,34 @@ async def test_functions_return_a_column_that_was_added_without_being_touched(
     assert await fetch(filled, asked) == [(None, None)]
     async with Memory(filled, Scripted(), Settings(llm="offline")) as memory:
         assert len((await memory.search("tea", agent_id="ada", user_id="mia")).results) == 1
+
+
+def type_in(begins: str, url: str, *more: str) -> list[str]:
+    """What the commands of a block of docs/upgrading.md print."""
+    (script,) = [block.text for block in blocks("docs/upgrading.md") if block.text.startswith(begins)]
+    commands = [shlex.split(line.replace("REVISION", REVISION))[1:] for line in script.splitlines()]
+    own = {"downgrade": more}
+    return [memory_sql(*words, *own.get(words[1], ()), "--url", url).out for words in commands]
+
+
+@pytest.mark.slow
+def test_restored_dump_is_upgraded_by_the_pages_commands_and_goes_back_with_all_it_holds(
+    database_url: str, empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_sql("add", CHECKOUT / "examples/team.jsonl", "--agent", "ada", "--url", database_url)
+    before = asyncio.run(contents(database_url))
+    psql(empty_database, dump(database_url))
+    with monkeypatch.context() as newer:
+        newer.setattr(recorded, "REVISION", SECOND)
+        assert type_in("memory-sql db upgrade\nmemory", empty_database)[-1] == "everything holds\n"
+        memory_sql("observe", "The boat needs paint.", "--agent", "ada", "--user", "mia", "--url", empty_database)
+        memory_sql("db", "downgrade", REVISION, "--url", empty_database, code=1)
+        assert type_in("memory-sql db downgrade", empty_database, "--yes")[-1] == f"{REVISION}\n"
+    after = asyncio.run(contents(empty_database))
+    assert {name for name in before if after[name] != before[name]} == {"observations", "evidence", "scopes"}
+    assert memory_sql("admin", "verify", "--hashes", "--url", empty_database).out == "everything holds\n"
+    found = memory_sql("context", "--agent", "ada", "--user", "mia", "--url", empty_database).out
+    assert "The boat needs paint." in found
 
 
 async def test_first_schema_of_another_state_is_not_upgraded_further(filled: str) -> None:

@@ -1,0 +1,1 @@
+"""A web service that remembers: FastAPI, one engine, its own Alembic history. Start with README.md."""

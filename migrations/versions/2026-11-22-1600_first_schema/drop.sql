@@ -1,8 +1,8 @@
 -- Written by `make schema`: the way back.
 
-DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieval, memory.v_model_cost,
-    memory.v_formation_funnel, memory.v_pending, memory.v_contradictions, memory.v_scope_timeline,
-    memory.v_observations;
+DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieved, memory.v_retrieval, memory.v_model_cost,
+    memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_pending, memory.v_backlog,
+    memory.v_contradictions, memory.v_scope_timeline, memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -17,29 +17,30 @@ DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
 DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.advance_conversation, memory.apply_formation,
-    memory.end_retention, memory.read_messages, memory.static_layer_at, memory.search, memory.search_messages,
-    memory.search_observations, memory.heirs, memory.similar, memory.searched_scopes, memory.words_sampled,
-    memory.words_worth, memory.word_rarities, memory.word_points, memory.rarest_words, memory.observations_with,
-    memory.holds_text, memory.lexeme_queries, memory.query_lexemes, memory.known_at, memory.static_layer,
-    memory.newest_known, memory.listed, memory.observation_as_read, memory.observation_version, memory.undo_import,
-    memory.imported_texts, memory.erase_agent, memory.erase, memory.count_unformed, memory.take_back_evidence,
-    memory.detach, memory.speakers_of, memory.newest_speakers, memory.kept_beside, memory.tainted_versions,
-    memory.forget_closure, memory.held_contradictions, memory.unsettled, memory.derived, memory.alike, memory.peers,
-    memory.shareable, memory.people_behind, memory.trust, memory.propagation_targets, memory.members_of, memory.person,
-    memory.released, memory.is_held_message, memory.is_held_observation, memory.held_messages, memory.held_observations,
-    memory.holds_message, memory.holds_observation, memory.is_held_id, memory.held_ids, memory.guard_privacy,
-    memory.refuse_change, memory.observe, memory.lock_scopes, memory.store_drafts, memory.save_observations,
-    memory.add_messages, memory.says_any, memory.formation_due, memory.absorb, memory.refresh_due, memory.evict_buffers,
+    memory.end_counts, memory.end_retention, memory.read_messages, memory.static_layer_at, memory.search,
+    memory.search_messages, memory.search_observations, memory.heirs, memory.similar, memory.searched_scopes,
+    memory.words_sampled, memory.words_worth, memory.word_rarities, memory.word_points, memory.rarest_words,
+    memory.observations_with, memory.holds_text, memory.lexeme_queries, memory.query_lexemes, memory.known_at,
+    memory.static_layer, memory.scope_rank, memory.newest_known, memory.listed, memory.observation_as_read,
+    memory.observation_version, memory.undo_import, memory.imported_texts, memory.erase_agent, memory.erase,
+    memory.count_unformed, memory.take_back_evidence, memory.detach, memory.speakers_of, memory.newest_speakers,
+    memory.kept_beside, memory.tainted_versions, memory.forget_closure, memory.held_contradictions, memory.unsettled,
+    memory.derived, memory.alike, memory.peers, memory.shareable, memory.people_behind, memory.trust,
+    memory.propagation_targets, memory.members_of, memory.person, memory.released, memory.is_held_message,
+    memory.is_held_observation, memory.held_messages, memory.held_observations, memory.holds_message,
+    memory.holds_observation, memory.is_held_id, memory.held_ids, memory.guard_privacy, memory.refuse_change,
+    memory.observe, memory.lock_scopes, memory.store_drafts, memory.save_observations, memory.add_messages,
+    memory.says_any, memory.formation_due, memory.absorb, memory.refresh_due, memory.evict_buffers,
     memory.pending_observations, memory.my_left_groups, memory.my_user_ids, memory.serves_all, memory.served_agent,
     memory.my_agent, memory.my_scopes, memory.retained_messages, memory.messages_since, memory.retention_start,
     memory.settings_over, memory.number_setting, memory.visible_conversations, memory.visible_scopes,
-    memory.conversation_owner, memory.left_groups, memory.user_ids, memory.leave, memory.asks_for, memory.serve,
-    memory.enter, memory.principal, memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes,
-    memory.keyed_hash, memory.installation_id, memory.hmac_sha256, memory.supports, memory.is_aside, memory.is_sought,
-    memory.is_found, memory.in_use;
-DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.lineage, memory.judged,
-    memory.evidence, memory.observations, memory.imported_messages, memory.consolidations, memory.runs, memory.prompts,
-    memory.messages, memory.members, memory.departures, memory.user_aliases, memory.scopes, memory.retrievals,
-    memory.holds, memory.forgotten_refs, memory.events, memory.conversations, memory.imports, memory.imported,
-    memory.import_rejects, memory.agents;
+    memory.conversation_owner, memory.is_empty_group, memory.left_groups, memory.user_ids, memory.leave,
+    memory.asks_for, memory.serve, memory.enter, memory.principal, memory.content_hashes, memory.content_hash,
+    memory.user_hash, memory.keyed_hashes, memory.keyed_hash, memory.installation_id, memory.hmac_sha256,
+    memory.supports, memory.is_aside, memory.is_sought, memory.is_found, memory.in_use;
+DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
+    memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
+    memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,
+    memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs, memory.events,
+    memory.conversations, memory.prices, memory.imports, memory.imported, memory.import_rejects, memory.agents;
 DROP FUNCTION memory.user_tokens, memory.search_tokens;

@@ -85,6 +85,25 @@ COMMENT ON COLUMN memory.imports.started_at IS 'When.';
 COMMENT ON COLUMN memory.imports.finished_at IS 'When all of it was there.';
 COMMENT ON COLUMN memory.imports.rolled_back_at IS 'When it was taken out again.';
 
+CREATE TABLE memory.prices (
+    model TEXT NOT NULL,
+    valid_from DATE NOT NULL,
+    currency TEXT NOT NULL,
+    input_per_million NUMERIC NOT NULL,
+    output_per_million NUMERIC NOT NULL,
+    CONSTRAINT prices_pkey PRIMARY KEY (model, valid_from),
+    CONSTRAINT prices_model_check CHECK (model ~ '\S'),
+    CONSTRAINT prices_currency_check CHECK (currency ~ '^[A-Z]{3}$'),
+    CONSTRAINT prices_input_per_million_check CHECK (input_per_million BETWEEN 0 AND 1000000),
+    CONSTRAINT prices_output_per_million_check CHECK (output_per_million BETWEEN 0 AND 1000000)
+);
+COMMENT ON TABLE memory.prices IS 'One row per model and day from which on a price holds, as the operator says; of all agents.';
+COMMENT ON COLUMN memory.prices.model IS 'The model, by the name that memory.runs has.';
+COMMENT ON COLUMN memory.prices.valid_from IS 'From this day in UTC on, until the next one of the model.';
+COMMENT ON COLUMN memory.prices.currency IS 'Three letters, as ISO 4217 has them: EUR.';
+COMMENT ON COLUMN memory.prices.input_per_million IS 'Price of a million tokens that are sent.';
+COMMENT ON COLUMN memory.prices.output_per_million IS 'Price of a million tokens that come back.';
+
 CREATE TABLE memory.conversations (
     agent_key BIGINT NOT NULL,
     conversation_id TEXT NOT NULL,
@@ -546,6 +565,7 @@ CREATE TABLE memory.runs (
 );
 CREATE INDEX runs_conversation_id_idx ON memory.runs (agent_key, conversation_id, to_number) WHERE conversation_id IS NOT NULL;
 CREATE INDEX runs_dead_idx ON memory.runs (agent_key, run_id) WHERE state = 'dead';
+CREATE INDEX runs_error_code_idx ON memory.runs (finished_at) WHERE error_code IS NOT NULL;
 CREATE INDEX runs_finished_at_idx ON memory.runs (agent_key, run_id) WHERE finished_at IS NULL;
 CREATE INDEX runs_held_idx ON memory.runs (agent_key, scope_id, run_id) WHERE held IS NOT NULL;
 CREATE INDEX runs_import_id_idx ON memory.runs (agent_key, import_id) WHERE import_id IS NOT NULL;
@@ -672,8 +692,8 @@ CREATE TABLE memory.observations (
     lane TEXT DEFAULT 'absorb' NOT NULL,
     category TEXT,
     kind TEXT,
-    confidence REAL,
-    importance REAL,
+    confidence DOUBLE PRECISION,
+    importance DOUBLE PRECISION,
     sensitivity TEXT DEFAULT 'private' NOT NULL,
     no_propagate BOOLEAN DEFAULT false NOT NULL,
     confidential BOOLEAN DEFAULT false NOT NULL,
@@ -730,7 +750,7 @@ COMMENT ON COLUMN memory.observations.subjects IS 'The users whom it speaks of, 
 COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it.';
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (newest are kept, never consolidated).';
-COMMENT ON COLUMN memory.observations.category IS 'fact, preference, decision …; null: not classified.';
+COMMENT ON COLUMN memory.observations.category IS 'The host''s word for it: preference, decision …; null: not classified.';
 COMMENT ON COLUMN memory.observations.kind IS 'episode, note, fact or procedure; null: not classified.';
 COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, when it was made; null: not known.';
 COMMENT ON COLUMN memory.observations.importance IS '0 to 1, when it was made; null: not known.';
@@ -842,6 +862,28 @@ COMMENT ON COLUMN memory.lineage.source_seq IS 'The observation that it was made
 COMMENT ON COLUMN memory.lineage.run_id IS 'The run that made it.';
 COMMENT ON COLUMN memory.lineage.created_at IS 'When it was made.';
 COMMENT ON COLUMN memory.lineage.whole IS 'True: it was made of this one alone, and stays as long as one such is left; false: merged of several.';
+
+CREATE TABLE memory.observation_retrievals (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    day DATE NOT NULL,
+    surface TEXT NOT NULL,
+    times BIGINT NOT NULL,
+    CONSTRAINT observation_retrievals_pkey PRIMARY KEY (agent_key, scope_id, seq, day, surface),
+    CONSTRAINT observation_retrievals_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT observation_retrievals_surface_check CHECK (surface IN ('context', 'search', 'digest')),
+    CONSTRAINT observation_retrievals_times_check CHECK (times > 0)
+)
+ WITH (fillfactor = 70);
+CREATE INDEX observation_retrievals_day_idx ON memory.observation_retrievals (day);
+COMMENT ON TABLE memory.observation_retrievals IS 'One row per observation, day (UTC) and surface: how often it was found and shown. It names nobody.';
+COMMENT ON COLUMN memory.observation_retrievals.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.observation_retrievals.scope_id IS 'The scope.';
+COMMENT ON COLUMN memory.observation_retrievals.seq IS 'The observation.';
+COMMENT ON COLUMN memory.observation_retrievals.day IS 'The day in UTC.';
+COMMENT ON COLUMN memory.observation_retrievals.surface IS 'context, search or digest: what it was found for.';
+COMMENT ON COLUMN memory.observation_retrievals.times IS 'In how many of these it stood because it was found.';
 
 CREATE TABLE memory.observation_states (
     agent_key BIGINT NOT NULL,

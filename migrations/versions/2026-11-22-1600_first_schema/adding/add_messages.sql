@@ -2,7 +2,8 @@ CREATE OR REPLACE FUNCTION memory.add_messages(
     p_agent text, p_conversation text, p_user text, p_groups text[], p_messages jsonb,
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
     OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
-    OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer
+    OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer,
+    OUT formation text, OUT empty_groups text[]
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -174,6 +175,10 @@ BEGIN
         due_at := NULL;
         due_reason := NULL;
     END IF;
+    formation := CASE
+        WHEN v_excluded THEN 'excluded' WHEN v_conversation.dead_run_id IS NOT NULL THEN 'given_up'
+        WHEN due_at <= v_at THEN 'due' WHEN due_reason = 'retry' THEN 'retrying' ELSE 'not_due'
+    END;
     IF due_at <= v_at AND v_conversation.due_at IS DISTINCT FROM due_at THEN
         PERFORM pg_notify('memory_due', '');
     END IF;
@@ -233,6 +238,9 @@ BEGIN
               WHERE s.owner = 'g:' || l.group_id
           )
         ON CONFLICT DO NOTHING;
+        empty_groups := ARRAY(
+            SELECT DISTINCT g FROM unnest(p_groups) g WHERE memory.is_empty_group(v_agent, 'g:' || g) ORDER BY g
+        );
     END IF;
     PERFORM memory.leave(v_before);
 END

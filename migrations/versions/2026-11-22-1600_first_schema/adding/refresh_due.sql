@@ -32,7 +32,7 @@ BEGIN
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = v_scope
           AND ((s.due_at IS NOT NULL) IS DISTINCT FROM is_due.yes OR s.rebuild AND NOT is_due.waits
-               OR NOT is_due.yes AND s.waits_below <> is_due.threshold)
+               OR s.waits_below <> is_due.threshold)
         RETURNING s.due_at INTO v_due;
         v_is_due := v_is_due OR FOUND AND v_due IS NOT NULL;
     END LOOP;

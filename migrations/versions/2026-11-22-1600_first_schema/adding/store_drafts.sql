@@ -108,7 +108,8 @@ COMMENT ON FUNCTION memory.lock_scopes(bigint, jsonb, jsonb, timestamptz) IS
 CREATE OR REPLACE FUNCTION memory.observe(
     p_agent text, p_conversation text, p_lane text, p_wanted jsonb, p_draft jsonb, p_known jsonb, p_threshold integer,
     p_at timestamptz,
-    OUT agent_key bigint, OUT scope_id bigint, OUT seq integer, OUT outcome text, OUT lanes text, OUT is_known jsonb
+    OUT agent_key bigint, OUT scope_id bigint, OUT seq integer, OUT outcome text, OUT lanes text, OUT is_known jsonb,
+    OUT empty_group boolean
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -143,6 +144,7 @@ BEGIN
             p_draft || jsonb_build_object('lane', CASE lanes WHEN 'both' THEN coalesce(p_lane, 'absorb') ELSE lanes END)
         ), NULL, p_threshold, p_at) f;
     END IF;
+    empty_group := p_wanted @> '[{"kind": "group"}]' AND memory.is_empty_group(agent_key, p_wanted -> 0 ->> 'owner');
     PERFORM memory.leave(v_before);
 END
 $$;

@@ -1,10 +1,12 @@
-CREATE OR REPLACE FUNCTION memory.static_layer(p_agent text, p_user text, p_conversation text, p_pending_max bigint)
+CREATE OR REPLACE FUNCTION memory.static_layer(
+    p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_scopes_max bigint
+)
 RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
     pending_seqs integer[], pending_contents text[], pending_times timestamptz[], pending_more bigint,
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
-    speakers text[], settings jsonb
+    speakers text[], scopes_more bigint, settings jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -15,9 +17,12 @@ AS $$
 DECLARE
     v_settings jsonb;
     v_pending_max bigint;
+    v_scopes_max bigint;
+    v_shown bigint;
 BEGIN
-    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint
-    INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint,
+           memory.number_setting(a.settings, 'context_scopes_max', p_scopes_max)::bigint
+    INTO v_settings, v_pending_max, v_scopes_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
@@ -27,9 +32,16 @@ BEGIN
                ELSE (
                    SELECT count(*) FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq)
                ) - coalesce(cardinality(p.seqs), 0)
-           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
-    FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, NULL::bigint, v_settings
+    FROM (
+        SELECT s.agent_key, s.scope_id, s.kind, s.owner, s.name, s.display_name, s.version, s.done_seq, s.lanes, s.buffer_max,
+               s.speakers
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0)
+        ORDER BY memory.scope_rank(s.kind, s.name), greatest(s.last_activity_at, s.consolidated_at) DESC, s.scope_id
+        LIMIT v_scopes_max
+    ) s
     LEFT JOIN memory.consolidations c ON c.agent_key = s.agent_key AND c.scope_id = s.scope_id AND c.version = s.version
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
@@ -64,14 +76,20 @@ BEGIN
             ORDER BY o.seq DESC
             LIMIT s.buffer_max
         ) n
-    ) b
-    WHERE s.is_active;
-    IF NOT FOUND AND v_settings IS NOT NULL THEN
+    ) b;
+    GET DIAGNOSTICS v_shown = ROW_COUNT;
+    IF v_shown = v_scopes_max THEN
+        SELECT nullif(count(*) - v_shown, 0) INTO scopes_more
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0);
+    END IF;
+    IF scopes_more IS NOT NULL OR (v_shown = 0 AND v_settings IS NOT NULL) THEN
         settings := v_settings;
         RETURN NEXT;
     END IF;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.static_layer(text, text, text, bigint) FROM PUBLIC;
-COMMENT ON FUNCTION memory.static_layer(text, text, text, bigint) IS
+REVOKE EXECUTE ON FUNCTION memory.static_layer(text, text, text, bigint, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION memory.static_layer(text, text, text, bigint, bigint) IS
     'The texts and newest pending observations of the scopes that a user of an agent may see; one row per scope.';

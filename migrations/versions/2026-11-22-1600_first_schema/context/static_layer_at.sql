@@ -1,11 +1,11 @@
 CREATE OR REPLACE FUNCTION memory.static_layer_at(
-    p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_as_of timestamptz
+    p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_scopes_max bigint, p_as_of timestamptz
 ) RETURNS TABLE (
     scope_id bigint, kind text, owner text, name text, display_name text, consolidation text, version integer,
     pending_seqs integer[], pending_contents text[], pending_times timestamptz[], pending_more bigint,
     disputed_seqs integer[], disputed_contents text[], disputed_times timestamptz[],
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
-    speakers text[], settings jsonb
+    speakers text[], scopes_more bigint, settings jsonb
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -15,9 +15,12 @@ AS $$
 DECLARE
     v_settings jsonb;
     v_pending_max bigint;
+    v_scopes_max bigint;
+    v_shown bigint;
 BEGIN
-    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint
-    INTO v_settings, v_pending_max
+    SELECT nullif(a.settings, '{}'), memory.number_setting(a.settings, 'pending_max', p_pending_max)::bigint,
+           memory.number_setting(a.settings, 'context_scopes_max', p_scopes_max)::bigint
+    INTO v_settings, v_pending_max, v_scopes_max
     FROM memory.agents a
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
@@ -30,9 +33,15 @@ BEGIN
                ELSE (
                    SELECT count(*) FROM known k WHERE k.scope_id = s.scope_id AND k.pending
                ) - coalesce(cardinality(p.seqs), 0)
-           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, v_settings
-    FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+           END, d.seqs, d.contents, d.times, b.seqs, b.contents, b.times, s.speakers, NULL::bigint, v_settings
+    FROM (
+        SELECT s.agent_key, s.scope_id, s.kind, s.owner, s.name, s.display_name, s.lanes, s.buffer_max, s.speakers
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0) AND s.created_at <= p_as_of
+        ORDER BY memory.scope_rank(s.kind, s.name), greatest(s.last_activity_at, s.consolidated_at) DESC, s.scope_id
+        LIMIT v_scopes_max
+    ) s
     LEFT JOIN LATERAL (
         SELECT c.content, c.version
         FROM memory.consolidations c
@@ -74,14 +83,20 @@ BEGIN
             ORDER BY o.seq DESC
             LIMIT s.buffer_max
         ) n
-    ) b
-    WHERE s.is_active AND s.created_at <= p_as_of;
-    IF NOT FOUND AND v_settings IS NOT NULL THEN
+    ) b;
+    GET DIAGNOSTICS v_shown = ROW_COUNT;
+    IF v_shown = v_scopes_max THEN
+        SELECT nullif(count(*) - v_shown, 0) INTO scopes_more
+        FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
+        JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+        WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0) AND s.created_at <= p_as_of;
+    END IF;
+    IF scopes_more IS NOT NULL OR (v_shown = 0 AND v_settings IS NOT NULL) THEN
         settings := v_settings;
         RETURN NEXT;
     END IF;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.static_layer_at(text, text, text, bigint, timestamptz) FROM PUBLIC;
-COMMENT ON FUNCTION memory.static_layer_at(text, text, text, bigint, timestamptz) IS
+REVOKE EXECUTE ON FUNCTION memory.static_layer_at(text, text, text, bigint, bigint, timestamptz) FROM PUBLIC;
+COMMENT ON FUNCTION memory.static_layer_at(text, text, text, bigint, bigint, timestamptz) IS
     'The texts and newest pending observations that a user of an agent would have been shown at a moment; one row per scope.';

@@ -14,7 +14,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
     FOREACH what IN ARRAY ARRAY[
         'imported', 'imported_messages', 'judged', 'lineage', 'evidence', 'observation_states', 'observation_vectors',
-        'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
+        'observation_retrievals', 'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
         'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
         EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;

@@ -75,3 +75,21 @@ CROSS JOIN LATERAL (
 ) e;
 COMMENT ON VIEW memory.v_formation_funnel IS
     'One row per agent and day (UTC): messages by what became of them, formations by outcome, and what they yielded.';
+COMMENT ON COLUMN memory.v_formation_funnel.agent_id IS 'The host''s id of the agent.';
+COMMENT ON COLUMN memory.v_formation_funnel.day IS 'The day in UTC: messages count where they were stored, runs and what came of them where they began.';
+COMMENT ON COLUMN memory.v_formation_funnel.messages IS 'Messages stored that day.';
+COMMENT ON COLUMN memory.v_formation_funnel.eligible IS 'Of these, what formation reads: no instructions to the agent, nothing said while a conversation was excluded.';
+COMMENT ON COLUMN memory.v_formation_funnel.formed IS 'Of the eligible, messages that a formation has read by now.';
+COMMENT ON COLUMN memory.v_formation_funnel.discarded IS 'Of the eligible, messages that were put aside with work that was given up.';
+COMMENT ON COLUMN memory.v_formation_funnel.waiting IS 'Of the eligible, messages that nothing has read yet.';
+COMMENT ON COLUMN memory.v_formation_funnel.runs IS 'Formations begun that day; the sum of the next seven.';
+COMMENT ON COLUMN memory.v_formation_funnel.succeeded IS 'Runs that stored or confirmed something.';
+COMMENT ON COLUMN memory.v_formation_funnel.empty IS 'Runs that found nothing worth keeping.';
+COMMENT ON COLUMN memory.v_formation_funnel.failed IS 'Runs that failed; another will try again if needed.';
+COMMENT ON COLUMN memory.v_formation_funnel.dead IS 'Runs that were given up and wait for a person.';
+COMMENT ON COLUMN memory.v_formation_funnel.runs_discarded IS 'Runs that a person has discarded.';
+COMMENT ON COLUMN memory.v_formation_funnel.retired IS 'Runs whose messages were formed anew since.';
+COMMENT ON COLUMN memory.v_formation_funnel.under_way IS 'Runs that have not ended yet.';
+COMMENT ON COLUMN memory.v_formation_funnel.observations IS 'Observations that the runs stored.';
+COMMENT ON COLUMN memory.v_formation_funnel.duplicates IS 'Observations that were known already and gained evidence by the runs.';
+COMMENT ON COLUMN memory.v_formation_funnel.refused IS 'Parts of answers that were corrected or left out; by reason in memory.runs.refused.';

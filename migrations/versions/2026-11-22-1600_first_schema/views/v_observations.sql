@@ -18,9 +18,13 @@ SELECT
     o.related_users,
     o.subjects,
     o.run_id,
+    o.legacy_ref,
     o.lane,
     o.category,
     o.kind,
+    o.categories,
+    o.fact_key,
+    o.dates,
     o.confidence,
     o.importance,
     o.sensitivity,
@@ -30,7 +34,9 @@ SELECT
     o.metadata,
     coalesce(t.status, 'active') AS status,
     coalesce(t.status_at, o.created_at) AS status_at,
+    'o' || o.scope_id::text || '-' || t.superseded_by::text AS superseded_by,
     coalesce(t.follows, false) AS follows,
+    coalesce(t.verification, 'unverified') AS verification,
     o.lane = 'absorb' AND memory.in_use(t.status)
         AND (o.seq > s.done_seq OR coalesce(t.repend, false)) AS pending,
     v.version AS absorbed_by,
@@ -51,3 +57,43 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) v ON true;
 COMMENT ON VIEW memory.v_observations IS 'One row per observation, with its scope, its state and the version that absorbed it.';
+COMMENT ON COLUMN memory.v_observations.agent_id IS 'The host''s id of the agent.';
+COMMENT ON COLUMN memory.v_observations.observation_id IS 'o12-3: scope_id and seq, as the API and the context have it; local to this database. Key of the view.';
+COMMENT ON COLUMN memory.v_observations.scope_id IS 'The scope, by our number: the API''s s12 is 12 here.';
+COMMENT ON COLUMN memory.v_observations.seq IS '1, 2, 3 … within the scope, in the order in which it gained them; with scope_id a key of the view.';
+COMMENT ON COLUMN memory.v_observations.scope_kind IS 'individual (one user), group, collective (all users), conversation, entity, agent or guideline.';
+COMMENT ON COLUMN memory.v_observations.owner_id IS 'The host''s id of the user, group, conversation or entity whose scope it is; null: nobody''s alone.';
+COMMENT ON COLUMN memory.v_observations.scope_name IS 'Null: the owner''s main scope; else the name of one beside it.';
+COMMENT ON COLUMN memory.v_observations.scope_is_active IS 'False: the agent neither reads nor writes the scope any more.';
+COMMENT ON COLUMN memory.v_observations.content IS 'What is remembered, in words. It never changes.';
+COMMENT ON COLUMN memory.v_observations.observed_at IS 'When it was said.';
+COMMENT ON COLUMN memory.v_observations.created_at IS 'When it was stored.';
+COMMENT ON COLUMN memory.v_observations.source_kind IS 'formation (from a conversation), observe (stated by the host), propagation (from narrower scopes) or import.';
+COMMENT ON COLUMN memory.v_observations.conversation_id IS 'The host''s id of the conversation that it comes from; null: none, or several.';
+COMMENT ON COLUMN memory.v_observations.speaker IS 'Who said it, by name; null: not known, or forgotten.';
+COMMENT ON COLUMN memory.v_observations.message_ids IS 'The host''s ids of the messages that it was made from; what confirmed it later is in memory.evidence.';
+COMMENT ON COLUMN memory.v_observations.related_users IS 'The host''s ids of the users who said it.';
+COMMENT ON COLUMN memory.v_observations.subjects IS 'The host''s ids of the users whom it speaks of, as far as extraction said.';
+COMMENT ON COLUMN memory.v_observations.run_id IS 'The run of the model that made it; null: none.';
+COMMENT ON COLUMN memory.v_observations.legacy_ref IS 'The document of another store that it was imported from, as collection:id; null: it wasn''t imported.';
+COMMENT ON COLUMN memory.v_observations.lane IS 'absorb: goes into the scope''s text; buffer: only the newest are kept, and never go into it.';
+COMMENT ON COLUMN memory.v_observations.category IS 'fact, preference, decision …, as extraction said; null: not classified.';
+COMMENT ON COLUMN memory.v_observations.kind IS 'episode, note, fact or procedure, for the digest''s budgets; null: not classified.';
+COMMENT ON COLUMN memory.v_observations.categories IS 'What is personal in it: contact, credential, financial …; empty: nothing; null: never classified.';
+COMMENT ON COLUMN memory.v_observations.fact_key IS 'The host''s name of the fact that it states; a newer one of that name supersedes it. Null: none.';
+COMMENT ON COLUMN memory.v_observations.dates IS 'The calendar days that its text speaks of, as ranges without their end (dates @> ''2026-04-20''::date); null: none.';
+COMMENT ON COLUMN memory.v_observations.confidence IS 'How sure, 0 to 1, when it was made; null: not known.';
+COMMENT ON COLUMN memory.v_observations.importance IS 'How important, 0 to 1, when it was made; null: not known.';
+COMMENT ON COLUMN memory.v_observations.sensitivity IS 'public, private or sensitive.';
+COMMENT ON COLUMN memory.v_observations.no_propagate IS 'True: never leaves its scope.';
+COMMENT ON COLUMN memory.v_observations.confidential IS 'True: said in confidence; never leaves its scope.';
+COMMENT ON COLUMN memory.v_observations.tags IS 'The host''s tags.';
+COMMENT ON COLUMN memory.v_observations.metadata IS 'The host''s own data about it.';
+COMMENT ON COLUMN memory.v_observations.status IS 'active, superseded, archived, quarantined, given_up, evicted or withdrawn.';
+COMMENT ON COLUMN memory.v_observations.status_at IS 'Since when it has that status.';
+COMMENT ON COLUMN memory.v_observations.superseded_by IS 'observation_id of what has taken its place, of the same scope; null: nothing, or that was forgotten.';
+COMMENT ON COLUMN memory.v_observations.follows IS 'True: it isn''t active because what it was made of isn''t, and comes back with that.';
+COMMENT ON COLUMN memory.v_observations.verification IS 'unverified, confirmed or disputed, as a person or the host has said.';
+COMMENT ON COLUMN memory.v_observations.pending IS 'True: waits for the scope''s next consolidation.';
+COMMENT ON COLUMN memory.v_observations.absorbed_by IS 'Version of the scope''s text that absorbed it, if that is live; null: pending, or set aside before it was read.';
+COMMENT ON COLUMN memory.v_observations.absorbed_at IS 'When that version was written.';

@@ -10,7 +10,7 @@ BEGIN
     FOREACH v_table IN ARRAY ARRAY[
         'scopes', 'prompts', 'members', 'observations', 'observation_states', 'consolidations', 'evidence', 'lineage',
         'judged', 'conversations', 'messages', 'runs', 'events', 'holds', 'user_aliases', 'departures', 'retrievals', 'imported',
-        'imported_messages', 'forgotten_refs', 'observation_vectors'
+        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals'
     ] LOOP
         EXECUTE format('ALTER TABLE memory.%I ENABLE ROW LEVEL SECURITY', v_table);
         EXECUTE format(
@@ -25,6 +25,9 @@ ALTER TABLE memory.imports ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.imports USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.import_rejects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.import_rejects USING ((SELECT memory.serves_all()));
+ALTER TABLE memory.prices ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.prices USING ((SELECT memory.serves_all()));
+CREATE POLICY users ON memory.prices FOR SELECT USING ((SELECT memory.served_agent()) IS NOT NULL);  -- whoever serves one reads them
 CREATE POLICY users ON memory.scopes FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );

@@ -1,0 +1,50 @@
+CREATE OR REPLACE VIEW memory.v_backlog WITH (security_invoker = true) AS
+SELECT a.agent_id, w.work, w.state, count(*) AS waiting, min(w.since) AS oldest_at, now() - min(w.since) AS oldest_age
+FROM (
+    SELECT c.agent_key, 'formation' AS work, 'due' AS state, c.due_at AS since
+    FROM memory.conversations c
+    WHERE c.due_at <= now() AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
+    UNION ALL
+    SELECT c.agent_key, 'formation', 'in_progress', c.due_at
+    FROM memory.conversations c
+    WHERE c.lease_until IS NOT NULL AND c.lease_until >= clock_timestamp()
+    UNION ALL
+    SELECT c.agent_key, 'formation', 'retrying', c.unformed_since
+    FROM memory.conversations c
+    WHERE c.due_at > now() AND (c.failures > 0 OR c.errors > 0)
+    UNION ALL
+    SELECT s.agent_key, 'consolidation', 'due', s.due_at
+    FROM memory.scopes s
+    WHERE s.due_at <= now() AND (s.lease_until IS NULL OR s.lease_until < clock_timestamp())
+    UNION ALL
+    SELECT s.agent_key, 'propagation', 'due', s.propagate_at
+    FROM memory.scopes s
+    WHERE s.propagate_at <= now() AND (s.lease_until IS NULL OR s.lease_until < clock_timestamp())
+    UNION ALL
+    SELECT s.agent_key, CASE WHEN s.due_at IS NULL THEN 'propagation' ELSE 'consolidation' END, 'in_progress',
+           coalesce(s.due_at, s.propagate_at)
+    FROM memory.scopes s
+    WHERE s.lease_until IS NOT NULL AND s.lease_until >= clock_timestamp()
+    UNION ALL
+    SELECT s.agent_key, 'consolidation', 'retrying', NULL
+    FROM memory.scopes s
+    WHERE s.due_at > now() AND (s.failures > 0 OR s.errors > 0)
+    UNION ALL
+    SELECT s.agent_key, 'propagation', 'retrying', NULL
+    FROM memory.scopes s
+    WHERE s.propagate_at > now() AND (s.propagation_failures > 0 OR s.propagation_errors > 0)
+    UNION ALL
+    SELECT r.agent_key, r.kind, 'given_up', r.finished_at
+    FROM memory.runs r
+    WHERE r.state = 'dead'
+) w
+JOIN memory.agents a ON a.agent_key = w.agent_key
+GROUP BY a.agent_id, w.work, w.state;
+COMMENT ON VIEW memory.v_backlog IS 'One row per agent, work and state in which something waits: how many, and since when the oldest.';
+COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The agent, as the host calls it.';
+COMMENT ON COLUMN memory.v_backlog.work IS 'formation (of conversations), consolidation or propagation (of scopes).';
+COMMENT ON COLUMN memory.v_backlog.state IS 'due, in_progress, retrying or given_up.';
+COMMENT ON COLUMN memory.v_backlog.waiting IS 'Conversations, scopes or (given_up) runs; a scope may count for two kinds of work.';
+COMMENT ON COLUMN memory.v_backlog.oldest_at IS
+    'Since when the oldest is due or given up; of conversations tried again: since their oldest unread message. Else null.';
+COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'How long ago that is.';

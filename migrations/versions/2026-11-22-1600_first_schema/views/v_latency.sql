@@ -1,0 +1,47 @@
+CREATE OR REPLACE VIEW memory.v_latency WITH (security_invoker = true) AS
+SELECT
+    a.agent_id,
+    e.day,
+    e.step,
+    e.items,
+    e.percentiles[1] AS p50_seconds,
+    e.percentiles[2] AS p90_seconds,
+    e.percentiles[3] AS p99_seconds,
+    e.percentiles[4] AS slowest_seconds
+FROM memory.agents a
+CROSS JOIN LATERAL (
+    SELECT
+        (w.done_at AT TIME ZONE 'UTC')::date AS day,
+        w.step,
+        count(*) AS items,
+        percentile_cont(ARRAY[0.5, 0.9, 0.99, 1]) WITHIN GROUP (
+            ORDER BY greatest(extract(epoch FROM w.done_at - w.created_at), 0)::double precision
+        ) AS percentiles
+    FROM (
+        SELECT 'formation' AS step, m.created_at, min(r.finished_at) AS done_at
+        FROM memory.runs r
+        JOIN memory.messages m
+            ON m.agent_key = r.agent_key AND m.conversation_id = r.conversation_id
+            AND m.number > r.from_number AND m.number <= r.to_number
+        WHERE r.agent_key = a.agent_key AND r.kind = 'formation' AND r.state IN ('succeeded', 'empty', 'retired') AND m.eligible
+        GROUP BY m.agent_key, m.conversation_id, m.number
+        UNION ALL
+        SELECT 'consolidation', o.created_at, min(r.finished_at)
+        FROM memory.runs r
+        JOIN memory.observations o
+            ON o.agent_key = r.agent_key AND o.scope_id = r.scope_id AND o.seq > r.from_seq AND o.seq <= r.to_seq
+        WHERE r.agent_key = a.agent_key AND r.kind = 'consolidation' AND r.state = 'succeeded' AND o.lane = 'absorb'
+        GROUP BY o.agent_key, o.scope_id, o.seq
+    ) w
+    GROUP BY 1, 2
+) e;
+COMMENT ON VIEW memory.v_latency IS
+    'One row per agent, day (UTC) and step: how long messages waited for their formation, observations for their consolidation.';
+COMMENT ON COLUMN memory.v_latency.agent_id IS 'The host''s id of the agent.';
+COMMENT ON COLUMN memory.v_latency.day IS 'The day in UTC on which the step was done.';
+COMMENT ON COLUMN memory.v_latency.step IS 'formation (of messages) or consolidation (of observations).';
+COMMENT ON COLUMN memory.v_latency.items IS 'Messages that were read that day for the first time, or observations, likewise.';
+COMMENT ON COLUMN memory.v_latency.p50_seconds IS 'Seconds that half of them had waited at most, since they were stored.';
+COMMENT ON COLUMN memory.v_latency.p90_seconds IS 'Seconds that nine in ten had waited at most.';
+COMMENT ON COLUMN memory.v_latency.p99_seconds IS 'Seconds that 99 in a hundred had waited at most.';
+COMMENT ON COLUMN memory.v_latency.slowest_seconds IS 'Seconds that the one had waited that waited longest.';

@@ -1,0 +1,79 @@
+CREATE OR REPLACE VIEW memory.v_users WITH (security_invoker = true) AS
+SELECT
+    a.agent_id,
+    e.user_id,
+    e.stands_for,
+    e.conversations,
+    e.messages,
+    e.first_seen_at,
+    e.last_seen_at,
+    e.observations,
+    e.contributed,
+    e.groups
+FROM memory.agents a
+CROSS JOIN LATERAL (
+    SELECT
+        user_id,
+        l.into_user_id AS stands_for,
+        coalesce(c.conversations, 0) AS conversations,
+        coalesce(m.messages, 0) AS messages,
+        m.first_seen_at,
+        m.last_seen_at,
+        coalesce(o.observations, 0) AS observations,
+        coalesce(v.contributed, 0) AS contributed,
+        coalesce(g.groups, 0) AS groups
+    FROM (
+        SELECT u.user_id, count(*) AS conversations
+        FROM memory.conversations s
+        CROSS JOIN LATERAL unnest(s.participants) AS u (user_id)
+        WHERE s.agent_key = a.agent_key
+        GROUP BY 1
+    ) c
+    FULL JOIN (
+        SELECT substr(s.owner, 3) AS user_id, count(*) FILTER (WHERE memory.in_use(t.status)) AS observations
+        FROM memory.scopes s
+        JOIN memory.observations n ON n.agent_key = s.agent_key AND n.scope_id = s.scope_id
+        LEFT JOIN memory.observation_states t ON t.agent_key = n.agent_key AND t.scope_id = n.scope_id AND t.seq = n.seq
+        WHERE s.agent_key = a.agent_key AND s.kind = 'individual' AND t.withdrawn_by IS NULL
+        GROUP BY 1
+    ) o USING (user_id)
+    FULL JOIN (
+        SELECT b.user_id, count(*) FILTER (WHERE b.left_at IS NULL) AS groups
+        FROM memory.members b
+        WHERE b.agent_key = a.agent_key
+        GROUP BY 1
+    ) g USING (user_id)
+    LEFT JOIN (
+        SELECT w.user_id, count(*) AS messages, min(w.created_at) AS first_seen_at, max(w.created_at) AS last_seen_at
+        FROM memory.conversations s
+        JOIN memory.messages w ON w.agent_key = s.agent_key AND w.conversation_id = s.conversation_id
+        WHERE s.agent_key = a.agent_key AND w.user_id = ANY (s.participants)  -- who was forgotten isn't one any more
+        GROUP BY 1
+    ) m USING (user_id)
+    LEFT JOIN (
+        SELECT d.user_id, count(*) AS contributed
+        FROM (
+            SELECT DISTINCT i.user_id, i.scope_id, i.seq
+            FROM memory.evidence i
+            WHERE i.agent_key = a.agent_key AND i.user_id IS NOT NULL AND i.withdrawn_by IS NULL
+        ) d
+        GROUP BY 1
+    ) v USING (user_id)
+    LEFT JOIN (
+        SELECT t.user_id, t.into_user_id
+        FROM memory.user_aliases t
+        WHERE t.agent_key = a.agent_key AND t.ended_at IS NULL
+    ) l USING (user_id)
+) e;
+COMMENT ON VIEW memory.v_users IS
+    'One row per agent and user who is known: what they wrote and when, what is remembered of them and from them.';
+COMMENT ON COLUMN memory.v_users.agent_id IS 'The host''s id of the agent.';
+COMMENT ON COLUMN memory.v_users.user_id IS 'The host''s id of the user; with agent_id the key of the view.';
+COMMENT ON COLUMN memory.v_users.stands_for IS 'The user for whom this id stands, since they were merged; null: for itself.';
+COMMENT ON COLUMN memory.v_users.conversations IS 'Conversations in which they have written, or that were begun for them.';
+COMMENT ON COLUMN memory.v_users.messages IS 'Messages that they wrote, also those whose text has gone.';
+COMMENT ON COLUMN memory.v_users.first_seen_at IS 'When their first message was stored; null: they wrote none.';
+COMMENT ON COLUMN memory.v_users.last_seen_at IS 'When their newest message was stored; null: they wrote none.';
+COMMENT ON COLUMN memory.v_users.observations IS 'Observations of their own scopes that are active.';
+COMMENT ON COLUMN memory.v_users.contributed IS 'Observations of any scope that what they said supports, whatever their status.';
+COMMENT ON COLUMN memory.v_users.groups IS 'Groups that they belong to now.';

@@ -3,6 +3,7 @@
 configuration.md   from `memory_sql.config`: every setting
 errors.md          from `memory_sql.errors`: the tree, and each error's docstring and attributes
 api.md             from `memory_sql.__all__`: signatures, docstrings and fields
+views.md           from `memory_sql/db/sql/views`: what each view says of itself, and of its columns
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -22,6 +24,7 @@ from memory_sql import Memory, Settings, errors
 from memory_sql.config.describe import accepted, default_of
 from memory_sql.config.fields import names_per_agent
 from memory_sql.config.settings import PREFIX, sections
+from memory_sql.db import ddl
 from memory_sql.domain import results
 
 HERE = Path(__file__).parent
@@ -37,7 +40,7 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
-    made = {"configuration.md": configuration(), "errors.md": error_tree(), "api.md": api()}
+    made = {"configuration.md": configuration(), "errors.md": error_tree(), "api.md": api(), "views.md": views()}
     return {name: "\n\n".join(filter(None, [GENERATED, *parts])) + "\n" for name, parts in made.items()}
 
 
@@ -226,6 +229,32 @@ def shown(hint: Any) -> str:
     if parts:
         return f"{getattr(origin, '__name__', origin)}[{', '.join('...' if p is ... else shown(p) for p in parts)}]"
     return str(getattr(hint, "__name__", hint))
+
+
+# Views
+
+VIEWS = """# Views
+
+Each is `memory.<name>`; `\\d+ memory.v_users` in psql says the same, with types. Names, grain and columns are kept stable.
+Times are `timestamptz`, days in UTC. [analytics.md](analytics.md) says who may read what, and asks them questions."""
+COLUMN = re.compile(r"^COMMENT ON COLUMN memory\.\w+\.(\w+) IS '((?:[^']|'')*)';$", re.MULTILINE)
+
+
+def views() -> list[str]:
+    parts = [VIEWS]
+    for name in ddl.VIEWS:
+        script = (files("memory_sql.db") / "sql" / "views" / f"{name}.sql").read_text("utf-8")
+        rows = [(f"`{column}`", comment.replace("''", "'")) for column, comment in COLUMN.findall(script)]
+        parts += [f"## {name}", header_of(script), table(("Column", "What it says"), rows)]
+    return parts
+
+
+def header_of(script: str) -> str:
+    """What a SQL file says before its first statement, as a paragraph, without its name."""
+    comment, _, _ = script.partition("\nCREATE ")
+    text = " ".join(line.removeprefix("--").strip() for line in comment.splitlines())
+    said = text.partition(": ")[2]
+    return said[0].upper() + said[1:]
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ async def fill(memory: Memory, agent: str, observations: Sequence[Mapping[str, A
         stored = await memory.observe(
             row["content"],
             agent_id=agent,
-            **{"group_id" if kind == "group" else "user_id": owner},  # type: ignore[arg-type]
+            **{"group_id" if kind == "group" else "user_id": owner},
             observed_at=datetime.fromisoformat(row["observed_at"]),
             conversation_id=f"{agent}/{row.get('session_id') or row.get('session')}",
             speaker=row["speaker"],

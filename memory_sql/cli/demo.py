@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each
 from memory_sql.cli.options import AsJson, Data, Url, resolve, run
 from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
+from memory_sql.errors import NotFoundError
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation
@@ -103,7 +104,7 @@ async def _empty(memory: Memory) -> None:
     """Forgets what a demo before this one has left."""
     from memory_sql.domain.selection import Selection
 
-    if any(agent.id == AGENT for agent in await memory.admin.agents()):
+    with suppress(NotFoundError):  # there was none
         await memory.forget(Selection(everything=True), agent_id=AGENT)
 
 

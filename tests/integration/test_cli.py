@@ -1,3 +1,4 @@
+import asyncio
 import hashlib
 import json
 import os
@@ -11,8 +12,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from sqlalchemy import text
 
 from memory_sql import __version__, embedded
+from memory_sql.db.engine import connect_once
 from tests.commands import Ran, commands, memory_sql
 from tests.sizes import few_in_every_run
 
@@ -52,10 +55,18 @@ def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, ta
         "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "masked": 0, "conversations": 1,
         "formed": 3, "observations": 2, "consolidated": 0, "propagated": 0,
         "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
+        "formation": {"talk": "formed"}, "empty_groups": [],
     }  # fmt: skip
     counts = run("admin", "stats", *ADA, "--json").value
     again = run("add", talk, *MIA, "--json").value
-    assert again == first | {"accepted": 0, "duplicates": 3, "formed": 0, "observations": 0, "model": None}
+    assert again == first | {
+        "accepted": 0,
+        "duplicates": 3,
+        "formed": 0,
+        "observations": 0,
+        "model": None,
+        "formation": {"talk": "not_due"},
+    }
     assert run("admin", "stats", *ADA, "--json").value == counts
 
 
@@ -236,15 +247,21 @@ def test_time_zone_is_the_documents_else_the_one_of_the_command(run: Run, tmp_pa
 def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
     observed = run(
         "observe", "Mia sails.", *MIA, "--observed-at", "2026-03-02T10:15:00Z", "--conversation", "s", "--speaker", "Mia",
-        "--scope", "sports", "--tag", "sea", "--tag", "boat", "--metadata", '{"ticket": 17}', "--json",
+        "--scope", "sports", "--tag", "sea", "--tag", "boat", "--metadata", '{"ticket": 17}', "--kind", "episode",
+        "--category", "sport", "--confidence", "0.8", "--importance", "1", "--sensitivity", "sensitive", "--json",
     ).value  # fmt: skip
     assert observed["scope"] | {"id": 0} == {"id": 0, "kind": "individual", "owner_id": "mia", "name": "sports"}
     assert observed["observed_at"] == "2026-03-02T10:15:00Z"
     assert (observed["tags"], observed["metadata"]) == (["sea", "boat"], {"ticket": 17})
     assert (observed["source"]["conversation_id"], observed["source"]["speaker"]) == ("s", "Mia")
-    assert re.fullmatch(
-        r"o\d+-1  group:team  \d{4}-\d\d-\d\d  We ship\.\n", run("observe", "We ship.", *ADA, "--group", "team").out
+    assert (observed["kind"], observed["category"], observed["sensitivity"]) == ("episode", "sport", "sensitive")
+    assert (observed["confidence"], observed["importance"], observed["empty_group"]) == (0.8, 1.0, False)
+    shown = run("observation", "get", observed["id"], *MIA).out
+    assert re.search(
+        r"kind +episode\ncategory +sport\nconfidence +0.80\nimportance +1.00\nsensitivity +sensitive\n", shown
     )
+    shipped = run("observe", "We ship.", *ADA, "--group", "team").out
+    assert re.fullmatch(r"o\d+-1  group:team  \d{4}-\d\d-\d\d  We ship\.\nnobody sees it yet: .*\n", shipped)
     assert "  collective  " in run("observe", "It rains.", *ADA, "--collective").out
 
 
@@ -598,7 +615,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 83
+    assert len(listed) == 89
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
@@ -689,3 +706,30 @@ def test_reading_commands_import_no_language_model_and_no_migrations(
     known: Run, database_url: str, args: list[str]
 ) -> None:
     assert imported(*args, "--url", database_url) == {"sqlalchemy", "asyncpg"}
+
+
+@pytest.mark.slow
+def test_roles_wait_for_a_lock_as_long_as_they_are_told(database_url: str) -> None:
+    """Somebody reads a table that has to be altered, until it is said that it can't be."""
+    named = ("--url", database_url, "--owner", "patient_owner", "--app", "patient_app", "--analyst", "patient_analyst")
+
+    async def said(*args: str) -> tuple[int | None, str]:
+        async with connect_once(database_url) as connection:
+            await connection.execute(text("LOCK TABLE memory.observations IN ACCESS SHARE MODE"))
+            roles = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "memory_sql.cli", "db", "roles", *named, *args),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert roles.stderr is not None
+            first = await roles.stderr.readline()
+        await roles.communicate()
+        return roles.returncode, first.decode()
+
+    try:
+        for args, code, ending in ([], 1, "try again (SQLSTATE 55P03)\n"), (["--wait", "60"], 0, "; again in 2 s\n"):
+            ended, told = asyncio.run(said(*args))
+            assert ended == code
+            assert told.endswith(ending)
+    finally:
+        memory_sql("db", "roles", *named, "--drop")

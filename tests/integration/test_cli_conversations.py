@@ -75,6 +75,8 @@ def test_agents_are_listed_with_what_each_has_of_its_own(run: Run) -> None:
     ada, bob = run("admin", "agents").out.splitlines()
     assert (ada[:5], ada.partition("; ")[2], bob[:5]) == ("ada  ", "its own: daily_tokens", "bob  ")
     assert [row["settings"] for row in run("admin", "agents", "--json").rows] == [{"daily_tokens": 7}, {}]
+    assert run("admin", "agents", "--limit", "1").out.splitlines() == [ada]
+    assert run("admin", "agents", "--after", "ada").out.splitlines() == [bob]
 
 
 def test_nothing_is_embedded_where_vectors_are_off(run: Run) -> None:

@@ -361,7 +361,7 @@ MUTATIONS = (
     Mutation("waiting: our transactions wait for ever", (Change("query + self.limits if", "query if"),), HOST),
     Mutation(
         "waiting: add alone waits for ever",
-        (Change("{**SERVER_SETTINGS, **self._limits.of_sessions}", "SERVER_SETTINGS"),),
+        (Change("{**SERVER_SETTINGS, **limits.of_sessions}", "SERVER_SETTINGS"),),
         HOST,
     ),
     # What isn't due yet, or any more

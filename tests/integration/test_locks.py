@@ -309,11 +309,18 @@ def confirms(memory: Memory, observation_id: str, session: AsyncSession | None =
 
 
 LOCK = "SELECT FROM memory.scopes WHERE owner = :owner FOR NO KEY UPDATE"
+LINEAGE = (
+    "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq, whole)"
+    " VALUES (:agent, :scope, 1, :source, 1, true)"
+)
 
 
 @pytest.mark.parametrize("act", [quarantines, marks, forgets_one, updates, observes, confirms])
 async def test_scope_that_is_found_late_is_locked_in_order(memory: Memory, host: AsyncSession, act: Act) -> None:
-    """It holds Mia's scope when it finds something in the group's, which comes first, and which the host has by then."""
+    """It holds Mia's scope when it finds something in the group's, which comes first, and which the host has by then.
+
+    What came of hers for the group is joined to it only when the call waits for her scope, past its first look.
+    """
 
     async def acts(observation_id: str) -> None:
         async with memory.database.transaction() as unit:  # as a host's, it isn't done again
@@ -329,14 +336,16 @@ async def test_scope_that_is_found_late_is_locked_in_order(memory: Memory, host:
         _, loaded = await propagation.load(unit, "ada", 1, mine.scope.key, memory.settings, memory.now(), "asked")
     assert loaded is not None
     decided = await propagation.decide(Parrot(), loaded, memory.settings)
-    await host.execute(sql("SET LOCAL deadlock_timeout = '20s'"))  # if there is a deadlock, the other finds it
     async with memory.database.transaction() as unit:
         await propagation.apply(unit, loaded, decided, memory.settings, memory.now())
+    (made,) = await rows(memory, "DELETE FROM memory.lineage RETURNING agent_key, scope_id, source_scope_id")
+    await host.execute(sql("SET LOCAL deadlock_timeout = '20s'"))  # if there is a deadlock, the other finds it
+    async with memory.database.transaction() as unit:
+        await unit.execute(sql(LOCK), {"owner": "u:mia"})
         acting = asyncio.ensure_future(acts(mine.id))
         await are_waiting(memory, 1)
-        hosting = asyncio.ensure_future(host.execute(sql(LOCK), {"owner": "g:crew"}))
-        await are_waiting(memory, 2)
-    await ended(hosting)
+        await rows(memory, LINEAGE, agent=made[0], scope=made[1], source=made[2])
+        await host.execute(sql(LOCK), {"owner": "g:crew"})
     await are_waiting(memory, 1)
     await ended(host.execute(sql(LOCK), {"owner": "u:mia"}))
     await host.commit()

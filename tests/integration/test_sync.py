@@ -25,8 +25,10 @@ from tests.factories import message
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 ASYNC_ONLY = {"Work.claim", "Work.refusal", "Memory.database"}
 INTERRUPTED = """
-import asyncio, sys
+import asyncio, signal, sys
 from memory_sql.sync import Memory
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, whoever runs the tests ignores it
 
 async def for_ever():
     print("waiting", flush=True)
@@ -110,13 +112,15 @@ def test_who_waits_while_another_thread_closes_is_told(database_url: str) -> Non
 
 
 def test_interrupt_gives_up_what_is_waited_for_and_memory_goes_on(database_url: str) -> None:
-    program = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, database_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert program.stdout is not None
-    assert program.stdout.readline() == "waiting\n"
-    program.send_signal(signal.SIGINT)
-    out, err = program.communicate(timeout=60)
+    command = [sys.executable, "-c", INTERRUPTED, database_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "waiting\n"
+            program.send_signal(signal.SIGINT)
+            out, err = program.communicate(timeout=60)
+        finally:
+            program.kill()
     assert (sorted(out.split("\n")), err, program.returncode) == (["", "0", "given up"], "", 0)
 
 

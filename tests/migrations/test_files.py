@@ -148,9 +148,14 @@ def test_fingerprint_is_another_when_one_letter_of_a_file_is() -> None:
 
 
 def test_migrations_are_short() -> None:
-    """What a migration doesn't change it doesn't copy, nor comments. (5,950 before columns of views had comments.)"""
-    texts = [path.read_text() for path in migrate.scripts().rglob("*.*") if path.suffix in (".py", ".sql", ".mako")]
-    assert sum(len(text.splitlines()) for text in texts) < 6600
+    """What a migration doesn't change it doesn't copy. What tells analysts of tables and columns is counted apart."""
+    folder = migrate.scripts() / "versions"
+    lines = [line for path in folder.rglob("*.*") if path.suffix in (".py", ".sql") for line in _lines_that_run(path)]
+    assert len(lines) < 5500
+
+
+def _lines_that_run(path: Path) -> list[str]:
+    return re.sub(r"^COMMENT ON (?:[^;']|'[^']*')*;\n", "", path.read_text(), flags=re.MULTILINE).splitlines()
 
 
 # The truth

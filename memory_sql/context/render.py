@@ -19,7 +19,7 @@ from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
 from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
-from memory_sql.languages.dates import names_relative_day, zone_of
+from memory_sql.languages.dates import name_relative_days, zone_of
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN, folded, one_line, sentences, shortened, words_of
 
 ELEMENTS = {
@@ -32,7 +32,7 @@ ELEMENTS = {
     "conversation": ("SessionMemory", "conversation"),
 }
 RETRIEVED = "RetrievedObservations"
-Told = Callable[[str, datetime], str]  # when a text was said, in words
+Told = Callable[[Sequence[str], Sequence[datetime]], list[str]]  # when each of these texts was said, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,14 @@ def days_from(now: datetime, zone: tzinfo) -> Told:
     """
     today = now.astimezone(zone).date()
 
-    def day_of(text: str, then: datetime) -> str:
-        day = then.astimezone(zone).date()
-        if names_relative_day(text, then, zone):
-            return f"{day:%A} {day}"
-        return _LATELY.get((today - day).days) or day.isoformat()
+    def days_of(texts: Sequence[str], times: Sequence[datetime]) -> list[str]:
+        days = [then.astimezone(zone).date() for then in times]
+        return [
+            f"{day:%A} {day}" if is_reckoned_from else _LATELY.get((today - day).days) or day.isoformat()
+            for day, is_reckoned_from in zip(days, name_relative_days(texts, times, zone), strict=True)
+        ]
 
-    return day_of
+    return days_of
 
 
 _LATELY = {0: "today", 1: "yesterday"}
@@ -269,22 +270,23 @@ def _disputed(scope: ScopeText, told: Told) -> Iterator[Block]:
     """What somebody says isn't so and the scope's text may state; what is pending is marked where it stands."""
     doubted = [item for item in scope.disputed if item not in scope.pending]
     if doubted and scope.consolidation:
-        lines = [
-            ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({told(item.content, item.observed_at)})")
-            for item, text in zip(doubted, escape_lines([item.content for item in doubted]), strict=True)
-        ]
         times = tuple(item.observed_at for item in doubted)
+        notes = told([item.content for item in doubted], times)
+        lines = [
+            ContextLine(observation_id(scope.ref.key, item.seq), f"- {text} ({note})")
+            for item, text, note in zip(doubted, escape_lines([item.content for item in doubted]), notes, strict=True)
+        ]
         yield Block("disputed", "DisputedObservations", _apart(scope), scope.ref, lines=tuple(lines), times=times)
 
 
 def _retrieved(hits: Sequence[Hit], told: Told) -> Iterator[Block]:
     if hits:
         found = [hit.observation for hit in hits]
+        texts, times = [o.content for o in found], tuple(o.observed_at for o in found)
         lines = [
-            ContextLine(o.id, f"- {text}{_note(told(o.content, o.observed_at), *_marks(o))}")
-            for o, text in zip(found, escape_lines([o.content for o in found]), strict=True)
+            ContextLine(o.id, f"- {text}{_note(when, *_marks(o))}")
+            for o, text, when in zip(found, escape_lines(texts), told(texts, times), strict=True)
         ]
-        times = tuple(o.observed_at for o in found)
         behind = sum(o.status == "superseded" for o in found)  # without what took its place it would mislead
         yield Block("retrieved", RETRIEVED, lines=tuple(lines), times=times, behind=behind)
 
@@ -295,11 +297,12 @@ def _messages(hits: Sequence[MessageHit], told: Told, characters: int) -> Iterat
         texts = escape_lines(
             [f"{m.speaker or m.user_id or m.role}: {shortened(one_line(m.content), characters)}" for m in said]
         )
+        times = tuple(m.said_at for m in said)
         lines = [
-            ContextLine(m.id, f"- {text} ({told(m.content, m.said_at)})", m.conversation_id)
-            for m, text in zip(said, texts, strict=True)
+            ContextLine(m.id, f"- {text} ({when})", m.conversation_id)
+            for m, text, when in zip(said, texts, told([m.content for m in said], times), strict=True)
         ]
-        yield Block("messages", "RetrievedMessages", lines=tuple(lines), times=tuple(m.said_at for m in said))
+        yield Block("messages", "RetrievedMessages", lines=tuple(lines), times=times)
 
 
 # Attributes and lines
@@ -343,21 +346,27 @@ def _in_legacy(scope: ScopeText, now: datetime, *, buffer: bool = False) -> tupl
     return "Shard facts", partial(_days, now=now)
 
 
-def _days(_text: str, then: datetime, now: datetime) -> str:
-    return f"age: {max(0, (now - then).days)} days ago"
+def _days(_texts: Sequence[str], times: Sequence[datetime], now: datetime) -> list[str]:
+    return [f"age: {max(0, (now - then).days)} days ago" for then in times]
 
 
-def _untold(_text: str, _then: datetime) -> str:
-    return ""
+def _untold(_texts: Sequence[str], times: Sequence[datetime]) -> list[str]:
+    return [""] * len(times)
 
 
 def _lines(scope: ScopeText, items: Sequence[PendingObservation], told: Told) -> tuple[ContextLine, ...]:
     disputed = {item.seq for item in scope.disputed}
-    scope_id, lines = scope.ref.key, []
-    for item, text in zip(items, escape_lines([item.content for item in items]), strict=True):
-        note = _note(told(item.content, item.observed_at), *(("disputed",) if item.seq in disputed else ()))
-        lines.append(ContextLine(observation_id(scope_id, item.seq), f"- {text}{note}"))
-    return tuple(lines)
+    scope_id, texts = scope.ref.key, [item.content for item in items]
+    notes = told(texts, [item.observed_at for item in items])
+    return tuple(
+        [
+            ContextLine(
+                observation_id(scope_id, item.seq),
+                f"- {text}{_note(when, 'disputed' if item.seq in disputed else '')}",
+            )
+            for item, text, when in zip(items, escape_lines(texts), notes, strict=True)
+        ]
+    )
 
 
 def _marks(observation: Observation) -> Iterator[str]:

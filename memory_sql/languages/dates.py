@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
@@ -96,12 +96,20 @@ def find_dates(text: str, moment: datetime, zone: tzinfo, language: str = "engli
     return _apart(found, lowered, rules.language)
 
 
-def names_relative_day(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> bool:
-    """Whether it names a day that is reckoned from another ("next Monday"); most texts hold no word for that."""
-    rules, lowered = _rules(language), _lowered(text)
+def name_relative_days(
+    texts: Sequence[str], moments: Sequence[datetime], zone: tzinfo, language: str = "english"
+) -> list[bool]:
+    """Of each whether it names a day that is reckoned from another ("next Monday"), as said at its moment.
+
+    Most texts hold no word for that: all are looked through together first.
+    """
+    rules, lowered = _rules(language), _lowered("\n".join(texts))
     if rules is None or not rules.relative.worth_trying(lowered, letters_in(lowered)):
-        return False
-    return any(found.relative for found in find_dates(text, moment, zone, language))
+        return [False] * len(texts)
+    return [
+        any(found.relative for found in find_dates(text, moment, zone, language))
+        for text, moment in zip(texts, moments, strict=True)
+    ]
 
 
 def days_of(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> tuple[Days, ...]:

@@ -105,13 +105,22 @@ def test_what_is_shown_as_pending_is_not_retrieved_again() -> None:
 )  # fmt: skip
 def test_lines_tell_their_day(text: str, hours: int, words: str) -> None:
     """MONDAY is at 9 o'clock."""
-    assert days_from(MONDAY + timedelta(hours=hours), UTC)(text, MONDAY) == words
+    assert days_from(MONDAY + timedelta(hours=hours), UTC)([text], [MONDAY]) == [words]
 
 
 def test_day_of_a_line_is_that_of_the_zone() -> None:
     zones = map(ZoneInfo, ("America/New_York", "UTC", "Pacific/Auckland"))
     evening = MONDAY + timedelta(hours=15)
-    assert [days_from(evening, zone)("tea", MONDAY) for zone in zones] == ["today", "yesterday", "yesterday"]
+    days = [days_from(evening, zone)(["tea"], [MONDAY]) for zone in zones]
+    assert days == [["today"], ["yesterday"], ["yesterday"]]
+
+
+def test_each_of_several_lines_tells_its_own_day() -> None:
+    """They are looked through together first, for what "next Friday" needs."""
+    texts = ["Mia sails next Friday.", "Jonas came back.", "The next boat is blue."]
+    times = [MONDAY, MONDAY - timedelta(days=1), MONDAY - timedelta(days=9)]
+    assert days_from(MONDAY, UTC)(texts, times) == ["Monday 2026-03-02", "yesterday", "2026-02-21"]
+    assert days_from(MONDAY, UTC)([], []) == []
 
 
 def test_what_a_text_says_already_is_not_retrieved_but_what_is_disputed() -> None:

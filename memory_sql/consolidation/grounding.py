@@ -27,7 +27,8 @@ from memory_sql.consolidation.numbers import (
     values_of,
 )
 from memory_sql.languages.data import table
-from memory_sql.languages.dates import Days, find_dates
+from memory_sql.languages.dates import find_dates
+from memory_sql.languages.days import Days
 from memory_sql.languages.tables import FunctionWords
 from memory_sql.languages.words import words_in
 

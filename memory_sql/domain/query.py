@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import lru_cache
 
-from memory_sql.languages.dates import Days
+from memory_sql.languages.days import Days
 from memory_sql.languages.words import Term
 
 

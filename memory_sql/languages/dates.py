@@ -18,7 +18,6 @@ A question means a date by all of these; what a text is found by needs more (`da
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,19 +30,22 @@ from zoneinfo import ZoneInfo, available_timezones
 from memory_sql.errors import InputError
 from memory_sql.languages.anchors import Anchored, digits_needed_by, letters_in
 from memory_sql.languages.data import of_all
+from memory_sql.languages.days import (
+    Days,
+    month_of,
+    months_from,
+    one_day,
+    span_of,
+    unit_at,
+    week_of,
+    weekday_after,
+    weekday_before,
+    weekend_of,
+    year_of,
+)
 from memory_sql.languages.tables import Dates
 
 LAST_YEAR = MAXYEAR - 1  # the day after a range must be a date as well
-
-
-class Days(NamedTuple):
-    """Calendar dates from `first` to `last`, both included."""
-
-    first: date
-    last: date
-
-    def __str__(self) -> str:
-        return f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,70 +318,6 @@ def _tells_past(word: str, language: Dates) -> bool:
     return regular or word in language.past
 
 
-def _one(day: date) -> Days:
-    return Days(day, day)
-
-
-def _week(day: date) -> Days:
-    monday = day - timedelta(days=day.weekday())
-    return Days(monday, monday + timedelta(days=6))
-
-
-def _weekend(day: date) -> Days:
-    sunday = _week(day).last
-    return Days(sunday - timedelta(days=1), sunday)
-
-
-def _month(year: int, month: int) -> Days:
-    """`month` may count on beyond December, or back beyond January."""
-    year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
-    return Days(date(year, month, 1), date(year, month, calendar.monthrange(year, month)[1]))
-
-
-def _months(year: int, month: int, count: int) -> Days:
-    return Days(_month(year, month).first, _month(year, month + count - 1).last)
-
-
-def _year(year: int) -> Days:
-    return _months(year, 1, 12)
-
-
-def _unit_at(today: date, unit: str, distance: int) -> Days:
-    """The day, week, month … that lies so many of them after the one of `today`."""
-    match unit:
-        case "day":
-            return _one(today + timedelta(days=distance))
-        case "week":
-            return _week(today + timedelta(weeks=distance))
-        case "weekend":
-            return _weekend(today + timedelta(weeks=distance))
-        case "month":
-            return _month(today.year, today.month + distance)
-        case "quarter":
-            return _months(today.year, (today.month - 1) // 3 * 3 + 1 + 3 * distance, 3)
-        case _:
-            return _year(today.year + distance)
-
-
-def _span(today: date, unit: str, count: int) -> Days:
-    """So many units up to today (negative) or from today on."""
-    match unit:
-        case "day" | "week" | "weekend":
-            other = today + timedelta(days=count * (1 if unit == "day" else 7))
-        case _:
-            month = _month(today.year, today.month + count * {"month": 1, "quarter": 3, "year": 12}[unit])
-            other = month.first.replace(day=min(today.day, month.last.day))
-    return Days(min(today, other), max(today, other))
-
-
-def _before(today: date, weekday: int) -> date:
-    return today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
-
-
-def _after(today: date, weekday: int) -> date:
-    return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
-
-
 def _nearest(said: _Said, of_year: Callable[[int], Days]) -> Days | None:
     """That of the years around that the sentence's tense asks for, else the nearest."""
     for reach in (1, 8):  # February 29 may be eight years away
@@ -404,15 +342,15 @@ def _distance(days: Days, today: date) -> timedelta:
 def _date(said: _Said) -> Days | None:
     month, day = said.language.months[said.words["month"]], int(said.words["day"])
     if "year" in said.words:
-        return _one(date(int(said.words["year"]), month, day))
-    return _nearest(said, lambda year: _one(date(year, month, day)))
+        return one_day(date(int(said.words["year"]), month, day))
+    return _nearest(said, lambda year: one_day(date(year, month, day)))
 
 
 def _holiday(said: _Said) -> Days | None:
     month, day = divmod(said.language.holidays[said.words["holiday"]], 100)
     if "year" in said.words:
-        return _one(date(int(said.words["year"]), month, day))
-    return _nearest(said, lambda year: _one(date(year, month, day)))
+        return one_day(date(int(said.words["year"]), month, day))
+    return _nearest(said, lambda year: one_day(date(year, month, day)))
 
 
 def _around(said: _Said) -> Days | None:
@@ -420,26 +358,26 @@ def _around(said: _Said) -> Days | None:
     found = _date(said)
     if found is None:
         return None
-    return (_weekend if said.words["around"] == "weekend" else _week)(found.first)
+    return (weekend_of if said.words["around"] == "weekend" else week_of)(found.first)
 
 
 def _month_named(said: _Said) -> Days | None:
     month = said.language.months[said.words["month"]]
     if "year" in said.words:
-        return _month(int(said.words["year"]), month)
-    return _nearest(said, lambda year: _month(year, month))
+        return month_of(int(said.words["year"]), month)
+    return _nearest(said, lambda year: month_of(year, month))
 
 
 def _month_relation(said: _Said) -> Days:
     month, relation = said.language.months[said.words["month"]], said.language.relations[said.words["relation"]]
     year, now = said.today.year, said.today.month
     if relation < 0:
-        return _month(year if month < now else year - 1, month)
-    return _month(year if relation == 0 or month > now else year + 1, month)
+        return month_of(year if month < now else year - 1, month)
+    return month_of(year if relation == 0 or month > now else year + 1, month)
 
 
 def _season(year: int, begins: int) -> Days:
-    return _months(year, begins, 3)
+    return months_from(year, begins, 3)
 
 
 def _season_relation(said: _Said) -> Days:
@@ -455,38 +393,38 @@ def _season_relation(said: _Said) -> Days:
 
 def _weekday_relation(said: _Said) -> Days:
     weekday, relation = said.language.weekdays[said.words["weekday"]], said.language.relations[said.words["relation"]]
-    return _one(_before(said.today, weekday)) if relation < 0 else _weekday_of_week(said)
+    return one_day(weekday_before(said.today, weekday)) if relation < 0 else _weekday_of_week(said)
 
 
 def _weekday_of_week(said: _Said) -> Days:
     weekday, relation = said.language.weekdays[said.words["weekday"]], said.language.relations[said.words["relation"]]
-    return _one(_week(said.today).first + timedelta(weeks=relation, days=weekday))
+    return one_day(week_of(said.today).first + timedelta(weeks=relation, days=weekday))
 
 
 def _weekday(said: _Said) -> Days:
     weekday = said.language.weekdays[said.words["weekday"]]
-    return _one((_before if said.past else _after)(said.today, weekday))
+    return one_day((weekday_before if said.past else weekday_after)(said.today, weekday))
 
 
 def _ago(said: _Said) -> Days:
-    return _unit_at(said.today, said.language.units[said.words["unit"]], -said.number("number"))
+    return unit_at(said.today, said.language.units[said.words["unit"]], -said.number("number"))
 
 
 def _within(said: _Said) -> Days | None:
     """In the past it is how long something took."""
     if said.past:
         return None
-    return _unit_at(said.today, said.language.units[said.words["unit"]], said.number("number"))
+    return unit_at(said.today, said.language.units[said.words["unit"]], said.number("number"))
 
 
 def _last_units(said: _Said) -> Days:
     relation = said.language.relations[said.words["relation"]]
-    return _span(said.today, said.language.units[said.words["unit"]], relation * said.number("number"))
+    return span_of(said.today, said.language.units[said.words["unit"]], relation * said.number("number"))
 
 
 def _relation(said: _Said) -> Days:
     relation, unit = said.language.relations[said.words["relation"]], said.language.units[said.words["unit"]]
-    return _unit_at(said.today, unit, relation)
+    return unit_at(said.today, unit, relation)
 
 
 def _iso(words: Mapping[str, str], suffix: str = "") -> date:
@@ -495,8 +433,8 @@ def _iso(words: Mapping[str, str], suffix: str = "") -> date:
 
 _READERS: Mapping[str, Callable[[_Said], Days | None]] = {
     "iso_span": lambda said: Days(*sorted((_iso(said.words), _iso(said.words, "b")))),
-    "iso": lambda said: _one(_iso(said.words)),
-    "iso_month": lambda said: _month(int(said.words["year"]), int(said.words["month"])),
+    "iso": lambda said: one_day(_iso(said.words)),
+    "iso_month": lambda said: month_of(int(said.words["year"]), int(said.words["month"])),
     "around": _around,
     "month_day": _date,
     "day_month": _date,
@@ -504,11 +442,11 @@ _READERS: Mapping[str, Callable[[_Said], Days | None]] = {
     "month_year": _month_named,
     "month_relation": _month_relation,
     "month": _month_named,
-    "quarter": lambda said: _months(int(said.words["year"]), 3 * int(said.words["quarter"]) - 2, 3),
+    "quarter": lambda said: months_from(int(said.words["year"]), 3 * int(said.words["quarter"]) - 2, 3),
     "season_year": lambda said: _season(int(said.words["year"]), said.language.seasons[said.words["season"]]),
     "season_relation": _season_relation,
-    "year": lambda said: _year(int(said.words["year"])),
-    "day": lambda said: _one(said.today + timedelta(days=said.language.offsets[said.words["offset"]])),
+    "year": lambda said: year_of(int(said.words["year"])),
+    "day": lambda said: one_day(said.today + timedelta(days=said.language.offsets[said.words["offset"]])),
     "ago": _ago,
     "within": _within,
     "last_units": _last_units,

@@ -16,7 +16,8 @@ from typing import Any
 
 from memory_sql.domain.query import Query
 from memory_sql.languages.data import of_all, table
-from memory_sql.languages.dates import DateFound, Days, find_dates, merged
+from memory_sql.languages.dates import DateFound, find_dates, merged
+from memory_sql.languages.days import Days
 from memory_sql.languages.tables import FunctionWords, Search, Words
 from memory_sql.languages.words import Term, terms_of, words_in
 

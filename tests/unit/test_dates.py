@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memory_sql.languages.dates import Days, days_of, find_dates
+from memory_sql.languages.dates import days_of, find_dates
+from memory_sql.languages.days import Days
 
 SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memory_sql.db import ddl
 from memory_sql.domain.query import Query, Weights
-from memory_sql.languages.dates import Days
+from memory_sql.languages.days import Days
 from memory_sql.retrieval.query import MAX_TERMS, parse
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -21,7 +21,7 @@ from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scop
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
-from memory_sql.languages.dates import Days
+from memory_sql.languages.days import Days
 from memory_sql.languages.text import HASH_VERSION, content_digest
 from memory_sql.languages.words import search_extra
 from memory_sql.privacy import SENSITIVITIES

@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql.db.direct import ALONE, Lent, Reader, connect
 from memory_sql.db.failures import RAISED, raise_named
-from memory_sql.db.principals import SERVICE, SERVING, Principal, named, walls_stand
+from memory_sql.db.principals import SERVICE, Principal, entering, named, serves, walls_stand
 from memory_sql.db.recorded import recorded
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
 from memory_sql.errors import ConfigurationError, ConflictError, InputError, LockTimeoutError, PoolFullError
@@ -63,6 +63,10 @@ WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, 
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
 
 OWN = "memory_sql.own"  # of `Session.info`: the transaction is ours, with so many savepoints
+SERVED = "memory_sql.served"  # of `Session.info`: the principal that its BEGIN names
+SAVED = "memory_sql.saved"  # of `Session.info`: its BEGIN brings the first savepoint, `FIRST`
+UNUSED = "memory_sql.unused"  # of `Session.info`: which is still to be used
+FIRST = "memory_sql_first"
 ON_COMMIT = "memory_sql.on_commit"  # of `Session.info`: what waits for the commit
 MOST_PORT = 65_535
 
@@ -154,6 +158,8 @@ class Database:
     and without one sees nothing. Elsewhere that costs no statement.
     """
 
+    _saves = True  # a BEGIN may bring a savepoint
+
     def __init__(self, url: str | URL, *, pool_size: int = 5, limits: Limits | None = None) -> None:
         self.url = asyncpg_url(url)
         self.pooled = is_pooled(self.url)
@@ -186,8 +192,10 @@ class Database:
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Any) -> None:
         """Before BEGIN is sent, which is when the first statement is."""
         limits = self._of_reads if session.info.get("snapshot") else self._of_writes
-        serving = SERVING if session.info.get("serving") else ""
-        connection.connection.driver_connection.limits = limits + serving
+        served = session.info.get(SERVED)
+        naming = entering(served) if served else ""
+        saving = f"SAVEPOINT {FIRST};" if session.info.get(SAVED) else ""
+        connection.connection.driver_connection.limits = limits + naming + saving
 
     def serving(self) -> Database:
         """The same, for the library's own work: what names no principal works for all agents."""
@@ -219,25 +227,26 @@ class Database:
         *,
         single: bool = False,
         direct: bool = False,
+        locks: bool = False,
     ) -> Done:
         """What `step` returns, from a transaction of ours, committed; with the host's session, from the host's.
 
         Ours is done again, up to five times, where others were in its way (a deadlock, an old snapshot): `step` must
         not mind. The host's never is. Those who write leave some connections to those who read. `single`: it is one
-        statement, as for `statement`; `direct`: one that was built at import, as for `reading`. Raises
-        `LockTimeoutError`, `PoolFullError`.
+        statement, as for `statement`; `direct`: one that was built at import, as for `reading`; `locks`: before
+        anything else it locks, and may give that back (`under_locks`). Raises `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
             host = await session_of(session)
             async with joined(host, self._limits.lock), self._as(host, principal):
                 return await step(host)
-        for attempt in self.attempts(principal, single=single, direct=direct):
+        for attempt in self.attempts(principal, single=single, direct=direct, locks=locks):
             async with attempt as unit:
                 done = await step(unit)
         return done
 
     def attempts(
-        self, principal: Principal | None = None, *, single: bool = False, direct: bool = False
+        self, principal: Principal | None = None, *, single: bool = False, direct: bool = False, locks: bool = False
     ) -> Iterator[Attempt]:
         """The transactions of `write`, for a long way: what is done in them isn't called from here.
 
@@ -247,7 +256,7 @@ class Database:
 
         Until one found nobody in its way; five more at most, and what stands in the way of the last one is raised.
         """
-        opened: Any = self.reading if direct else self._single if single else self.transaction
+        opened: Any = self.reading if direct else self._single if single else partial(self.transaction, locks=locks)
         attempt = Attempt(partial(self._in_turn, opened, principal))
         while not attempt.ended:
             yield attempt
@@ -269,12 +278,17 @@ class Database:
 
     @asynccontextmanager
     async def transaction(
-        self, session: AsyncSession | None = None, principal: Principal | None = None, *, snapshot: bool = False
+        self,
+        session: AsyncSession | None = None,
+        principal: Principal | None = None,
+        *,
+        snapshot: bool = False,
+        locks: bool = False,
     ) -> AsyncIterator[AsyncSession]:
         """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits.
 
         `snapshot`: it only reads, and the first thing that is done in it is to make it see one moment only. That can't
-        come after naming a principal, so then it is done before that as well. What writes goes by `write`.
+        come after naming a principal, so then it is done before that as well. What writes goes by `write`. `locks` as there.
         """
         if session is not None:
             host = await session_of(session)
@@ -282,12 +296,15 @@ class Database:
                 yield host
             return
         self._check_loop()
-        serving = self.walled and not snapshot and (principal or self._principal) is SERVICE
+        whose = principal or self._principal
+        served = whose if self.walled and not snapshot and serves(whose) else None
+        saved = locks and self._saves and (served or not self.walled)  # whoever is named later goes with the savepoint
         try:
-            async with self._units(info={"snapshot": snapshot, "serving": serving, OWN: 0}) as own, own.begin():
+            info = {"snapshot": snapshot, SERVED: served, SAVED: saved, UNUSED: saved, OWN: 0}
+            async with self._units(info=info) as own, own.begin():
                 if snapshot and self.walled:
                     await own.execute(SNAPSHOT)
-                if serving:  # BEGIN says so
+                if served:  # BEGIN says so
                     yield own
                     return
                 async with self._as(own, principal, ends=True):
@@ -389,6 +406,8 @@ async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
 
     What the host has yet to send goes before it: the session wouldn't know that it was taken back.
     """
+    if OWN in session.info:  # to go back to that one would take this one along
+        session.info[UNUSED] = False
     if session.autoflush:
         await session.flush()
     async with (await session.connection()).begin_nested() as begun:
@@ -397,19 +416,25 @@ async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
 
 @asynccontextmanager
 async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
-    """As `savepoint`. In a transaction of ours it is left to the commit to release it, which saves a round trip."""
+    """As `savepoint`. In a transaction of ours it is left to the commit to release it, which saves a round trip.
+
+    Its BEGIN may have brought the first one, which saves another.
+    """
     if OWN not in session.info:
         async with savepoint(session):
             yield
         return
+    is_first, session.info[UNUSED] = session.info.get(UNUSED), False
     session.info[OWN] += 1  # one may lie in another: each has a name of its own
-    name = f"memory_sql_{session.info[OWN]}"
-    await session.execute(text(f"SAVEPOINT {name}"))
+    name = FIRST if is_first else f"memory_sql_{session.info[OWN]}"
+    if not is_first:
+        await session.execute(text(f"SAVEPOINT {name}"))
     try:
         yield
     except Exception:
         with suppress(SQLAlchemyError):  # a connection that was lost takes all of it back
             await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
+        session.info[UNUSED] = is_first  # it is there still
         raise
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
 from sqlalchemy.util import greenlet_spawn
 
 from memory_sql.db.direct import Direct, Lent
-from memory_sql.db.engine import OVERFLOW, POOLED, SERVER_SETTINGS, Database, is_pooled
+from memory_sql.db.engine import OVERFLOW, POOLED, SERVED, SERVER_SETTINGS, Database, is_pooled
 from memory_sql.db.failures import RAISED, named_errors, raise_named
 from memory_sql.db.principals import Principal
 from memory_sql.db.waiting import Limits, limits_locks
@@ -68,6 +68,8 @@ class HostDatabase(Database):
     own, and a statement that commits by itself sets what it needs for itself.
     """
 
+    _saves = False
+
     def __init__(self, engine: AsyncEngine, *, pool_size: int = 5, limits: Limits | None = None) -> None:
         self.url = engine.url
         self.pooled = is_pooled(engine.url)  # until check_schema has looked at a connection
@@ -88,7 +90,11 @@ class HostDatabase(Database):
         if session.info.get("snapshot"):  # no question may come before that
             connection.exec_driver_sql(self._of_reads)
             return
-        connection.execute(_serving(self._limits) if session.info.get("serving") else _limiting(self._limits))
+        served = session.info.get(SERVED)
+        if served is None:
+            connection.execute(_limiting(self._limits))
+        else:
+            connection.execute(_serving(self._limits), {"agent_id": served["agent_id"]})
 
     def _single(self, session: AsyncSession | None = None, principal: Principal | None = None) -> Any:
         """What it may wait for has to be limited."""
@@ -245,7 +251,7 @@ def _limiting(limits: Limits) -> Select[Any]:
 
 @lru_cache(maxsize=16)
 def _serving(limits: Limits) -> Select[Any]:
-    return _limiting(limits).add_columns(func.memory.enter(None, None, None, True))
+    return _limiting(limits).add_columns(func.memory.enter(bindparam("agent_id", type_=Text), None, None, True))
 
 
 _SAMPLE = select(

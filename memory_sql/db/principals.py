@@ -22,7 +22,19 @@ def service(agent_id: str | None) -> Principal:
 
 
 SERVICE = service(None)
-SERVING = "SELECT memory.enter(NULL, NULL, NULL, true);"  # the same, together with a BEGIN
+
+
+def serves(principal: Principal | None) -> bool:
+    """Whether it is the library's own work."""
+    return principal is not None and bool(principal.get("service"))
+
+
+def entering(principal: Principal) -> str:
+    """As `enter`, for the library's own work, together with a BEGIN. That has no parameters, so an id goes as its bytes."""
+    agent_id = principal["agent_id"]
+    agent = "NULL" if agent_id is None else f"convert_from(decode('{agent_id.encode().hex()}', 'hex'), 'UTF8')"
+    return f"SELECT memory.enter({agent}, NULL, NULL, true);"
+
 
 _tables = pg_catalog.pg_class
 

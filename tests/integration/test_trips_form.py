@@ -106,6 +106,6 @@ async def test_behind_walls_transactions_are_added_where_somebody_has_to_be_name
     walled_database: str, roles: Roles
 ) -> None:
     async with wired(as_login(walled_database, roles)) as (memory, wire):
-        assert await observing(memory, wire) == (1, 2, 5, 2)
+        assert await observing(memory, wire) == (1, 2, 4, 2)
         assert await forming(memory, wire) == 12
         assert (await memory.conversations.form(agent_id="ada", conversation_id="s0")).messages == 0

@@ -40,7 +40,7 @@ from memory_sql.resources.imports import Imports
 from memory_sql.resources.observations import Observations
 from memory_sql.resources.people import People
 from memory_sql.resources.prompts import Prompts
-from memory_sql.resources.runtime import Runtime, agent_key, asked_of, settings_of
+from memory_sql.resources.runtime import Runtime, asked_of, settings_of
 from memory_sql.resources.scopes import Scopes
 from memory_sql.resources.work import Work
 from memory_sql.retrieval import search
@@ -462,14 +462,13 @@ class Memory:
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())
 
         async def forget(unit: Session) -> Receipt:
-            key = await agent_key(unit, asked.agent_id)
             if dry_run:
-                return await forgetting.preview(unit, asked, key, chosen)
-            forgotten = await forgetting.forget(unit, asked, key, chosen)
+                return await forgetting.preview(unit, asked, chosen)
+            forgotten = await forgetting.forget(unit, asked, chosen)
             await journal.keep(self.settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt
 
-        receipt = await self.database.write(forget, session, asked.service)
+        receipt = await self.database.write(forget, session, asked.service, locks=True)
         if dry_run or not wait or session is not None:
             return receipt
         return await self._runtime.jobs.rebuilt(asked.agent_id, receipt)

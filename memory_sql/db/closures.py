@@ -20,13 +20,22 @@ from sqlalchemy import (
     literal_column,
     select,
     true,
-    tuple_,
     union,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 
-from memory_sql.db.models import EvidenceRow, ImportedMessageRow, ImportedRow, JudgedRow, LineageRow, ObservationRow
+from memory_sql.db.locks import locking_found
+from memory_sql.db.models import (
+    AgentRow,
+    EvidenceRow,
+    ImportedMessageRow,
+    ImportedRow,
+    JudgedRow,
+    LineageRow,
+    ObservationRow,
+    ScopeRow,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +150,20 @@ def _arrays(kinds: dict[str, Any]) -> dict[str, BindParameter[Any]]:
     return {name: bindparam(name, type_=ARRAY(kind)) for name, kind in kinds.items()}
 
 
-def _closed(*, of_users: bool) -> Select[Any]:
-    """One row: what `closure_of_row` reads. `texts` are scopes that lose something else."""
+def _closed(*, of_users: bool = False, beside: bool = False) -> Select[Any]:
+    """One row: what `closure_of_row` reads; `beside`: and what is to be known before it goes.
+
+    `texts` are scopes that lose something else.
+    """
     every = (*TAKEN, *(f"held_{name}" for name in TAKEN))
     seeds, texts = _arrays(_SEEDS), bindparam("texts", type_=ARRAY(BigInteger))
     found = func.memory.forget_closure(_AGENT, *seeds.values(), bindparam("confirmable", type_=Boolean))
     closed = select(found.table_valued(*every)).cte("closed").prefix_with("MATERIALIZED")
-    going = [closed.c[name].op("||")(closed.c[f"held_{name}"]) for name in ("scope_ids", "seqs", "evidence_ids")]
-    heard, reached = _around(closed, going, seeds["users"] if of_users else None, seeds["scopes"].op("||")(texts))
-    return select(*(closed.c[name] for name in every), heard, reached)
+    both = (closed.c[name].op("||")(closed.c[f"held_{name}"]).label(name) for name in TAKEN)
+    going = select(*both).cte("going")
+    heard, reached = _around(going, seeds["users"] if of_users else None, seeds["scopes"].op("||")(texts))
+    more = _beside(going, seeds["scopes"]) if beside else ()
+    return select(*(closed.c[name] for name in every), heard, reached, *more)
 
 
 def reached_from(begun: Any, agent_key: Any) -> Select[Any]:
@@ -166,19 +180,18 @@ def _made_of(scopes: Any, agent_key: Any) -> Select[Any]:
     return select(each.c.scope_id).select_from(scopes.join(each, true()))
 
 
-def _around(given: Any, going: Sequence[Any], users: Any, scopes: Any) -> tuple[Any, Any]:
+def _around(going: Any, users: Any, scopes: Any) -> tuple[Any, Any]:
     """The scopes of the evidence, those of other sources of what goes and those that speak of `users`: judged again.
 
     And those in which something was made of what any of these holds, or `scopes` do, over all levels.
     """
     e, link, j, o = EvidenceRow, LineageRow, JudgedRow, ObservationRow
-    scope_ids, seqs, evidence_ids = going
-    key = func.unnest(scope_ids, seqs).table_valued("scope_id", "seq", name="key").render_derived()
-    gone = select(key.c.scope_id, key.c.seq).select_from(given.join(key, true())).cte("gone")
-    said = func.unnest(evidence_ids).table_valued("evidence_id", name="said").render_derived()
+    key = func.unnest(going.c.scope_ids, going.c.seqs).table_valued("scope_id", "seq", name="key").render_derived()
+    gone = select(key.c.scope_id, key.c.seq).select_from(going.join(key, true())).cte("gone")
+    said = func.unnest(going.c.evidence_ids).table_valued("evidence_id", name="said").render_derived()
     parts = [
         select(e.scope_id)
-        .select_from(given.join(said, true()))
+        .select_from(going.join(said, true()))
         .join(e, and_(e.agent_key == _AGENT, e.evidence_id == said.c.evidence_id)),
         select(link.source_scope_id).where(
             link.agent_key == _AGENT, link.scope_id == gone.c.scope_id, link.seq == gone.c.seq
@@ -224,43 +237,49 @@ def released_rows(rows: Iterable[Any]) -> Taken:
     )
 
 
-def _heard() -> Select[Any]:
-    given = _arrays(TAKEN)
-    going = select(*(given[name].label(name) for name in ("scope_ids", "seqs", "evidence_ids"))).cte("given")
-    return select(*_around(going, [*going.c], None, cast([], ARRAY(BigInteger))))
+def _given() -> Any:
+    """What goes, as it is given."""
+    return select(*(array.label(name) for name, array in _arrays(TAKEN).items())).cte("given")
 
 
-def _tainted() -> Select[Any]:
+def tainted_by(going: Any, scopes: Any, agent_key: Any) -> Select[Any]:
     """For each of `scopes`, and of those whose text holds what goes, the first live version that does."""
-    given = _arrays({"scopes": BigInteger, **TAKEN})
-    tainted = func.memory.tainted_versions(_AGENT, given["scopes"], given["scope_ids"], given["seqs"]).table_valued(
+    tainted = func.memory.tainted_versions(agent_key, scopes, going.c.scope_ids, going.c.seqs).table_valued(
         "scope_id", "version", "live"
     )
     version = func.min(tainted.c.version).label("version")
-    return select(tainted.c.scope_id, version).where(tainted.c.live).group_by(tainted.c.scope_id)
+    found = select(tainted.c.scope_id, version).select_from(going.join(tainted, true()))
+    return found.where(tainted.c.live).group_by(tainted.c.scope_id)
 
 
-def _imported() -> CompoundSelect[Any]:
+def _imported(going: Any, scopes: Any) -> CompoundSelect[Any]:
     """The hashed references of what goes, and of the texts of `scopes`."""
-    i, m, given = ImportedRow, ImportedMessageRow, _arrays({"scopes": BigInteger, **TAKEN})
-    gone = func.unnest(given["scope_ids"], given["seqs"]).table_valued("scope_id", "seq").render_derived()
-    theirs = func.unnest(given["conversation_ids"], given["numbers"])
+    i, m = ImportedRow, ImportedMessageRow
+    gone = func.unnest(going.c.scope_ids, going.c.seqs).table_valued("scope_id", "seq").render_derived()
+    theirs = func.unnest(going.c.conversation_ids, going.c.numbers)
     messages = theirs.table_valued("conversation_id", "number").render_derived()
+    is_its = and_(i.agent_key == _AGENT, i.scope_id == gone.c.scope_id, i.seq == gone.c.seq)
+    is_theirs = and_(
+        m.agent_key == _AGENT, m.conversation_id == messages.c.conversation_id, m.number == messages.c.number
+    )
     return union(
-        select(i.ref_hash).join(gone, and_(i.agent_key == _AGENT, i.scope_id == gone.c.scope_id, i.seq == gone.c.seq)),
-        select(i.ref_hash).where(i.agent_key == _AGENT, i.scope_id == any_(given["scopes"]), i.seq.is_(None)),
-        select(m.ref_hash).where(m.agent_key == _AGENT, tuple_(m.conversation_id, m.number).in_(select(messages))),
+        select(i.ref_hash).select_from(going.join(gone, true()).join(i, is_its)),
+        select(i.ref_hash).where(i.agent_key == _AGENT, i.scope_id == any_(scopes), i.seq.is_(None)),
+        select(m.ref_hash).select_from(going.join(messages, true()).join(m, is_theirs)),
     )
 
 
-def _beside() -> Select[Any]:
-    """One row: `tainted`, what stays of what these touch (`kept`), and the hashed references of what goes (`refs`)."""
-    given = _arrays(TAKEN)
-    kept = func.memory.kept_beside(_AGENT, given["scope_ids"], given["seqs"], given["evidence_ids"]).table_valued(
+def _beside(going: Any, scopes: Any) -> list[Any]:
+    """`tainted`, what stays of what these touch (`kept`), and the hashed references of what goes (`refs`)."""
+    kept = func.memory.kept_beside(_AGENT, going.c.scope_ids, going.c.seqs, going.c.evidence_ids).table_valued(
         "scope_id", "seq", "reason", "users"
     )
-    parts = {"tainted": _tainted().subquery(), "kept": kept, "refs": _imported().subquery()}
-    return select(*(_rows_of(part).label(name) for name, part in parts.items()))
+    parts = {
+        "tainted": tainted_by(going, scopes, _AGENT).subquery(),
+        "kept": select(*kept.c).select_from(going.join(kept, true())).subquery(),
+        "refs": _imported(going, scopes).subquery(),
+    }
+    return [_rows_of(part).label(name) for name, part in parts.items()]
 
 
 def _rows_of(found: Any) -> Any:
@@ -277,9 +296,68 @@ def _is_there() -> ColumnElement[bool]:
     return select(o.seq).join(key, same).exists()
 
 
-CLOSED, CLOSED_OF_USERS = _closed(of_users=False), _closed(of_users=True)
-CLOSED_IF_THERE = CLOSED.where(_is_there())
-HEARD, TAINTED, BESIDE = _heard(), _tainted().order_by("scope_id"), _beside()
+def _looking_around(scopes: Any, conversations: Any) -> Select[Any]:
+    """Locks what will most likely be needed, `conversations` and `scopes`, and where something was made of these."""
+    begun = scopes.cte("begun")
+    theirs = select(begun.c.scope_id).union(reached_from(select(begun.c.scope_id), _its_agent()))
+    return locking_found(conversations, theirs)
+
+
+def _its_agent() -> Any:
+    return select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text)).scalar_subquery()
+
+
+def _around_one() -> Select[Any]:
+    """As `_looking_around`, one observation."""
+    e, scope_id = EvidenceRow, bindparam("scope_id", type_=BigInteger)
+    talks = select(e.conversation_id).where(
+        e.agent_key == _its_agent(),
+        e.scope_id == scope_id,
+        e.seq == bindparam("seq", type_=Integer),
+        e.conversation_id.is_not(None),
+    )
+    return _looking_around(select(scope_id.label("scope_id")), talks)
+
+
+def _around_conversation() -> Select[Any]:
+    """As `_looking_around`, a conversation and what was said there; `owner` is that of its own scope."""
+    e, o, s = EvidenceRow, ObservationRow, ScopeRow
+    conversation = bindparam("conversation_id", type_=Text)
+    scopes = union(
+        select(s.scope_id).where(s.agent_key == _its_agent(), s.owner == bindparam("owner", type_=Text)),
+        select(e.scope_id).where(e.agent_key == _its_agent(), e.conversation_id == conversation, e.number.is_not(None)),
+        select(o.scope_id).where(o.agent_key == _its_agent(), *stated_in(conversation)),
+    )
+    return _looking_around(scopes, select(conversation))
+
+
+def stated_in(conversation_id: Any) -> tuple[ColumnElement[bool], ...]:
+    """What the host stated in the conversation, or another store had of it, without a message."""
+    o = ObservationRow
+    kinds: Any = bindparam("kinds", ("observe", "import"), expanding=True, literal_execute=True)  # as the index says it
+    return (o.conversation_id == conversation_id, o.source_kind.in_(kinds))
+
+
+def _begun_by() -> Select[Any]:
+    """One row: the scopes of a conversation, and what was stated in it."""
+    o, s = ObservationRow, ScopeRow
+    own = select(s.scope_id).where(s.agent_key == _AGENT, s.owner == bindparam("owner", type_=Text))
+    stated = stated_in(bindparam("conversation_id", type_=Text))
+    keys = (
+        select(key).where(o.agent_key == _AGENT, *stated).order_by(o.scope_id, o.seq) for key in (o.scope_id, o.seq)
+    )
+    parts = zip(("scopes", "scope_ids", "seqs"), (own.order_by(s.scope_id), *keys), strict=True)
+    return select(*(func.array(part.scalar_subquery()).label(name) for name, part in parts))
+
+
+CLOSED, CLOSED_OF_USERS = _closed(), _closed(of_users=True)
+CLOSED_BESIDE, CLOSED_OF_USERS_BESIDE = _closed(beside=True), _closed(of_users=True, beside=True)
+CLOSED_IF_THERE = CLOSED_BESIDE.where(_is_there())
+AROUND_ONE, AROUND_CONVERSATION, BEGUN_BY = _around_one(), _around_conversation(), _begun_by()
+HEARD = select(*_around(_given(), None, cast([], ARRAY(BigInteger))))
+_scopes = bindparam("scopes", type_=ARRAY(BigInteger))
+TAINTED = tainted_by(_given(), _scopes, _AGENT).order_by("scope_id")
+BESIDE = select(*_beside(_given(), _scopes))
 ALL_IMPORTED = union(
     *(select(table.ref_hash).where(table.agent_key == _AGENT) for table in (ImportedRow, ImportedMessageRow))
 )

@@ -6,7 +6,7 @@ agent: only `lock_whole_agent` does, for erasing all of it.
 
 What has to be locked is often known only after a look under the locks. `under_locks` then gives all of them back and
 takes them anew, in order: to lock one more beside those that are held would be a deadlock with whoever is going by the
-order.
+order. `under_found` begins with what one statement both finds and locks, which mostly is all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import ARRAY, BigInteger, Select, any_, bindparam, select, update
+from sqlalchemy import ARRAY, BigInteger, Select, Text, and_, any_, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.engine import taken_back_on_error
@@ -67,24 +67,29 @@ class Rows:
         return Rows(self.scopes | other.scopes, self.conversations | other.conversations)
 
 
+NONE = Rows()
+
+
 class _MoreError(Exception):
     """These have to be locked as well."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, agent_key: int, rows: Rows) -> None:
+        self.agent_key = agent_key
         self.rows = rows
 
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """What is locked."""
+    """What is locked, of which agent."""
 
+    agent_key: int
     rows: Rows
 
     def need(self, scopes: Iterable[int] = (), conversations: Iterable[str] = ()) -> None:
         """To be called with all that is about to be changed. If any of it isn't locked, all begins anew with it locked."""
         wanted = Rows(frozenset(scopes), frozenset(conversations))
         if self.rows | wanted != self.rows:
-            raise _MoreError(self.rows | wanted)
+            raise _MoreError(self.agent_key, self.rows | wanted)
 
 
 async def under_locks(
@@ -92,54 +97,100 @@ async def under_locks(
     agent_key: int,
     act: Callable[[Locks], Awaitable[Done]],
     *,
-    known: Iterable[int] = (),
+    known: Rows = NONE,
     keys_change: bool = False,
     shared: bool = False,
 ) -> Done:
     """What `act` returns, done under the locks on all that it says it needs (`Locks.need`), taken in order.
 
     `act` looks, says what it needs, and only then changes anything. It is called without locks first, unless it is `known`
-    of scopes that it will need them, and again whenever it needs more: what it did is undone, and the locks are given back.
+    of rows that it will need them, and again whenever it needs more: what it did is undone, and the locks are given back.
     `keys_change`: the ids themselves change. `shared`: the agent is shared before anything is locked, as by `share_agent`.
     """
-    rows = Rows(frozenset(known))
+    rows = known
+
+    async def lock() -> Locks:
+        await _lock(session, agent_key, rows, keys_change=keys_change, shared=shared)
+        return Locks(agent_key, rows)
+
     while True:
         try:
-            if rows == Rows():
-                return await act(Locks(rows))  # nothing is changed before something is needed
-            async with taken_back_on_error(session):  # a savepoint, whose rollback gives the locks back too
-                await _lock(session, agent_key, rows, keys_change=keys_change, shared=shared)
-                return await act(Locks(rows))
+            if rows == NONE:
+                return await act(Locks(agent_key, rows))  # nothing is changed before something is needed
+            return await _under(session, lock, act)
         except _MoreError as more:
             rows |= more.rows
 
 
+async def under_found(
+    session: AsyncSession,
+    find: Callable[[], Awaitable[Locks]],
+    act: Callable[[Locks], Awaitable[Done]],
+    *,
+    shared: bool = False,
+) -> Done:
+    """As `under_locks`, but `find` locks at first what it finds itself, in order: what `act` will most likely need.
+
+    `shared`: `find` has shared the agent.
+    """
+    try:
+        return await _under(session, find, act)
+    except _MoreError as more:
+        agent_key, known = more.agent_key, more.rows
+    return await under_locks(session, agent_key, act, known=known, shared=shared)
+
+
+async def _under(
+    session: AsyncSession, lock: Callable[[], Awaitable[Locks]], act: Callable[[Locks], Awaitable[Done]]
+) -> Done:
+    async with taken_back_on_error(session):  # a savepoint, whose rollback gives the locks back too
+        return await act(await lock())
+
+
 async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_change: bool, shared: bool) -> None:
-    for key, wanted in ((ConversationRow.conversation_id, rows.conversations), (ScopeRow.scope_id, rows.scopes)):
-        if wanted:
-            given = {"agent_key": agent_key, "wanted": sorted(wanted)}
-            await session.execute(_LOCKING[key, keys_change, shared], given)
-            shared = False
+    given = {"agent_key": agent_key, "scopes": sorted(rows.scopes), "conversations": sorted(rows.conversations)}
+    await session.execute(_LOCKING[keys_change, shared], given)
 
 
-def _locking(key: Any, *, keys_change: bool, shared: bool) -> Select[Any]:
-    """The agent is shared first: it has to be known before any row is looked for."""
-    agent: Any = bindparam("agent_key", type_=BigInteger)
-    if shared:
-        agent = (
-            select(AgentRow.agent_key).where(AgentRow.agent_key == agent).with_for_update(read=True).scalar_subquery()
-        )
-    return (
-        select(key)
-        .where(key.class_.agent_key == agent, key == any_(bindparam("wanted", type_=ARRAY(key.type))))
-        .order_by(key)
-        .with_for_update(key_share=not keys_change)
+def _in_order(which: Any, conversations: Any, scopes: Any, *, keys_change: bool = False, shared: bool) -> Select[Any]:
+    """Locks these, two arrays, of one agent. One row: its key, and what there is of them; none where it isn't there.
+
+    Each part asks for the one before: the agent has to be known before a conversation is looked for, and no scope is
+    before all conversations have been counted.
+    """
+    agent = select(AgentRow.agent_key).where(which)
+    known = (agent.with_for_update(read=True) if shared else agent).cte("agent")
+    key = select(known.c.agent_key).scalar_subquery()
+    talks = _locked(ConversationRow.conversation_id, key, conversations, keys_change).cte("conversations")
+    counted = select(func.count()).select_from(talks).scalar_subquery()
+    places = _locked(ScopeRow.scope_id, key, scopes, keys_change).where(counted >= 0).cte("scopes")
+    return select(
+        known.c.agent_key,
+        func.array(select(talks.c.conversation_id).scalar_subquery()).label("conversations"),
+        func.array(select(places.c.scope_id).scalar_subquery()).label("scopes"),
     )
 
 
+def _locked(key: Any, agent_key: Any, wanted: Any, keys_change: bool) -> Select[Any]:
+    mine = and_(key.class_.agent_key == agent_key, key == any_(wanted))
+    return select(key).where(mine).order_by(key).with_for_update(key_share=not keys_change)
+
+
+def locking_found(conversations: Any, scopes: Any) -> Select[Any]:
+    """Of the agent `agent_id`, which it shares: locks the conversations and scopes of these two SELECTs. For `locked_of`."""
+    named = AgentRow.agent_id == bindparam("agent_id", type_=Text)
+    return _in_order(named, *(func.array(one.scalar_subquery()) for one in (conversations, scopes)), shared=True)
+
+
+def locked_of(row: Any, named: Rows = NONE) -> Locks:
+    """`named`: what isn't looked for again, though there may be none of it."""
+    return Locks(row.agent_key, Rows(frozenset(row.scopes), frozenset(row.conversations)) | named)
+
+
+_given = (bindparam("conversations", type_=ARRAY(Text)), bindparam("scopes", type_=ARRAY(BigInteger)))
+_mine = AgentRow.agent_key == bindparam("agent_key", type_=BigInteger)
 _LOCKING = {
-    (key, keys_change, shared): _locking(key, keys_change=keys_change, shared=shared)
-    for key in (ConversationRow.conversation_id, ScopeRow.scope_id)
+    (keys_change, shared): _in_order(_mine, *_given, keys_change=keys_change, shared=shared)
     for keys_change in (False, True)
     for shared in (False, True)
 }

@@ -78,6 +78,11 @@ class Selection(Value):
         return self == Selection(observation_id=self.observation_id) if self.observation_id else False
 
     @property
+    def is_one_conversation(self) -> bool:
+        """As a whole."""
+        return self.conversation_id is not None and self.message_id is None and not self.selects_observations
+
+    @property
     def named(self) -> dict[str, str | int | bool]:
         """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
         given = {

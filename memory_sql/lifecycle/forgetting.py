@@ -11,14 +11,16 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.engine import taken_back
-from memory_sql.db.locks import Locks, lock_whole_agent, under_locks
+from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import ForgettingRepository
+from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
+from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
@@ -30,6 +32,7 @@ from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
 from memory_sql.lifecycle.corrections import Asked
+from memory_sql.lifecycle.corrections.request import agent_key_for
 from memory_sql.lifecycle.journal import Entry
 from memory_sql.lifecycle.selecting import words_of
 
@@ -38,10 +41,14 @@ NOTHING = Closure()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`texts`: by scope the first version that goes, whatever it holds. `said_in`: conversations that lose something else."""
+    """`texts`: by scope the first version that goes, whatever it holds. `said_in`: conversations that lose something else.
+
+    `beside` None: it has yet to be asked for.
+    """
 
     seeds: Seeds
     closure: Closure
+    beside: Beside | None = None
     texts: Mapping[int, int] = field(default_factory=dict)
     said_in: Sequence[str] = ()
 
@@ -55,9 +62,9 @@ class Found:
         return sorted({*self.closure.conversations, *self.seeds.conversations, *self.seeds.attended, *self.said_in})
 
 
-async def find(session: Session, agent_key: int, selection: Selection, words: Query | None) -> Found:
+async def find(session: Session, locks: Locks, selection: Selection, words: Query | None) -> Found:
     """All that would go. Raises `NotFoundError` for an observation that isn't there."""
-    repository = ForgettingRepository(session, agent_key)
+    repository = ForgettingRepository(session, locks.agent_key)
     if selection.is_one_observation and selection.observation_id is not None:
         found = await repository.closure_of(parse_observation_id(selection.observation_id))
         if found is None:
@@ -66,7 +73,9 @@ async def find(session: Session, agent_key: int, selection: Selection, words: Qu
     seeds = await repository.seeds(selection, words)
     if selection.observation_id is not None and not seeds.observations:
         raise NotFoundError("observation", selection.observation_id)
-    return Found(seeds, await repository.closure(seeds))
+    if locks.rows == NONE:  # it will be looked at again
+        return Found(seeds, await repository.closure(seeds))
+    return Found(seeds, *await repository.closure_beside(seeds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +86,47 @@ class Forgotten:
     entry: Entry
 
 
-async def forget(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Forgotten:
+async def forget(session: Session, asked: Asked, selection: Selection) -> Forgotten:
     """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
 
-    Raises `NotFoundError` for an observation that isn't there, `HeldError` for a whole agent of which anything is held.
+    Raises `NotFoundError` for an agent or an observation that isn't there, `HeldError` for a whole agent of which anything
+    is held.
     """
+    words = None
+
+    async def act(locks: Locks) -> Forgotten:
+        found = await find(session, locks, selection, words)
+        _need(locks, found)
+        receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
+        return await _erase(session, asked, locks.agent_key, found, receipt)
+
+    if selection.is_one_observation or selection.is_one_conversation:
+        return await under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)
+    agent_key = await agent_key_for(session, asked)
     if selection.everything:
         receipt = _receipt(selection, NOTHING, {}, asked.settings, asked.now)
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
-
-    async def act(locks: Locks) -> Forgotten:
-        found = await find(session, agent_key, selection, words)
-        _need(locks, found)
-        receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
-        return await _erase(session, asked, agent_key, found, receipt)
-
     return await under_locks(session, agent_key, act, shared=True)
 
 
-async def preview(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Receipt:
+async def _lock_around(session: Session, asked: Asked, selection: Selection) -> Locks:
+    locks = await lock_around(session, asked.agent_id, selection)
+    if locks is None:
+        raise NotFoundError("agent", asked.agent_id)
+    return locks
+
+
+async def preview(session: Session, asked: Asked, selection: Selection) -> Receipt:
     """What `forget` would return, which is done and taken back; of a whole agent, only counted. Raises as `forget` does."""
     if selection.everything:
+        agent_key = await agent_key_for(session, asked)
         await _refuse_held(session, agent_key)
         counts = await ForgettingRepository(session, agent_key).count_agent()
         receipt = _receipt(selection, NOTHING, counts, asked.settings, asked.now)
     else:
         async with taken_back(session):
-            receipt = (await forget(session, asked, agent_key, selection)).receipt
+            receipt = (await forget(session, asked, selection)).receipt
     return receipt.model_copy(update={"dry_run": True})
 
 
@@ -126,7 +148,7 @@ async def take_out(
     async def act(locks: Locks) -> Receipt:
         seeds = Seeds(observations=tuple(observations))
         closure = await ForgettingRepository(session, agent_key).closure(seeds, texts)
-        found = Found(seeds, closure, texts, conversations)
+        found = Found(seeds, closure, texts=texts, said_in=conversations)
         _need(locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}
@@ -137,26 +159,24 @@ async def take_out(
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
     repository, now = ForgettingRepository(session, agent_key), receipt.at
-    tainted, kept, refs = await repository.beside(found.closure, found.seeds.scopes)
+    beside = found.beside or await repository.beside(found.closure, found.seeds.scopes)
+    tainted, kept = dict(beside.tainted), beside.kept
     tainted |= {scope: min(version, tainted.get(scope, version)) for scope, version in found.texts.items()}
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=tainted) if tainted else ():
         await ConsolidationRepository(session).rewind(state, tainted[state.scope_id], "forget", now)
     if tainted:  # evidence has gone back to where it was lent
-        _, kept, _ = await repository.beside(found.closure, ())
+        kept = (await repository.beside(found.closure, ())).kept
     about = await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
-    counts = await repository.erase(found.closure, found.seeds.scopes, found.seeds.users, receipt.id, now)
-    receipt = receipt.model_copy(update={"counts": counts, "kept": kept})
-    threshold = asked.settings.consolidation_threshold
-    standing, is_unsettled = await repository.record(
-        receipt, found.scopes, threshold, actor=asked.actor, reason=asked.reason
-    )
-    if tainted or standing or is_unsettled:
-        more = await _settle(session, asked, agent_key, found.scopes, standing, now)
+    threshold, cause = asked.settings.consolidation_threshold, {"actor": asked.actor, "reason": asked.reason}
+    erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, **cause)
+    receipt = receipt.model_copy(update={"counts": erased.counts, "kept": kept})
+    if tainted or erased.standing or erased.is_unsettled:
+        more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
         withheld = await repository.await_rebuild(sorted({*tainted, *more}))
         await ScopeRepository(session).refresh_due(agent_key, found.scopes, threshold, now)
         receipt = receipt.model_copy(update={"withheld": tuple(f"s{key}" for key in withheld)})
-    return Forgotten(receipt, _entry(receipt, asked.agent_id, found, refs))
+    return Forgotten(receipt, _entry(receipt, asked.agent_id, found, beside.refs))
 
 
 async def _settle(
@@ -205,7 +225,9 @@ async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: 
     await _refuse_held(session, agent_key)
     refs = await repository.imported()
     receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
-    await repository.record(receipt, (), 0, actor=asked.actor, reason=asked.reason)
+    detail = {"id": receipt.id, "target": receipt.target, "observations": [], "counts": receipt.counts}
+    cause = {"actor": asked.actor, "reason": asked.reason, "detail": detail}
+    await record(session, agent_key, "forget", receipt.at, **cause)
     return Forgotten(receipt, Entry(id=receipt.id, at=receipt.at, agent_id=asked.agent_id, everything=True, refs=refs))
 
 

@@ -136,6 +136,7 @@ class Observations(Face):
             lambda unit: corrections.update(unit, asked, observation_id, content, given, extra, if_version),
             session,
             asked.service,
+            locks=True,
         )
 
     async def supersede(
@@ -157,7 +158,10 @@ class Observations(Face):
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
-            lambda unit: corrections.supersede(unit, asked, old_id, new_id, if_version), session, asked.service
+            lambda unit: corrections.supersede(unit, asked, old_id, new_id, if_version),
+            session,
+            asked.service,
+            locks=True,
         )
 
     async def reinstate(
@@ -178,7 +182,10 @@ class Observations(Face):
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
-            lambda unit: corrections.reinstate(unit, asked, observation_id, if_version), session, asked.service
+            lambda unit: corrections.reinstate(unit, asked, observation_id, if_version),
+            session,
+            asked.service,
+            locks=True,
         )
 
     async def confirm(
@@ -228,6 +235,7 @@ class Observations(Face):
             lambda unit: corrections.verify(unit, asked, observation_id, verification, if_version),
             session,
             asked.service,
+            locks=True,
         )
 
     async def mark(
@@ -257,6 +265,7 @@ class Observations(Face):
             lambda unit: corrections.mark(unit, asked, observation_id, private, level, if_version),
             session,
             asked.service,
+            locks=True,
         )
 
     async def quarantine(

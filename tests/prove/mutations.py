@@ -64,6 +64,7 @@ FEW_MESSAGES = "p_messages < l.least"
 UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
 SCOPE_LOCK = "which).order_by(ScopeRow.scope_id).with_for_update(key_share=True)"
 SHARED = "under_locks(session, agent_key, act, shared=True)"
+SHARED_FOUND = "under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)"
 DISPUTED = "AND coalesce(t.verification, 'unverified') <> 'disputed'"
 EXCLUDED = "WHERE behind.person IN (SELECT memory.person(p_agent, x) FROM unnest(p_excluded) x)"
 SHAREABLE_ACTIVE = """      AND memory.in_use(t.status)
@@ -281,12 +282,12 @@ MUTATIONS = (
     # Corrections
     Mutation(
         "correction: a consolidation that has read the old one is committed",
-        (never_called("scopes.take_lease"),),
+        (never_called("ScopeRepository(session).take_lease", "memory_sql/lifecycle/corrections/texts.py"),),
         CORRECTIONS,
     ),
     Mutation(
         "correction: what it was made of is not passed on",
-        (without('"inherited": inherited, '),),
+        (without('inherited.cte("inherited"), '),),
         CORRECTIONS,
     ),
     Mutation(
@@ -338,7 +339,11 @@ MUTATIONS = (
     # Locks and waiting
     Mutation(
         "locks: a hold is granted while a forgetting runs",
-        (Change(SHARED, SHARED.replace("True", "False"), ("memory_sql/lifecycle/forgetting.py",)),),
+        (
+            Change(SHARED, SHARED.replace("True", "False"), ("memory_sql/lifecycle/forgetting.py",)),
+            Change(SHARED_FOUND, SHARED_FOUND.replace("True", "False")),
+            Change("(conversations, scopes)), shared=True)", "(conversations, scopes)), shared=False)"),
+        ),
         LOCKS,
     ),
     Mutation(

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     DateTime,
     Integer,
@@ -15,12 +16,14 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    cast,
     exists,
     false,
     func,
     insert,
     literal,
     literal_column,
+    or_,
     select,
     true,
     union_all,
@@ -32,6 +35,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among
+from memory_sql.db.closures import tainted_by
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
@@ -117,16 +121,19 @@ class CorrectionRepository:
         await self._set(rows, "status", "status_at", "superseded_by", "follows")
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
 
-    async def replace(self, old: ObservationKey, new: int, entry: Cause) -> None:
+    async def replace(self, old: ObservationKey, new: int, threshold: int, entry: Cause) -> tuple[bool, bool]:
         """`new` takes the place of `old`, which is active, in its scope, and was made of what that was made of.
 
-        What must go with that goes here as well. Whoever is consolidating the scope is too late.
+        What must go with that goes here as well, and then `refresh_due` of the scope. Whoever is consolidating it is too
+        late. Says whether its text holds `old`, and whether something was made of that or it of something.
         """
         scope_id, seq = old
         by = observation_id(scope_id, new)
         given = {"correction": {"by": by}, "status": {"from": "active", "to": "superseded", "by": new}}
-        given |= {"actor": entry.actor, "reason": entry.reason, "now": entry.at, "new": new}
-        await self._session.execute(_REPLACE, {**given, "agent": self._agent_key, "scope": scope_id, "old": seq})
+        given |= {"actor": entry.actor, "reason": entry.reason, "now": entry.at, "new": new, "threshold": threshold}
+        keys = {"agent": self._agent_key, "scope": scope_id, "old": seq}
+        row = (await self._session.execute(_REPLACE, {**given, **keys})).one()
+        return row.holds, row.is_linked
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
         await self._set([{**self._key_columns(key), "verification": verification}], "verification")
@@ -332,8 +339,22 @@ def _replace() -> Select[Any]:
         .where(s.agent_key == agent, s.scope_id == scope, s.lease_until.is_not(None))
         .values(fence=s.fence + 1, lease_until=None)
     )
-    steps = {"inherited": inherited, "set_aside": set_aside, "told": told, "released": released}
-    return select(true()).add_cte(*(step.cte(name) for name, step in steps.items()))
+    first = [set_aside.returning(t.seq).cte("set_aside"), released.returning(s.scope_id).cte("released")]
+    counted = [select(func.count().label("rows")).select_from(step).subquery() for step in first]
+    threshold = bindparam("threshold", type_=Integer)
+    none, place = cast([], ARRAY(BigInteger)), func.array_append(cast([], ARRAY(BigInteger)), scope)
+    due = func.memory.refresh_due(agent, place, threshold, now)
+    seqs = func.array_append(cast([], ARRAY(Integer)), old).label("seqs")
+    tainted = tainted_by(select(place.label("scope_ids"), seqs).cte("going"), none, agent).subquery()
+    links = [
+        exists(select(link.seq).where(link.agent_key == agent, scope_id == scope, seq == old))
+        for scope_id, seq in ((link.scope_id, link.seq), (link.source_scope_id, link.source_seq))
+    ]
+    return (
+        select(due, exists(select(tainted.c.scope_id)).label("holds"), or_(*links).label("is_linked"))
+        .select_from(counted[0].join(counted[1], true()))  # what is due is asked after both
+        .add_cte(inherited.cte("inherited"), told.cte("told"))
+    )
 
 
 _REPLACE = _replace()

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    Select,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -17,10 +31,15 @@ from sqlalchemy.types import ARRAY, BigInteger, DateTime, Integer, Text
 from memory_sql.db.arrays import among, are_among
 from memory_sql.db.closures import (
     ALL_IMPORTED,
+    AROUND_CONVERSATION,
+    AROUND_ONE,
+    BEGUN_BY,
     BESIDE,
     CLOSED,
+    CLOSED_BESIDE,
     CLOSED_IF_THERE,
     CLOSED_OF_USERS,
+    CLOSED_OF_USERS_BESIDE,
     HEARD,
     TAINTED,
     TAKEN,
@@ -30,6 +49,7 @@ from memory_sql.db.closures import (
     released_rows,
     speaks_of,
 )
+from memory_sql.db.locks import Locks, Rows, locked_of
 from memory_sql.db.models import (
     Base,
     ConversationRow,
@@ -42,11 +62,54 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.participants import took_part
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.states import standing_again
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is to be known before a closure goes: by scope the first live version of its text that holds any of it.
+
+    `kept` are the observations that lose something with it, or were made of it, and stay, in the order of their keys; `refs`
+    the hashed references of what goes.
+    """
+
+    tainted: Mapping[int, int]
+    kept: tuple[Kept, ...]
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """How many rows of each table went, and what has to follow.
+
+    `standing`: the scopes in which something gave way to what isn't there any more. `is_unsettled`: something hasn't the
+    state any more that what it was made of leaves it.
+    """
+
+    counts: dict[str, int]
+    standing: tuple[int, ...]
+    is_unsettled: bool
+
+
+async def lock_around(session: AsyncSession, agent_id: str, selection: Selection) -> Locks | None:
+    """Locks what will most likely be needed to forget one observation or a conversation; None: there is no such agent.
+
+    In one statement; the agent is shared.
+    """
+    conversation_id, given = selection.conversation_id, dict[str, Any]()
+    if conversation_id is None:
+        around, key = AROUND_ONE, parse_observation_id(str(selection.observation_id))
+        given = dict(zip(("scope_id", "seq"), key, strict=True))
+    else:
+        around, owner = AROUND_CONVERSATION, owner_key("conversation", conversation_id)
+        given = {"conversation_id": conversation_id, "owner": owner}
+    row = (await session.execute(around, {"agent_id": agent_id, **given})).one_or_none()
+    if row is None:
+        return None
+    return locked_of(row, Rows(conversations=frozenset({conversation_id} if conversation_id else ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +129,15 @@ class ForgettingRepository:
             scopes = await self._scopes([owner_key("group", selection.group_id)])
             return Seeds(conversations=await self._of_group_alone(selection.group_id), scopes=scopes)
         assert selection.conversation_id is not None  # checked by Selection
+        return await self._conversation(selection.conversation_id)
+
+    async def _conversation(self, conversation_id: str) -> Seeds:
+        given = self._given({"conversation_id": conversation_id, "owner": owner_key("conversation", conversation_id)})
+        begun = (await self._session.execute(BEGUN_BY, given)).one()
         return Seeds(
-            conversations=(selection.conversation_id,),
-            scopes=await self._scopes([owner_key("conversation", selection.conversation_id)]),
-            observations=await self._stated_in(selection.conversation_id),
+            conversations=(conversation_id,),
+            scopes=tuple(begun.scopes),
+            observations=tuple(zip(begun.scope_ids, begun.seqs, strict=True)),
             confirmable=False,
         )
 
@@ -152,16 +220,6 @@ class ForgettingRepository:
         )
         return tuple(found)
 
-    async def _stated_in(self, conversation_id: str) -> tuple[tuple[int, int], ...]:
-        """What the host stated in the conversation, or another store had of it, without a message."""
-        o = ObservationRow
-        kinds: Any = bindparam(
-            "kinds", ("observe", "import"), expanding=True, literal_execute=True
-        )  # as the index says it
-        return await self._keys(
-            select(o.scope_id, o.seq).where(o.conversation_id == conversation_id, o.source_kind.in_(kinds))
-        )
-
     async def selected(self, selection: Selection, words: Query | None = None) -> tuple[tuple[int, int], ...]:
         """The observations with all that the target names, in the order of their keys. `words` are those of its query."""
         o, s, e = ObservationRow, ScopeRow, EvidenceRow
@@ -202,12 +260,18 @@ class ForgettingRepository:
         rows = await self._session.execute(found.where(o.agent_key == self._agent_key).order_by(o.scope_id, o.seq))
         return tuple((row.scope_id, row.seq) for row in rows)
 
-    async def closure_of(self, key: tuple[int, int]) -> tuple[Seeds, Closure] | None:
+    async def closure_of(self, key: tuple[int, int]) -> tuple[Seeds, Closure, Beside] | None:
         """All that goes with this observation; None: it isn't there."""
         seeds = Seeds(observations=(key,))
         found = await self._session.execute(CLOSED_IF_THERE, self._given(seeds.arguments, texts=[]))
         row = found.one_or_none()
-        return None if row is None else (seeds, closure_of_row(row))
+        return None if row is None else (seeds, closure_of_row(row), _beside_of(row))
+
+    async def closure_beside(self, seeds: Seeds) -> tuple[Closure, Beside]:
+        """As `closure` and `beside`, at once."""
+        closed = CLOSED_OF_USERS_BESIDE if seeds.users else CLOSED_BESIDE
+        row = (await self._session.execute(closed, self._given(seeds.arguments, texts=[]))).one()
+        return closure_of_row(row), _beside_of(row)
 
     async def closure(self, seeds: Seeds, texts: Iterable[int] = ()) -> Closure:
         """All that goes with these. `texts`: scopes that lose something else."""
@@ -267,23 +331,10 @@ class ForgettingRepository:
         given = self._given(closure.going.arrays, scopes=list(scopes))
         return {row.scope_id: row.version for row in await self._session.execute(TAINTED, given)}
 
-    async def beside(
-        self, closure: Closure, scopes: Sequence[int]
-    ) -> tuple[dict[int, int], tuple[Kept, ...], tuple[str, ...]]:
-        """What is to be known before it goes, in one statement: `first_tainted`, what is kept, and `imported`.
-
-        Kept are the observations that lose something with these, or were made of them, and stay, in the order of their keys.
-        """
+    async def beside(self, closure: Closure, scopes: Sequence[int]) -> Beside:
+        """What is to be known before it goes, in one statement."""
         found = await self._session.execute(BESIDE, self._given(closure.going.arrays, scopes=list(scopes)))
-        row = found.one()
-        return (
-            dict(row.tainted),
-            tuple(
-                Kept(observation=observation_id(scope_id, seq), reason=reason, users=users)
-                for scope_id, seq, reason, users in sorted(row.kept, key=lambda one: (one[0], one[1]))
-            ),
-            tuple(sorted(ref.removeprefix("\\x") for (ref,) in row.refs)),
-        )
+        return _beside_of(found.one())
 
     async def imported(self) -> tuple[str, ...]:
         """The hashed references of all that the agent has."""
@@ -295,19 +346,49 @@ class ForgettingRepository:
         if rows:
             await self._session.execute(upsert(ForgottenRefRow).on_conflict_do_nothing(), rows)
 
-    async def erase(
-        self, closure: Closure, scopes: Sequence[int], users: Sequence[str], forgetting: str, now: datetime
-    ) -> dict[str, int]:
-        """Takes it all out, and says how many rows of each table; what is withdrawn waits for `forgetting`, by its id."""
-        given = self._given(
+    async def erase(self, closure: Closure, forgetting: str, now: datetime) -> None:
+        """Takes it all out; what is withdrawn waits for `forgetting`, by its id."""
+        await self._session.execute(_ERASE, self._erasing(closure, closure.scopes, (), (), forgetting, now))
+
+    async def erase_told(
+        self,
+        closure: Closure,
+        losing: Collection[int],
+        seeds: Seeds,
+        receipt: Receipt,
+        threshold: int,
+        **cause: str | None,
+    ) -> Erased:
+        """As `erase`, with what `seeds` name, and leaves a tombstone: which ids went, when, and why; no text.
+
+        And `refresh_due` of the scopes that are `losing` something.
+        """
+        detail = {"id": receipt.id, "target": receipt.target, "observations": list(receipt.observations)}
+        if receipt.withdrawn:
+            detail["withdrawn"] = list(receipt.withdrawn)
+        given = self._erasing(closure, losing, seeds.scopes, seeds.users, receipt.id, receipt.at)
+        told = {**given, **cause, "detail": detail, "threshold": threshold}
+        row = (await self._session.execute(_ERASE_TOLD, told)).one()
+        return Erased(row.counts or {}, tuple(sorted(row.standing or ())), row.is_unsettled)
+
+    def _erasing(
+        self,
+        closure: Closure,
+        losing: Collection[int],
+        scopes: Sequence[int],
+        users: Sequence[str],
+        forgetting: str,
+        now: datetime,
+    ) -> dict[str, Any]:
+        return self._given(
             closure.erased.arrays,
             **{f"held_{name}": rows for name, rows in closure.withdrawn.arrays.items()},
+            losing=sorted(losing),
             scopes=list(scopes),
             users=list(users),
             forgetting=forgetting,
             now=now,
         )
-        return {row.what: row.counted for row in await self._session.execute(_ERASE, given)}
 
     async def erase_agent(self) -> dict[str, int]:
         """The caller has locked the whole agent."""
@@ -351,51 +432,49 @@ class ForgettingRepository:
         )
         return found is not None
 
-    async def record(
-        self, receipt: Receipt, scopes: Sequence[int], threshold: int, *, actor: str | None, reason: str | None
-    ) -> tuple[list[int], bool]:
-        """The tombstone: which ids went, when, and why; no text. And `refresh_due` of the scopes that have lost something.
 
-        In which of these something gave way to what isn't there any more, and whether anything has to follow its sources.
-        """
-        detail = {
-            "id": receipt.id,
-            "target": receipt.target,
-            "observations": list(receipt.observations),
-            "counts": receipt.counts,
-        }
-        if receipt.withdrawn:
-            detail["withdrawn"] = list(receipt.withdrawn)
-        told = {"actor": actor, "reason": reason, "detail": detail, "now": receipt.at}
-        found = await self._session.execute(_RECORD, self._given(told, scopes=sorted(scopes), threshold=threshold))
-        row = found.one()
-        return row.standing, row.is_unsettled
+def _beside_of(row: Any) -> Beside:
+    return Beside(
+        dict(row.tainted),
+        tuple(
+            Kept(observation=observation_id(scope_id, seq), reason=reason, users=users)
+            for scope_id, seq, reason, users in sorted(row.kept, key=lambda one: (one[0], one[1]))
+        ),
+        tuple(sorted(ref.removeprefix("\\x") for (ref,) in row.refs)),
+    )
 
 
 _AGENT, _NOW = bindparam("agent_key", type_=BigInteger), bindparam("now", type_=DateTime(timezone=True))
-_ACTOR, _REASON = bindparam("actor", type_=Text), bindparam("reason", type_=Text)
-_SCOPES, _USERS = bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("users", type_=ARRAY(Text))
-_told = insert(EventRow).values(
-    agent_key=_AGENT,
-    kind="forget",
-    created_at=_NOW,
-    actor=_ACTOR,
-    reason=_REASON,
-    detail=bindparam("detail", type_=JSONB),
-)
-_unsettled = func.memory.unsettled(_AGENT, _SCOPES).table_valued("seq")
-_RECORD = select(
-    func.memory.refresh_due(_AGENT, _SCOPES, bindparam("threshold", type_=Integer), _NOW),
-    func.array(standing_again(_AGENT, _SCOPES).scalar_subquery()).label("standing"),
-    exists(select(_unsettled.c.seq).select_from(_unsettled)).label("is_unsettled"),
-).add_cte(_told.cte("told"))
-_ERASE = select(
-    func.memory.erase(
-        _AGENT,
-        *(bindparam(f"{held}{name}", type_=ARRAY(kind)) for held in ("", "held_") for name, kind in TAKEN.items()),
-        _SCOPES,
-        _USERS,
-        bindparam("forgetting", type_=Text),
-        _NOW,
-    ).table_valued("what", "counted")
-)
+_LOSING = bindparam("losing", type_=ARRAY(BigInteger))
+_erased = func.memory.erase(
+    _AGENT,
+    *(bindparam(f"{held}{name}", type_=ARRAY(kind)) for held in ("", "held_") for name, kind in TAKEN.items()),
+    _LOSING,
+    bindparam("scopes", type_=ARRAY(BigInteger)),
+    bindparam("users", type_=ARRAY(Text)),
+    bindparam("forgetting", type_=Text),
+    _NOW,
+).table_valued("what", "counted")
+_ERASE = select(_erased)
+
+
+def _erase_told() -> Select[Any]:
+    """The erasing comes first: what is told of it and what is due by it ask for its rows."""
+    rows = select(_erased).cte("erased").prefix_with("MATERIALIZED")
+    what, counted = rows.c.what, rows.c.counted
+    counts = func.jsonb_object_agg(what, counted).filter(what.not_in(("standing", "unsettled")))
+    detail = bindparam("detail", type_=JSONB).op("||")(func.jsonb_build_object("counts", counts))
+    cause = (bindparam("actor", type_=Text), bindparam("reason", type_=Text))
+    told = insert(EventRow).from_select(
+        ["agent_key", "kind", "created_at", "actor", "reason", "detail"],
+        select(_AGENT, literal_column("'forget'"), _NOW, *cause, detail).select_from(rows),
+    )
+    return select(
+        counts.label("counts"),
+        func.array_agg(counted).filter(what == "standing").label("standing"),
+        func.count().filter(what == "unsettled").op(">")(0).label("is_unsettled"),
+        func.memory.refresh_due(_AGENT, _LOSING, bindparam("threshold", type_=Integer), _NOW),
+    ).add_cte(told.cte("told"))
+
+
+_ERASE_TOLD = _erase_told()

@@ -26,6 +26,7 @@ from memory_sql.config.kinds import (
 )
 from memory_sql.db.arrays import among
 from memory_sql.db.bounds import ONE
+from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import reader_of
 from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
 from memory_sql.db.queries.due import scopes_judged_by_more
@@ -234,6 +235,19 @@ _BY_ID = ScopeRow.scope_id == any_(bindparam("scope_ids", type_=ARRAY(BigInteger
 _LOCKED = _locked(_BY_ID)
 
 
+def _locked_seen() -> Any:
+    """As `_LOCKED`: the scope `scope_id`, if the principal sees it, and those in which something follows what it holds."""
+    agent = select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text)).scalar_subquery()
+    visible = visible_scopes()
+    seen = select(visible.c.scope_id).where(visible.c.scope_id == bindparam("scope_id", type_=BigInteger)).cte("seen")
+    wanted = select(seen.c.scope_id).union(reached_from(select(seen.c.scope_id), agent))
+    which = and_(ScopeRow.agent_key == agent, ScopeRow.scope_id == any_(func.array(wanted.scalar_subquery())))
+    return _STATE.where(which).order_by(ScopeRow.scope_id).with_for_update(key_share=True)
+
+
+_LOCKED_SEEN = _locked_seen()
+
+
 def _state(row: Any) -> ScopeState:
     return ScopeState(*row[:_WIDTH])
 
@@ -309,6 +323,11 @@ class ScopeRepository:
         given = {"agent_key": agent_key, "scope_ids": list(scope_ids)}
         named = tuple_(ScopeRow.owner, ScopeRow.name).in_(list(owners))
         found = await self._session.execute(_locked(or_(named, _BY_ID)) if owners else _LOCKED, given)
+        return [_state(row) for row in found]
+
+    async def lock_seen(self, principal: Mapping[str, Any], scope_id: int) -> list[ScopeState]:
+        """As `lock`: a scope that the principal sees, and those in which something follows what it holds, or none."""
+        found = await self._session.execute(_LOCKED_SEEN, {**principal, "scope_id": scope_id})
         return [_state(row) for row in found]
 
     async def refresh_due(self, agent_key: int, scope_ids: Sequence[int], threshold: int, now: datetime) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, any_, case, func, insert, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, case, func, insert, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -257,12 +257,6 @@ def _stands_again() -> ColumnElement[bool]:
     same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
     is_there = select(newer.seq).outerjoin(its, same).where(is_its, its.withdrawn_by.is_(None)).correlate(_t).exists()
     return _t.superseded_by.is_not(None) & ~is_there
-
-
-def standing_again(agent_key: Any, scope_ids: Any) -> Select[Any]:
-    """Those of these scopes, an array, in which `stand_again` finds something."""
-    mine = and_(_t.agent_key == agent_key, _t.scope_id == any_(scope_ids))
-    return select(_t.scope_id).distinct().where(mine, _t.status == "superseded", _stands_again())
 
 
 def _sort_out(

@@ -10,14 +10,21 @@ from memory_sql.arguments import without_secrets
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository
-from memory_sql.db.repositories.observations import Draft, Evidence, ObservationKey, ObservationRepository
+from memory_sql.db.repositories.observations import (
+    Draft,
+    Evidence,
+    ObservationKey,
+    ObservationRepository,
+    classified,
+    observation_of,
+)
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.request import Asked, Locked, find, lock, must_be_active, observation_at
-from memory_sql.lifecycle.corrections.texts import rebuild_with
+from memory_sql.lifecycle.corrections.texts import rebuild_with, rewritten_with
 
 
 async def update(
@@ -39,15 +46,20 @@ async def update(
     tags = None if tags is None else tuple(without_secrets("tags", list(tags), secrets))
     metadata = None if metadata is None else without_secrets("metadata", metadata, secrets)
     _check_correctable(old, text)
-    draft = _corrected(old, asked, text, tags, metadata)
+    draft = classified(_corrected(old, asked, text, tags, metadata))
     saved = await ObservationRepository(session).save(
         old.agent_key, [draft], run_id=None, now=asked.now, replaced=old.key[1]
     )
     (key,) = saved.stored or saved.known
     if saved.known:
         await _check_usable(session, old.agent_key, key)
-    await CorrectionRepository(session, old.agent_key).replace(old.key, key[1], asked.entry)
-    await rebuild_with(session, asked.settings, asked.entry, old.scope, [old.key], [key], released=True)
+    threshold = asked.settings.consolidation_threshold
+    holds, is_linked = await CorrectionRepository(session, old.agent_key).replace(
+        old.key, key[1], threshold, asked.entry
+    )
+    if not (saved.known or holds or is_linked):
+        return observation_of(draft, key, "active", None, asked.now)
+    await rewritten_with(session, asked.settings, asked.entry, old.scope, [key], holds=holds)
     return await observation_at(session, old.agent_key, key)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.locks import Locks, under_locks
+from memory_sql.db.locks import Locks, Rows, under_found
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Cause, Standing
@@ -98,15 +98,24 @@ async def lock(session: Session, asked: Asked, wanted: str, if_version: int | No
     Raises `NotFoundError`, `VersionError`.
     """
     scope_id, _ = parse_observation_id(wanted)
-    first = await find(session, asked, wanted)
+    scopes, locked = ScopeRepository(session), dict[int, ScopeState]()
+
+    async def lock_seen() -> Locks:
+        seen = await scopes.lock_seen(asked.principal, scope_id)
+        if not seen:
+            raise NotFoundError("observation", wanted)
+        locked.update((scope.scope_id, scope) for scope in seen)
+        return Locks(seen[0].agent_key, Rows(frozenset(locked)))
 
     async def act(locks: Locks) -> Locked:
+        scope = locked.pop(scope_id, None)
         found = await find_version(session, asked, wanted, if_version)
         locks.need({scope_id, *found.reached})
-        (scope,) = await ScopeRepository(session).lock(found.agent_key, scope_ids=[scope_id])
+        if scope is None:
+            (scope,) = await scopes.lock(found.agent_key, scope_ids=[scope_id])
         return Locked(found.agent_key, scope, found.observation, found.subjects)
 
-    return await under_locks(session, first.agent_key, act, known={scope_id, *first.reached})
+    return await under_found(session, lock_seen, act)
 
 
 async def find_version(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Found:

@@ -91,6 +91,6 @@ async def erase_derived(
     """What it had superseded is active again."""
     if not closure.going:
         return
-    await ForgettingRepository(session, agent_key).erase(closure, (), (), waits or str(uuid.uuid4()), asked.now)
+    await ForgettingRepository(session, agent_key).erase(closure, waits or str(uuid.uuid4()), asked.now)
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=closure.scopes):
         await StateRepository(session).stand_again(state, asked.now)

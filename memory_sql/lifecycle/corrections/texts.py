@@ -66,20 +66,30 @@ async def rebuild_with(
     scope: ScopeState,
     old: Collection[ObservationKey],
     new: Collection[ObservationKey],
-    *,
-    released: bool = False,
 ) -> None:
     """If the scope's text holds any of `old`, it is to be rebuilt with `new`, which it doesn't hold until then.
 
-    What was made of observations of the scope follows them. `released`: whoever was consolidating it has lost the lease.
+    What was made of observations of the scope follows them.
     """
-    repository, scopes = ForgettingRepository(session, scope.agent_key), ScopeRepository(session)
-    if not released:
-        await scopes.take_lease(scope)
+    await ScopeRepository(session).take_lease(scope)
     following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
     holds, is_unsettled = await following.refresh(scope.scope_id, old, threshold, entry.at)
-    if not (holds or is_unsettled):
-        return
+    if holds or is_unsettled:
+        await rewritten_with(session, settings, entry, scope, new, holds=holds)
+
+
+async def rewritten_with(
+    session: Session,
+    settings: Settings,
+    entry: Cause,
+    scope: ScopeState,
+    new: Collection[ObservationKey],
+    *,
+    holds: bool,
+) -> None:
+    """As `rebuild_with`, where the text `holds` what is replaced, or something may have to follow; nobody has the lease."""
+    repository, scopes = ForgettingRepository(session, scope.agent_key), ScopeRepository(session)
+    following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
     if holds:
         for version in (await _first_holding(repository, new)).values():
             await ConsolidationRepository(session).rewind(scope, version, "retract", entry.at)

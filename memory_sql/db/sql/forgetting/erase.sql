@@ -1,5 +1,7 @@
--- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, scopes, users, forgetting, at): deletes
--- what `memory.forget_closure` returned, and says how many rows of each kind. The only place that deletes. Of that the
+-- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, losing, scopes, users, forgetting, at):
+-- deletes what `memory.forget_closure` returned, and says how many rows of each kind; and, for the caller to go on, `standing`: the id
+-- of each scope in which something was superseded by what is gone or withdrawn, and `unsettled`, if memory.unsettled finds anything in
+-- the scopes that are `losing` something. The only place that deletes. Of what was returned the
 -- observations, messages and evidence that a hold keeps (`held_…`) stay in their tables and are withdrawn, by the id of the
 -- `forgetting` that waits for the hold to end; whatever else stood on them goes as if they had gone. Belongs at the end of a
 -- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
@@ -12,7 +14,8 @@
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_held_scope_ids bigint[], p_held_seqs integer[], p_held_conversation_ids text[],
-    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_scopes bigint[], p_users text[], p_forgetting text, p_at timestamptz
+    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_losing bigint[], p_scopes bigint[], p_users text[], p_forgetting text,
+    p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -23,11 +26,6 @@ DECLARE
     v_seqs integer[] := p_seqs || p_held_seqs;
     v_evidence_ids bigint[] := p_evidence_ids || p_held_evidence_ids;
     v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(v_scope_ids || p_scopes) x ORDER BY x);
-    v_heard bigint[] := ARRAY(
-        SELECT DISTINCT e.scope_id
-        FROM memory.evidence e
-        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (v_evidence_ids)
-    );
     v_made_scope_ids bigint[];
     v_made_seqs integer[];
     v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids || p_held_conversation_ids) x ORDER BY x);
@@ -205,6 +203,12 @@ BEGIN
     SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
     FROM before b;
 
+    RETURN QUERY
+    SELECT DISTINCT 'standing', t.scope_id
+    FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+    JOIN memory.observation_states t
+        ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (k.scope_id, k.seq) AND t.status = 'superseded';
+
     -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import
     -- that is taken out again may.
     WITH gone AS (
@@ -311,7 +315,7 @@ BEGIN
 
     UPDATE memory.scopes s
     SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
-    WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched || v_heard) AND s.speakers <> '{}';
+    WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_losing) AND s.speakers <> '{}';
 
     IF cardinality(p_users) > 0 THEN
         UPDATE memory.conversations t
@@ -352,12 +356,14 @@ BEGIN
 
     DELETE FROM memory.user_aliases u
     WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id);
+
+    RETURN QUERY SELECT 'unsettled', 1::bigint WHERE EXISTS (SELECT FROM memory.unsettled(p_agent, p_losing));
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.erase(
-    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], text[], text,
-    timestamptz
+    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], bigint[], text[],
+    text, timestamptz
 ) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.erase IS 'Takes out what is forgotten, and counts it; one row per kind.';

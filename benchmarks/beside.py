@@ -1,4 +1,4 @@
-"""What lies beside the hot path: pages of a list, look-ups in views, an add beside its statement, verify, and the start.
+"""What lies beside the hot path: pages of a list, look-ups in views, an add and its statement, verify, sizes, the start.
 
 Ratios and pages in one run count. A list is asked for in scopes of three sizes in one database; look-ups before and after it
 has grown tenfold.
@@ -34,6 +34,17 @@ STARTS = {
     "memory-sql --version": "from memory_sql.cli import main; main(['--version'])",
 }
 DRIVERS = "import sqlalchemy, asyncpg"
+BARE = """
+    CREATE TEMPORARY TABLE bare AS SELECT agent_key, scope_id, seq, content, observed_at FROM memory.observations;
+    ALTER TABLE bare ADD PRIMARY KEY (agent_key, scope_id, seq)
+"""
+SIZES = """
+    SELECT count(*) AS observations, (
+               pg_total_relation_size('memory.observations') + pg_total_relation_size('memory.evidence')
+           ) / count(*) AS bytes, pg_relation_size('memory.observations_search_idx') / count(*) AS words,
+           pg_total_relation_size('bare') / count(*) AS bare
+    FROM bare
+"""
 TIMES = 7
 
 
@@ -48,6 +59,7 @@ async def main(scopes: tuple[int, ...] = SCOPES) -> None:
         await pages(memory, people)
         await verify(memory, sum(scopes))
         await adding(memory, connection)
+        await sizes(connection)
         await connection.close()
     start()
 
@@ -92,6 +104,16 @@ async def adding(memory: Memory, connection: asyncpg.Connection) -> None:
 
     library, alone = await medians_ms(add, bare)
     print(f"add (2 messages)   {library:.2f} ms   bare {alone:.2f} ms   {library / alone:.2f} x")
+
+
+async def sizes(connection: asyncpg.Connection) -> None:
+    """An observation with its evidence and all indexes, beside its key, text and time alone."""
+    await connection.execute(BARE, timeout=None)
+    found = await connection.fetchrow(SIZES)
+    print(
+        f"an observation   {found['bytes']} bytes, {found['words']} of them in the index of words"
+        f"   bare {found['bare']}   {found['bytes'] / found['bare']:.2f} x"
+    )
 
 
 def start() -> None:

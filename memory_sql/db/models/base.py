@@ -111,14 +111,14 @@ def withdrawn_by() -> MappedColumn[Any]:
 
 
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
-    """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
+    """The words of `content` in the row's own `language`, and those of `search_extra` in none; not where they stand."""
     extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
-    return _vector(f"({_words_of('content')}) || {extra}", comment, **options)
+    return _vector(f"strip(({_words_of('content')}) || {extra})", comment, **options)
 
 
 def cue_vector(comment: str) -> MappedColumn[Any]:
     """The words of `terms` in the row's own `language`."""
-    return _vector(_words_of("terms"), comment)
+    return _vector(f"strip({_words_of('terms')})", comment)
 
 
 def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:

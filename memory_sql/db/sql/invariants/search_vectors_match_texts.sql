@@ -11,9 +11,11 @@ WHERE (o.scope_id + o.seq) % (
         SELECT greatest(1, (reltuples / 5000)::bigint) FROM pg_class WHERE oid = 'memory.observations'::regclass
     ) = 0
   AND (
-      o.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.content, 100000))
-          || to_tsvector('pg_catalog.simple', left(o.search_extra, 100000))
-      OR o.cues IS DISTINCT FROM to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.terms, 100000))
+      o.search IS DISTINCT FROM strip(
+          to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.content, 100000))
+              || to_tsvector('pg_catalog.simple', left(o.search_extra, 100000))
+      )
+      OR o.cues IS DISTINCT FROM strip(to_tsvector(('pg_catalog.' || o.language)::regconfig, left(o.terms, 100000)))
   )
 UNION ALL
 SELECT
@@ -25,5 +27,7 @@ JOIN memory.agents a USING (agent_key)
 WHERE (hashtext(m.conversation_id) + m.number) % (
         SELECT greatest(1, (reltuples / 5000)::bigint) FROM pg_class WHERE oid = 'memory.messages'::regclass
     ) = 0
-  AND m.search IS DISTINCT FROM to_tsvector(('pg_catalog.' || m.language)::regconfig, left(m.content, 100000))
-      || to_tsvector('pg_catalog.simple', left(m.search_extra, 100000))
+  AND m.search IS DISTINCT FROM strip(
+      to_tsvector(('pg_catalog.' || m.language)::regconfig, left(m.content, 100000))
+          || to_tsvector('pg_catalog.simple', left(m.search_extra, 100000))
+  )

@@ -272,7 +272,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT split_part(lower(m.speaker), ' ', 1) AS first_name, (m.said_at AT TIME ZONE 'UTC')::date AS day
         ) x
-        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE (NOT v_textual OR memory.holds_text(m.language, m.content, m.search_extra, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (NOT f.unformed OR m.number > (
               SELECT s.formed_number

@@ -250,7 +250,7 @@ BEGIN
                   SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = seen.agent AND s.scope_id = c.scope_id
               ))
           AND (NOT (v_textual OR v_fitting) OR (
-              SELECT (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
+              SELECT (NOT v_textual OR memory.holds_text(o.language, o.content, o.search_extra, f.phrases, f.without))
                  AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
                  AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
                  AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)

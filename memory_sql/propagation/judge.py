@@ -1,5 +1,4 @@
-"""Asks the model that judges claims. Each call contains decoys, whose answers are known, to show whether it can be trusted.
-"""
+"""Asks the model that judges claims. Each call contains decoys, whose answers are known, to test whether it is reliable."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""How similar two short statements are, and whether one is grounded in its sources, by content words, figures and negations.
-"""
+"""How similar two short statements are, and whether one is grounded in its sources, by words, figures and negations."""
 
 from __future__ import annotations
 

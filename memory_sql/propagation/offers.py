@@ -59,7 +59,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`people`: names that a rewritten text must not contain. `things`: the same words as names of something else."""
+    """`people`: names forbidden in a rewritten text. `things`: names of groups, allowed even if people have them."""
 
     people: frozenset[str] = frozenset()
     things: frozenset[str] = frozenset()

@@ -276,8 +276,7 @@ async def _locked(
     settings: Settings,
     now: datetime,
 ) -> tuple[list[ScopeState], dict[str, ScopeState]]:
-    """Locks all of these. Returns them, and the targets by the owner they had when read: a group's id may have changed since.
-    """
+    """Locks all of these. Returns them, and the targets by the owner they had when read: a group's id may have changed."""
     there = {target.scope_id: target.owner for target in targets if target.scope_id is not None}
     missing = [NewScope(target.kind, target.owner) for target in targets if target.scope_id is None]
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, missing, {*read, *there}, settings, now)

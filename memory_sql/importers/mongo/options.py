@@ -1,4 +1,4 @@
-"""What an import may be told."""
+"""The options of an import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memory_sql.errors import InputError
 
 
 def groups_of(value: object) -> dict[str, tuple[str, ...]]:
-    """What a mapping of groups says, `{"harbour": ["<user>", …], …}`, as JSON has it. Raises `InputError`."""
+    """Parses a mapping of groups from JSON, `{"harbour": ["<user>", …], …}`. Raises `InputError`."""
     if not isinstance(value, Mapping):
         raise InputError("a mapping of groups is an object: the users of each group by its id")
     return {host_id(group, "group_id"): _users(group, users) for group, users in value.items()}
@@ -26,14 +26,15 @@ def _users(group: str, users: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How legacy memory is taken over where there is a choice.
+    """How legacy memory is imported where there is a choice.
 
-    `groups`: the users of each group by its id, `default` for one group of all users of an agent, or None.
-    `keep_shards`: the texts of shards joined in one collective scope, or a named scope for each. `episodes`:
-    left out, or the newest of a conversation's own scope. `without_text`: what counts as absorbed where its scope has
-    no text. `evicted_facts`: facts that have left their list are found by a search, or not. `requeue_lost`: what is younger
-    than its blob, and waits nowhere, waits again. `missing_agents` and their memory come as inactive, or not at all.
-    `messages`: the sessions and their messages come, too. `trusted`: what comes counts as confirmed.
+    `groups`: the users of each group by its id, `default` for one group of all users of an agent, or None. `keep_shards`:
+    join the texts of shards in one collective scope, or make a named scope of each. `episodes`: leave them out, or keep
+    the newest in the conversation's own scope. `without_text`: the state of what counts as absorbed although its scope
+    has no text. `evicted_facts`: whether facts that have left their list are found by search. `requeue_lost`: what is
+    younger than its blob, and waits nowhere, waits again. `missing_agents`: import them and their memory as inactive, or
+    not at all. `messages`: import the sessions and their messages too. `trusted`: imported observations count as
+    confirmed.
     """
 
     groups: Mapping[str, tuple[str, ...]] | Literal["default"] | None = "default"

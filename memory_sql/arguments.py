@@ -1,4 +1,4 @@
-"""What callers pass, checked: each function gives the value as the rest of the library takes it, or raises `InputError`."""
+"""Checks what callers pass. Each function returns the value as the rest of the library takes it, or raises `InputError`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from memory_sql.privacy.classify import masked_value
 
 REASON_MAX_CHARACTERS = 1000
 _WORD = re.compile("[a-z][a-z0-9_-]{0,39}")
-MOST_STORED = 2**63 - 1  # a number that the database can hold
+MOST_STORED = 2**63 - 1  # the largest number that the database can store
 Value = TypeVar("Value", str, list[str], dict[str, Any])
 
 
@@ -87,7 +87,7 @@ def turn_of(
     as_of: datetime | None,
     assembly: Assembly | None,
 ) -> Turn:
-    """What `Memory.context` is asked for."""
+    """The arguments of `Memory.context`."""
     return Turn(
         principal_of(agent_id, user_id, conversation_id),
         text_of("message", message),
@@ -115,7 +115,7 @@ def question_of(
     explain: bool,
     plan: bool,
 ) -> Question:
-    """What `Memory.search` is asked for."""
+    """The arguments of `Memory.search`."""
     most = within("top_k", top_k, 100)
     return Question(
         principal_of(agent_id, user_id, conversation_id),
@@ -141,7 +141,7 @@ def reason_of(value: str | None) -> str | None:
 def held_of(
     user_id: Id | None, conversation_id: Id | None, group_id: Id | None, held_observation: str | None
 ) -> tuple[HoldKind, str]:
-    """What a hold covers: exactly one of these."""
+    """What a hold covers. Exactly one must be given."""
     given: list[tuple[HoldKind, Id | None]] = [
         ("user", user_id), ("conversation", conversation_id), ("group", group_id), ("observation", held_observation)
     ]  # fmt: skip
@@ -159,7 +159,7 @@ def moment_of(name: str, value: datetime | None) -> datetime | None:
 
 
 def message_before(value: RetainedMessage | None) -> RetainedMessage | None:
-    """The last message of a page, as it was given out."""
+    """The last message of a page, as it was returned."""
     if value is None:
         return None
     if not isinstance(value, RetainedMessage):
@@ -170,7 +170,7 @@ def message_before(value: RetainedMessage | None) -> RetainedMessage | None:
 
 
 def observation_before(value: Observation | None) -> tuple[datetime, int, int] | None:
-    """The place of the last observation of a page."""
+    """The position of the last observation of a page."""
     if value is None:
         return None
     if not isinstance(value, Observation):
@@ -189,7 +189,7 @@ def tags_of(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def name_of(name: str, value: str | None) -> str:
-    """A text of one line that is short."""
+    """A short text of one line."""
     text = one_line(text_of(name, value))
     if len(text) > ID_MAX_CHARACTERS:
         raise TooLargeError(name, len(text), ID_MAX_CHARACTERS)
@@ -203,14 +203,14 @@ def observation_kind_of(value: ObservationKind | None) -> ObservationKind | None
 
 
 def word_of(name: str, value: str | None) -> str | None:
-    """A word of the host's by which it sorts; no place for a text."""
+    """A word by which the host sorts; not meant for text."""
     if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
         raise InputError(f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, a letter first")
     return value
 
 
 def share_of(name: str, value: float | None) -> float | None:
-    """Raises `InputError` for what isn't a number from 0 to 1."""
+    """Raises `InputError` unless it is a number from 0 to 1."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -225,7 +225,7 @@ def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
 
 
 def observations_only(selection: Selection) -> Selection:
-    """Of observations by where they come from or what they have; an observation itself is named by its id."""
+    """A selection of observations by origin or properties. A single observation is named by its id instead."""
     if selection.everything or selection.message_id is not None or selection.observation_id is not None:
         raise InputError("select observations by user, conversation, group, fact_key, tag, query, source or run_id")
     return selection
@@ -240,7 +240,7 @@ def principal_of(agent_id: Id, user_id: Id, conversation_id: Id | None) -> dict[
 def owner_of(
     user: str | None, group_id: Id | None, collective: bool, kind: OwnedKind | None, conversation: str | None
 ) -> tuple[ScopeKind, str | None]:
-    """`kind` of scope: what none of the others says."""
+    """The scope that these arguments name. `kind`: kinds that the other arguments can't name."""
     if kind not in (None, "conversation", "agent", "guideline"):
         raise InputError("scope_kind must be conversation, agent or guideline")
     if sum((group_id is not None, collective, kind is not None)) > 1:
@@ -261,7 +261,7 @@ def owner_of(
 def scope_of(
     kind: OwnedKind, owner_id: Id | None, name: str | None, display_name: str | None
 ) -> tuple[str, str, str | None]:
-    """Whose scope (`scopes.owner`), its name, empty for the main one, and how it is shown."""
+    """The scope's owner (`scopes.owner`), its name (empty for the main scope) and its display name."""
     if kind not in get_args(OwnedKind):
         raise InputError(
             f"kind must be one of {', '.join(get_args(OwnedKind))}; "
@@ -293,7 +293,7 @@ def content_of(text: str, limit: int) -> str:
 
 
 def without_secrets(name: str, value: Value, secrets: Secrets) -> Value:
-    """A text, or what JSON can hold, as the setting lets it be stored. The error names the kinds of secrets alone."""
+    """A text or JSON value, stored as the setting says. The error names only the kinds of the secrets."""
     if secrets == "keep":
         return value
     masked, found = masked_value(value)

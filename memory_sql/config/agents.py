@@ -1,4 +1,4 @@
-"""The settings that an agent may have of its own, checked before they are stored with it."""
+"""The settings that an agent may have of its own, checked before they are stored with the agent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from memory_sql.errors import InputError
 
 
 def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they are stored with an agent, those that are given as None left out; null is for ever.
+    """The values as they are stored with an agent, without those given as None. Null means forever.
 
-    Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
+    Raises `InputError` naming the settings that are wrong or can't differ by agent.
     """
     unknown = sorted(set(given) - set(AGENT_SETTINGS))
     if unknown:

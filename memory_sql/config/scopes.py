@@ -1,4 +1,4 @@
-"""The settings that a scope may have of its own, which make it the kind of memory that it is."""
+"""The settings that a scope may have of its own, which decide what kind of memory it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from memory_sql.errors import InputError
 
 
 class ScopeSettings(BaseModel):
-    """What a scope has of its own. What isn't given isn't changed; None: as the scope's agent has it, else the default."""
+    """The own settings of a scope.
+
+    What isn't given isn't changed. None: the setting of the scope's agent, else the default.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -64,7 +67,7 @@ class ScopeSettings(BaseModel):
     sharing: Annotated[Sharing | None, setting("of a group: what goes into it and out of it by itself")] = None
 
 
-# What counts where a scope has nothing of its own: a setting of its agent, or a word of ours.
+# What counts if a scope has no value of its own: a setting of its agent, or a constant of ours.
 OF_AGENT = {
     "extraction_model": "fast_model",
     "consolidation_model": "slow_model",
@@ -90,7 +93,7 @@ SCOPE_SETTINGS = tuple(ScopeSettings.model_fields)
 
 
 def settings_of_scope(given: Mapping[str, Any]) -> ScopeSettings:
-    """Of values as a command line has them. Raises `InputError` naming the settings that are wrong, never their values."""
+    """Parses values from a command line. Raises `InputError` naming the settings that are wrong, never their values."""
     unknown = sorted(set(given) - set(SCOPE_SETTINGS))
     if unknown:
         raise InputError(f"settings that a scope can't have of its own: {', '.join(unknown)}")
@@ -101,7 +104,7 @@ def settings_of_scope(given: Mapping[str, Any]) -> ScopeSettings:
 
 
 def stored(changes: ScopeSettings, settings: Settings) -> dict[str, Any]:
-    """The columns that these change, by name. `settings` are those of the scope's agent: its language is written down."""
+    """The columns that these changes set, by name. `settings` are those of the scope's agent: its language is stored too."""
     given = changes.model_dump(exclude_unset=True)
     absent = {**DEFAULTS, "language": settings.language}
     return {name: absent.get(name) if value is None else value for name, value in given.items()}

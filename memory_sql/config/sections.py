@@ -1,7 +1,7 @@
-"""All settings: name, type, range, description and default, in sections.
+"""All settings in sections: name, type, range, description and default.
 
-`per_agent`: an agent may have a value of its own. `used_by` says what reads it as a whole: `ADD` or `DIGEST`. A
-description says the unit and what no value means; range and default are added where it is shown (`describe`).
+`per_agent`: an agent may have its own value. `used_by`: what depends on the setting, `ADD` or `DIGEST`. A description
+states the unit and what no value means; range and default are added wherever it is shown (`describe`).
 """
 
 from __future__ import annotations

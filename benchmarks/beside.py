@@ -1,7 +1,7 @@
 """What lies beside the hot path: pages of a list, look-ups in views, an add and its statement, verify, sizes, the start.
 
-Ratios and pages in one run count. A list is asked for in scopes of three sizes in one database; look-ups before and after it
-has grown tenfold.
+Only ratios and pages within one run count. Lists are read in scopes of three sizes in one database; look-ups are made
+before and after the database has grown tenfold.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def verify(memory: Memory, count: int) -> None:
 
 
 async def adding(memory: Memory, connection: asyncpg.Connection) -> None:
-    """Beside its own statement by bare asyncpg, with other ids each time, in turns."""
+    """Compares it with its own statement by bare asyncpg, with other ids each time, in turns."""
 
     async def add(n: int) -> object:
         said = [{"role": "user", "content": sentence(n)}, {"role": "assistant", "content": "Noted."}]
@@ -107,7 +107,7 @@ async def adding(memory: Memory, connection: asyncpg.Connection) -> None:
 
 
 async def sizes(connection: asyncpg.Connection) -> None:
-    """An observation with its evidence and all indexes, beside its key, text and time alone."""
+    """Compares an observation with its evidence and all indexes to its key, text and time alone."""
     await connection.execute(BARE, timeout=None)
     found = await connection.fetchrow(SIZES)
     print(
@@ -117,7 +117,7 @@ async def sizes(connection: asyncpg.Connection) -> None:
 
 
 def start() -> None:
-    """CPU of a process, in turns."""
+    """The CPU time of a process, in turns."""
     took: dict[str, list[float]] = {}
     for _ in range(TIMES):
         for name, code in ({DRIVERS: DRIVERS} | STARTS).items():

@@ -1,4 +1,4 @@
-"""The steps of a formation, as the engine takes them."""
+"""The steps of a formation, as the engine runs them."""
 
 from __future__ import annotations
 

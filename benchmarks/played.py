@@ -66,7 +66,7 @@ class Call:
 
     @property
     def foreign(self) -> int:
-        """The number of other scopes' remembered texts that the model saw while writing for a scope, summed over the scopes."""
+        """How many of other scopes' remembered texts the model saw while writing for a scope, summed over the scopes."""
         shown = sum(map(len, self.knows.values()))
         return sum(shown - len(own) for own in self.knows.values())
 

@@ -158,7 +158,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A database filled with the conversations. `sources`: the messages behind each observation; `holding`: those that hold."""
+    """A database with the conversations. `sources`: the messages behind each observation; `holding`: those that hold."""
 
     url: str
     sources: dict[str, frozenset[str]]

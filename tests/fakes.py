@@ -18,7 +18,7 @@ from tests.decoys import verdict
 from tests.judges import Judge
 
 T = TypeVar("T", bound=BaseModel | str)
-HOPELESS = ("nonsense",) * 3  # an answer, its repair, the first scope alone: then a formation of several scopes has failed
+HOPELESS = ("nonsense",) * 3  # an answer, its repair, the first scope alone: then a formation of several fails
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
 
 

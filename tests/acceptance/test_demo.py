@@ -1,4 +1,4 @@
-"""The example that ships, on the embedded Postgres, twice."""
+"""The example that ships, run twice on the embedded Postgres."""
 
 from __future__ import annotations
 

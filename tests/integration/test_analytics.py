@@ -1,4 +1,4 @@
-"""What analysts get: the questions of docs/analytics.md and their answers, and each view against what `Memory` says."""
+"""Analytics: the questions of docs/analytics.md and their answers, and each view compared with what `Memory` says."""
 
 from __future__ import annotations
 

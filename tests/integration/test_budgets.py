@@ -1,4 +1,4 @@
-"""Retention by budget: what a scope keeps too much is evicted."""
+"""Retention by budget: what exceeds a scope's budget is evicted."""
 
 from __future__ import annotations
 

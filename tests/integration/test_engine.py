@@ -1,4 +1,4 @@
-"""`Database.reading`: the driver's own fetch on hot paths, with the pool, errors, walls and sessions of any other read."""
+"""`Database.reading`: hot paths fetch through the driver itself, with the pool, errors, walls and sessions of any read."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""Forgetting: what goes, what stays, and that nothing comes back."""
+"""Forgetting: what is deleted, what stays, and that nothing comes back."""
 
 from __future__ import annotations
 

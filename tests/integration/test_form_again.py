@@ -1,4 +1,4 @@
-"""A conversation formed anew by another model: each message is covered by one run at each moment, and nothing is doubled."""
+"""A conversation is formed again by another model: at any time each message is covered by one run, and nothing is doubled."""
 
 from __future__ import annotations
 

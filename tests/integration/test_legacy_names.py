@@ -1,4 +1,4 @@
-"""The calls of the system before, answered by this memory."""
+"""The calls of the legacy system, answered by this memory."""
 
 from __future__ import annotations
 

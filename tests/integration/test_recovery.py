@@ -1,4 +1,4 @@
-"""What happens when the model fails, and what a person can do about it."""
+"""What happens when the model fails, and what a person can then do."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Secrets never reach the database, and what is personal is marked and stays with who said it. Every secret is made up."""
+"""Secrets never reach the database; personal data is marked and stays with whoever said it. Every secret is made up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a setting is, everything goes on: for the agent that has it as far as it allows, for all others as ever."""
+"""With any value of a setting everything still works: within its limits for its agent, as before for all others."""
 
 from __future__ import annotations
 

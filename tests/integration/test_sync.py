@@ -1,4 +1,4 @@
-"""`memory_sql.sync`: the same methods for code that doesn't await."""
+"""`memory_sql.sync`: the same methods for code without await."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a conversation is due: by age, by the settings of its agent, after exclusion, for scheduled messages."""
+"""When a conversation is due: by age, by its agent's settings, after exclusion, for scheduled messages."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""How often forming and observing wait for the database: round trips, BEGIN and COMMIT among them."""
+"""The round trips of forming and observing, including BEGIN and COMMIT."""
 
 from __future__ import annotations
 

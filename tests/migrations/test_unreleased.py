@@ -1,4 +1,4 @@
-"""Schemas that an unreleased version made: known by the fingerprint of the first migration, refused, and made again."""
+"""Schemas made by an unreleased version: recognized by the fingerprint of the first migration, refused, and made again."""
 
 from __future__ import annotations
 

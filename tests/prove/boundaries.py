@@ -1,10 +1,10 @@
-"""The same small life, killed at every point where it talks to the database, and taken up again.
+"""The same small life, killed at every point where it talks to the database, and then resumed.
 
     python -m tests.prove.boundaries --url postgresql://… [--every 7]
 
-A point is before or after a statement or a commit. Each time an agent of its own adds messages, forms, consolidates,
-undoes and consolidates again; whoever comes after the kill sends the same messages again and lets what is due run. Then
-every message must have been formed once and stand in the text once. `verify` runs at the end.
+A point is before or after a statement or a commit. Each time a separate agent adds messages, forms, consolidates, undoes and
+consolidates again. After the kill the same messages are sent again, and whatever is due is run. Then every message must have
+been formed once and be in the text once. `verify` runs at the end.
 """
 
 from __future__ import annotations

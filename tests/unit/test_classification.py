@@ -1,4 +1,4 @@
-"""What texts tell, by rules, and what is masked in them. Every secret here is made up."""
+"""What rules find and mask in texts. Every secret here is made up."""
 
 from __future__ import annotations
 

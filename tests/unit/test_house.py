@@ -1,4 +1,4 @@
-"""The house: files that no module owns and that go stale quietly."""
+"""Files that belong to no module and easily go stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legacy documents from every source: the same documents, in a stable order, from any place on; and hostile files."""
+"""Legacy documents from every source: the same documents in a stable order, resumed after any place; and hostile files."""
 
 from __future__ import annotations
 

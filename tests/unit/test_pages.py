@@ -1,7 +1,7 @@
-"""The pages: every block of code is checked, and every link leads somewhere.
+"""The pages: every code block is checked, and every link leads somewhere.
 
-What can run is run elsewhere: Python by the tests of the README, the tutorial, groups, propagation, workers and SQLAlchemy;
-SQL by those of analytics, deploying and `tests/integration/test_pages.py`.
+Blocks that can run are run elsewhere: Python by the tests of the README, the tutorial, groups, propagation, workers and
+SQLAlchemy; SQL by those of analytics, deploying and `tests/integration/test_pages.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public names: in order, importable, the same for whoever checks types, and all that public signatures hold."""
+"""The public names: sorted, importable, the same for type checkers, and including everything in public signatures."""
 
 from __future__ import annotations
 

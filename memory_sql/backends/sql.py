@@ -223,7 +223,7 @@ class SqlBackend:
             await self._memory.scopes.consolidate(agent_id=place.agent_id, scope_id=place.ref.id)
 
     async def consolidate_scope(self, scope: Any, *, agent_id: Any = None) -> None:
-        """Rewrites the scope's text with what is pending. The text and the states change in one transaction."""
+        """Rewrites the scope's text with what is pending. The text and what it absorbs change in one transaction."""
         place = await place_of(self._memory, scope, self._agent_or_none(agent_id))
         await self._memory.scopes.consolidate(agent_id=place.agent_id, scope_id=place.ref.id)
 

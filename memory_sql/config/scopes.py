@@ -25,10 +25,7 @@ from memory_sql.errors import InputError
 
 
 class ScopeSettings(BaseModel):
-    """The own settings of a scope.
-
-    What isn't given isn't changed. None: the setting of the scope's agent, else the default.
-    """
+    """A scope's own settings. What isn't given isn't changed. None: the setting of the scope's agent, else the default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

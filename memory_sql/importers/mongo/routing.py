@@ -141,7 +141,7 @@ def _suggestion(
 def _fact(
     record: Record, listed: Listed, directory: Directory, options: ImportOptions, notes: Notes
 ) -> list[Placement]:
-    """Pending while its shard lists it; otherwise archived or evicted, as the options say (A20)."""
+    """Pending while its shard lists it (archived if the shard is inactive); otherwise as `evicted_facts` says (A20)."""
     holder = _shard(record, listed, directory, notes)
     told = (holder.key, "facts") in listed
     if not told:

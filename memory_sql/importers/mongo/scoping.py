@@ -15,7 +15,7 @@ from memory_sql.importers.mongo.texts import DIVIDER
 from memory_sql.languages.text import clean, one_line, shortened
 from memory_sql.privacy.classify import mask
 
-MOST_IN_BUFFER, MOST_TEXT_WORDS = 10_000, 100_000  # the upper limits of these settings
+MOST_IN_BUFFER, MOST_TEXT_WORDS = 10_000, 100_000  # upper limits of a scope's settings
 LATER = "memory2_consolidated"
 _USER: dict[str, Any] = {
     "consolidation_threshold": 5,

@@ -1,8 +1,8 @@
 """The same operations by this library, mem0 and LangGraph's store, each through its own public API, in turns, in one run.
 
 One server, a database for each; a user with so many memories among other users. The embedder and the model are in this
-process, take no time and are the same for all, so only the libraries' own work is left. Only multiples of a bare `SELECT
-1` count, not the milliseconds of this machine. Libraries that aren't installed are left out.
+process, take no time and are the same for all, so only the libraries' own work is left. Only multiples of a bare
+`SELECT 1` count, not the milliseconds of this machine. Libraries that aren't installed are left out.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from memory_sql.memory import Memory
 from tests.fakes import Scripted
 from tests.pooler import PROGRAM, Pooler, pooling
 from tests.recycling import Databases
-from tests.recycling import administer as administer  # other fixtures find these here
+from tests.recycling import administer as administer  # imported from here by what makes databases
 from tests.recycling import named as named
 from tests.servers import choose, docker_answers, serve
 from tests.sizes import share as share  # loads the Hypothesis profile

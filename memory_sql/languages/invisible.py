@@ -1,8 +1,8 @@
 """Invisible characters: which are removed, which have a meaning, and where a text may be cut.
 
-Removed is what can hide or reorder words: control characters (those that break lines or pages become a line break),
-direction overrides and isolates, zero-width spaces, byte-order marks and tag characters. What writing needs stays:
-joiners between letters that join, after a virama and in emoji, and direction marks.
+These are removed, since they can hide or reorder words: control characters (those that break lines or pages become a line
+break), direction overrides and isolates, zero-width spaces, byte-order marks and tag characters. These stay, since writing
+needs them: joiners between letters that join, after a virama and in emoji, and direction marks.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _SENTENCE_END = re.compile(
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
     """Returns the text that Postgres can store, and the names of what was changed.
 
-    `nul` and `surrogate`: became U+FFFD. `controls`, `bidi_controls`, `zero_width`, `tag_characters`: invisible
+    `nul` and `surrogate`: were replaced by U+FFFD. `controls`, `bidi_controls`, `zero_width`, `tag_characters`: invisible
     characters that can hide or reorder text were removed (see `invisible`).
     """
     changes = []

@@ -42,9 +42,9 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_d
 
 
 class SaidInProse(BaseModel):
-    """A type that is worth having also where the model answers with its text alone, as models without JSON mode do.
+    """A type that can also be read from an answer that is only its text, as models without JSON mode give.
 
-    Whatever else it has needs a default.
+    All other fields need defaults.
     """
 
     text: str

@@ -1,7 +1,7 @@
 """A prompt is a file beside the step that uses it: a version, instructions, a prompt, and slots such as `{{so}}`.
 
-The parts of the instructions that a scope may not replace (what is data, how to answer) are the parts `## data` and `##
-answer`, for which the instructions have slots.
+A scope may replace the instructions but not two parts of them: `## data` (what is data) and `## answer` (how to answer).
+These are sections of their own, for which the instructions have slots.
 """
 
 from __future__ import annotations

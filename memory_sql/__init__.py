@@ -9,10 +9,9 @@ The names are imported when they are first used: what only needs the version doe
 
 from __future__ import annotations
 
-import gc
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from memory_sql.later import imported
 
 if TYPE_CHECKING:
     from memory_sql.backends.differences import ContextDifference
@@ -391,18 +390,7 @@ if not TYPE_CHECKING:  # a checker would take any name for one of ours
     def __getattr__(name: str) -> object:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(_imported(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def _imported(module: str) -> ModuleType:
-    """The collector waits meanwhile: all that is made stays, and to go through it again and again is a fifth of the time."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module(module)
-    finally:
-        if is_on:
-            gc.enable()
+        return getattr(imported(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

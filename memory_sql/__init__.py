@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from memory_sql.backends.service import MemoryService
     from memory_sql.backends.shadow import ShadowCounts
     from memory_sql.backends.sql import SqlBackend
-    from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, ScopeSettings, Secrets, Settings
+    from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, Secrets, Settings
     from memory_sql.config.kinds import ObservationKind
+    from memory_sql.config.scopes import ScopeSettings
+    from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
+    from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
     from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind, UserSummary
@@ -61,14 +64,12 @@ if TYPE_CHECKING:
         SearchResult,
     )
     from memory_sql.domain.results import (
-        AddResult,
         AgentSummary,
         Backlog,
         ConsolidateResult,
         DeadRun,
         EmbedResult,
         FailedRun,
-        FormationOutcome,
         FormResult,
         ImportCheck,
         ImportProgress,
@@ -85,13 +86,11 @@ if TYPE_CHECKING:
         PropagateResult,
         PropagationOutcome,
         Receipt,
-        RefusedMessage,
         Review,
         RolledBack,
         RunDueResult,
         Stats,
         Trimmed,
-        Usage,
         Violation,
         Waiting,
     )
@@ -102,11 +101,11 @@ if TYPE_CHECKING:
         Repetition,
         Scope,
         ScopeDetails,
-        ScopeRef,
         ScopeSetting,
         Sentence,
     )
     from memory_sql.domain.selection import Selection
+    from memory_sql.domain.usage import Usage
     from memory_sql.errors import (
         AnswerError,
         BudgetError,
@@ -333,8 +332,10 @@ _HOME = {
     "backends.service": "MemoryService",
     "backends.shadow": "ShadowCounts",
     "backends.sql": "SqlBackend",
-    "config": "Assembly ContextFormat ContextKind Engine ScopeSettings Secrets Settings",
+    "config": "Assembly ContextFormat ContextKind Engine Secrets Settings",
     "config.kinds": "ObservationKind",
+    "config.scopes": "ScopeSettings",
+    "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
         "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
@@ -342,6 +343,7 @@ _HOME = {
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
+    "domain.layer": "ScopeRef",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed UserSummary",
@@ -351,13 +353,14 @@ _HOME = {
         "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
     ),
     "domain.results": (
-        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
+        "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult Physical PropagateResult "
-        "PropagationOutcome Receipt RefusedMessage Review RunDueResult Stats Trimmed Usage Violation Waiting "
-        "ImportCheck ImportProgress ImportReport ImportRun RolledBack FormationOutcome ObserveResult"
+        "PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
+        "ImportCheck ImportProgress ImportReport ImportRun RolledBack ObserveResult"
     ),
-    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeRef ScopeSetting Sentence",
+    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",
     "domain.selection": "Selection",
+    "domain.usage": "Usage",
     "errors": (
         "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
         "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "

@@ -19,11 +19,11 @@ from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
+from memory_sql.domain.adding import AddResult
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.messages import Message
 from memory_sql.domain.reading import Context, Digest, SearchResult
-from memory_sql.domain.results import AddResult, ObserveResult, Receipt, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.formation import adding, intake
@@ -37,6 +37,7 @@ from memory_sql.telemetry import measured
 
 if TYPE_CHECKING:
     from memory_sql.db.repositories import agents
+    from memory_sql.domain.results import ObserveResult, Receipt, RunDueResult
     from memory_sql.lifecycle import forgetting, journal, observing
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations

@@ -110,14 +110,17 @@ class Settings(  # the last base comes first where they are listed
 
 
 AGENT_SETTINGS = names_per_agent(Settings)
-_own_fields: Any = {
-    name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
-}
-OwnSettings: type[BaseModel] = create_model(
-    "OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **_own_fields
-)
 DIGEST_SETTINGS = names_used_by(Settings, DIGEST)
 FORMATION_LIMITS = names_used_by(Settings, ADD)
+
+
+@cache
+def own_settings() -> type[BaseModel]:
+    """What an agent may have of its own; made when the first one has something."""
+    fields: Any = {
+        name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
+    }
+    return create_model("OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
 
 
 def sections() -> tuple[type[BaseModel], ...]:
@@ -128,7 +131,7 @@ def sections() -> tuple[type[BaseModel], ...]:
 def _usable(own: Mapping[str, Any]) -> dict[str, Any]:
     known = {name: own[name] for name in AGENT_SETTINGS if name in own}
     try:
-        return OwnSettings.model_validate(known).model_dump(exclude_unset=True)
+        return own_settings().model_validate(known).model_dump(exclude_unset=True)
     except ValidationError as error:
         wrong = {each["loc"][0] for each in error.errors(include_input=False)}
         return _usable({name: value for name, value in known.items() if name not in wrong})

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Literal
 
 from memory_sql.config import ContextFormat
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.reading import ContextLine, ContextPart
-from memory_sql.domain.scopes import ScopeRef
 from memory_sql.languages.invisible import without_invisible
 from memory_sql.languages.text import token_counts
 

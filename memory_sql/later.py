@@ -11,18 +11,29 @@ What `add` and `context` need is imported as usual: put off, it would make the f
 from __future__ import annotations
 
 import gc
+import sys
 from importlib import import_module
 from types import ModuleType
 
 
 def imported(module: str) -> ModuleType:
-    """The collector waits meanwhile: all that is made stays, and to go through it again and again is a fifth of the time."""
+    """The collector waits meanwhile: all that is made stays, and to go through it again and again is a fifth of the time.
+
+    Nor does it go through it once afterwards: what there is counts as old then, save where the host has frozen something,
+    which would be undone.
+    """
+    found = sys.modules.get(module)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found
     is_on = gc.isenabled()
     gc.disable()
     try:
         return import_module(module)
     finally:
         if is_on:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

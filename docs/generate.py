@@ -26,6 +26,7 @@ from memory_sql.config.fields import names_per_agent
 from memory_sql.config.settings import PREFIX, sections
 from memory_sql.db import ddl
 from memory_sql.domain import results
+from memory_sql.memory import FACES
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by `make docs`. Change the docstrings and declarations in memory_sql instead. -->"
@@ -128,12 +129,7 @@ def api() -> list[str]:
 
 
 def faces_of(memory: Memory) -> dict[str, type]:
-    """What hangs on a Memory, in the order in which it is hung there."""
-    return {
-        name: type(value)
-        for name, value in vars(memory).items()
-        if not name.startswith("_") and type(value).__module__.startswith("memory_sql.resources.")
-    }
+    return {name: type(getattr(memory, name)) for name in FACES}
 
 
 def is_error(value: object) -> bool:

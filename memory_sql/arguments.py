@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from memory_sql.config import BUDGET_KINDS, CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
 from memory_sql.config.kinds import Lane, ObservationKind
@@ -28,11 +28,13 @@ from memory_sql.domain.ids import (
 from memory_sql.domain.limits import MOST_GROUPS, MOST_TAGS, limited
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation, Sensitivity
-from memory_sql.domain.people import HoldKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 from memory_sql.privacy.classify import masked_value
+
+if TYPE_CHECKING:
+    from memory_sql.domain.people import HoldKind
 
 REASON_MAX_CHARACTERS = 1000
 _WORD = re.compile("[a-z][a-z0-9_-]{0,39}")

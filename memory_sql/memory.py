@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from memory_sql.arguments import id_of, lane_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
 from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checked_for_agent
@@ -19,32 +19,55 @@ from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import change_settings, ensure_agent
+from memory_sql.domain.adding import AddResult
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.messages import Message
 from memory_sql.domain.reading import Context, Digest, SearchResult
-from memory_sql.domain.results import AddResult, ObserveResult, Receipt, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.formation import adding, intake
-from memory_sql.lifecycle import forgetting, journal, observing
+from memory_sql.later import imported, later
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.privacy import Sensitivity
-from memory_sql.resources.admin import Admin
-from memory_sql.resources.conversations import Conversations
-from memory_sql.resources.groups import Groups
-from memory_sql.resources.holds import Holds
-from memory_sql.resources.imports import Imports
-from memory_sql.resources.observations import Observations
-from memory_sql.resources.people import People
-from memory_sql.resources.prompts import Prompts
 from memory_sql.resources.runtime import Runtime, agent_key, asked_of, settings_of
-from memory_sql.resources.scopes import Scopes
-from memory_sql.resources.work import Work
 from memory_sql.retrieval import search
 from memory_sql.telemetry import measured
+
+if TYPE_CHECKING:
+    from memory_sql.db.repositories import agents
+    from memory_sql.domain.results import ObserveResult, Receipt, RunDueResult
+    from memory_sql.lifecycle import forgetting, journal, observing
+    from memory_sql.resources.admin import Admin
+    from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.groups import Groups
+    from memory_sql.resources.holds import Holds
+    from memory_sql.resources.imports import Imports
+    from memory_sql.resources.observations import Observations
+    from memory_sql.resources.people import People
+    from memory_sql.resources.prompts import Prompts
+    from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.work import Work
+else:
+    agents = later("memory_sql.db.repositories.agents")
+    forgetting = later("memory_sql.lifecycle.forgetting")
+    journal = later("memory_sql.lifecycle.journal")
+    observing = later("memory_sql.lifecycle.observing")
+
+FACES = {
+    "observations": "Observations",
+    "scopes": "Scopes",
+    "imports": "Imports",
+    "prompts": "Prompts",
+    "conversations": "Conversations",
+    "groups": "Groups",
+    "people": "People",
+    "holds": "Holds",
+    "work": "Work",
+    "admin": "Admin",
+}
+"""The methods by subject: each a module of `resources`, imported with the first of its calls."""
 
 
 class Memory:
@@ -72,18 +95,29 @@ class Memory:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
-        runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
-        self._runtime = runtime
-        self.observations = Observations(runtime)
-        self.scopes = Scopes(runtime)
-        self.imports = Imports(runtime)
-        self.prompts = Prompts(runtime)
-        self.conversations = Conversations(runtime)
-        self.groups = Groups(runtime)
-        self.people = People(runtime)
-        self.holds = Holds(runtime)
-        self.work = Work(runtime)
-        self.admin = Admin(runtime)
+        self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
+
+    if TYPE_CHECKING:
+        observations: Observations
+        scopes: Scopes
+        imports: Imports
+        prompts: Prompts
+        conversations: Conversations
+        groups: Groups
+        people: People
+        holds: Holds
+        work: Work
+        admin: Admin
+    else:
+
+        def __getattr__(self, name: str) -> object:
+            if name not in FACES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            face = getattr(imported(f"memory_sql.resources.{name}"), FACES[name])(self._runtime)
+            return self.__dict__.setdefault(name, face)
+
+        def __dir__(self) -> list[str]:
+            return sorted({*super().__dir__(), *FACES})
 
     async def open(self, *, restoring: bool = False) -> Self:
         """Connects, once. Raises `SchemaError` if the database isn't at this release's revision.
@@ -300,8 +334,8 @@ class Memory:
         unset = [name for name in settings if name not in given]
 
         async def change(unit: Session) -> None:
-            known = await ensure_agent(unit, agent, self.now())
-            await change_settings(unit, known.key, given, unset)
+            known = await agents.ensure_agent(unit, agent, self.now())
+            await agents.change_settings(unit, known.key, given, unset)
             await self._runtime.jobs.make_due(unit, known.key)
 
         await self.database.write(change, principal=service(agent))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import signal
@@ -107,6 +109,7 @@ def commands() -> TyperGroup:
 def main(args: Sequence[str] | None = None) -> int:
     """The exit code of a command, run: 1 for an error or a partial failure, 2 for a command that can't be parsed."""
     signal.signal(signal.SIGTERM, _end)
+    atexit.register(gc.freeze)  # at its end a process would go through all that was imported, several times
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
     if (sys.argv[1:] if args is None else [*args]) == ["--version"]:  # a command that runs imports pydantic

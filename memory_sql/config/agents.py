@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memory_sql.config.settings import AGENT_SETTINGS, OwnSettings, wrong_names
+from memory_sql.config.settings import AGENT_SETTINGS, own_settings, wrong_names
 from memory_sql.errors import InputError
 
 
@@ -20,7 +20,7 @@ def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise InputError(f"settings that an agent can't have of its own: {', '.join(unknown)}")
     try:
-        checked = OwnSettings.model_validate({n: value for n, value in given.items() if value is not None})
+        checked = own_settings().model_validate({n: value for n, value in given.items() if value is not None})
     except ValidationError as error:
         raise InputError(f"settings: {wrong_names(error)}") from None
     return checked.model_dump(exclude_unset=True)

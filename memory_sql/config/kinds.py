@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
-from pydantic_settings import NoDecode
 
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import zone_of
@@ -149,12 +148,12 @@ def _language(name: str) -> str:
     return name
 
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_cleaned)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_cleaned)]
 Phrases = Annotated[Names, AfterValidator(_phrases)]
 Ids = Annotated[Names, AfterValidator(_written)]  # of the host
 Language = Annotated[str, AfterValidator(_language)]
 Plain = AfterValidator(_plain)  # put after the field, for a text, path or URL
-Sensitivities = Annotated[tuple[Sensitivity, ...], NoDecode, BeforeValidator(_listed)]
-ContextOrder = Annotated[tuple[ContextKind, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_each_once)]
+Sensitivities = Annotated[tuple[Sensitivity, ...], BeforeValidator(_listed)]
+ContextOrder = Annotated[tuple[ContextKind, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
 TimeZone = Annotated[str, AfterValidator(_zone)]
 AcceptsForever = BeforeValidator(_none_if_forever)  # put after the field, so that a range applies only to the number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -11,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
 from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
 from memory_sql.config.sections import (
@@ -53,22 +53,15 @@ class Settings(  # in lists, the last base comes first
     VectorSettings,
     ModelSettings,
     DatabaseSettings,
-    BaseSettings,
 ):
     """Every setting, resolved and frozen; those that aren't passed come from the environment, the file, the default."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", defer_build=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=False)
 
+    @model_validator(mode="before")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings, env_settings, _file_source(settings_cls))
+    def _resolved(cls, given: object) -> object:
+        return {**_file(), **_environment(), **given} if isinstance(given, dict) else given
 
     @classmethod
     def load(cls, **given: Any) -> Self:
@@ -91,7 +84,7 @@ class Settings(  # in lists, the last base comes first
     def sources(self) -> dict[str, str]:
         """The source of each setting: argument (or command line), environment, file or default."""
         environment = {name.lower().removeprefix(PREFIX.lower()) for name in os.environ}
-        file = _file_source(type(self))()
+        file = _file()
         without = type(self).load()
 
         def source(name: str) -> str:
@@ -110,38 +103,48 @@ class Settings(  # in lists, the last base comes first
 
 
 AGENT_SETTINGS = names_per_agent(Settings)
-_own_fields: Any = {
-    name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
-}
-OwnSettings: type[BaseModel] = create_model(
-    "OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **_own_fields
-)
 DIGEST_SETTINGS = names_used_by(Settings, DIGEST)
 FORMATION_LIMITS = names_used_by(Settings, ADD)
 
 
+@cache
+def own_settings() -> type[BaseModel]:
+    """What an agent may have of its own; made when the first one has something."""
+    fields: Any = {
+        name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
+    }
+    return create_model("OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
+
+
 def sections() -> tuple[type[BaseModel], ...]:
     """The classes that hold the settings, in the order in which they are listed. Each docstring is a heading."""
-    return tuple(base for base in reversed(Settings.__bases__) if base is not BaseSettings)
+    return tuple(reversed(Settings.__bases__))
 
 
 def _usable(own: Mapping[str, Any]) -> dict[str, Any]:
     known = {name: own[name] for name in AGENT_SETTINGS if name in own}
     try:
-        return OwnSettings.model_validate(known).model_dump(exclude_unset=True)
+        return own_settings().model_validate(known).model_dump(exclude_unset=True)
     except ValidationError as error:
         wrong = {each["loc"][0] for each in error.errors(include_input=False)}
         return _usable({name: value for name, value in known.items() if name not in wrong})
 
 
-def _file_source(settings: type[BaseSettings]) -> TomlConfigSettingsSource:
+def _environment() -> dict[str, str]:
+    """By the names of the settings. The names of variables may be in lower case."""
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    names = {f"{PREFIX}{name.upper()}": name for name in Settings.model_fields}
+    return {names[variable]: value for variable, value in variables.items() if variable in names}
+
+
+def _file() -> dict[str, Any]:
     """Raises `ConfigurationError` in one line if the named file doesn't exist or can't be read."""
     named = os.environ.get(f"{PREFIX}CONFIG")
-    path = Path(named or CONFIG_FILE)
+    path = Path(named or CONFIG_FILE).expanduser()
     if named and (path.is_dir() or not path.exists()):
         raise ConfigurationError(f"{PREFIX}CONFIG: there is no file {path}")
     try:
-        return TomlConfigSettingsSource(settings, toml_file=path)
+        return tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not TOML or not UTF-8

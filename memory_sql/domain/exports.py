@@ -7,8 +7,8 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from memory_sql.domain.ids import Value
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.people import HoldKind
-from memory_sql.domain.scopes import ScopeRef
 
 EXPORT_FORMAT = 1
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from memory_sql.config import BUDGET_KINDS
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observation_id
-from memory_sql.domain.scopes import ScopeRef
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean
 from memory_sql.privacy import Sensitivity as Sensitivity

@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_sql.config.kinds import PromptMode, PromptName
 from memory_sql.domain.ids import Value
-from memory_sql.domain.scopes import ScopeRef
+from memory_sql.domain.layer import ScopeRef
 
 
 class ScopePrompt(Value):

@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import Field
 
 from memory_sql.domain.ids import Value
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation
-from memory_sql.domain.scopes import ScopeRef
 
 Surface = Literal["context", "search", "digest"]
 

@@ -2,96 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from memory_sql.domain.adding import AddResult as AddResult
+from memory_sql.domain.adding import FormationOutcome as FormationOutcome
+from memory_sql.domain.adding import RefusedMessage as RefusedMessage
 from memory_sql.domain.ids import ScopeId, Value
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.scopes import ScopeRef
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What model calls cost. Tokens are as the provider counts them; None where it doesn't say.
-
-    `model` is empty while none has answered.
-    """
-
-    model: str
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    latency_seconds: float = 0.0
-    calls: int = 1
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            other.model or self.model,
-            _total(self.input_tokens, other.input_tokens),
-            _total(self.output_tokens, other.output_tokens),
-            self.latency_seconds + other.latency_seconds,
-            self.calls + other.calls,
-        )
-
-
-NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
-"""Where no model was asked."""
-
-
-def _total(a: int | None, b: int | None) -> int | None:
-    return None if a is None and b is None else (a or 0) + (b or 0)
-
-
-class RefusedMessage(Value):
-    """A message that is too long, in a call whose others were stored. `position` is its place there, from 0.
-
-    `size` and `limit` are characters. Send the call again with this one mended: it alone is stored, if the messages have
-    ids or the call has its idempotency key again; else send only this one.
-    """
-
-    position: int
-    id: str | None
-    size: int
-    limit: int
-
-
-FormationOutcome = Literal[
-    "due", "not_due", "retrying", "excluded", "given_up", "formed", "nothing", "busy", "no_model", "no_budget", "failed"
-]
-"""What becomes of a conversation to which messages were added.
-
-`due`: a worker, `run_due` or `wait=True` forms it. `not_due`: it waits for more messages, a signal or a silence.
-`retrying`: forming it has failed, and is tried again later. `excluded`: nothing is formed of it. `given_up`: too many
-answers were unusable; a person decides (`work.dead`).
-
-With `wait=True`, of what was due: `formed`; `nothing` (it was formed, and nothing new came of it); `busy` (somebody else
-forms it), `no_model`, `no_budget` (`daily_tokens` are used up), `failed`: these come with an error, as its `added`.
-"""
-
-
-class AddResult(Value):
-    """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
-
-    Both include duplicates. `refused` are those that weren't stored, being too long. `trigger` says why the conversation is
-    due, if it is, and `formation` what becomes of that; or with `wait=True` became: `run_id` and `observations` are the
-    result. `empty_groups`: those of the call's groups that have no members, since all have left; nobody sees what they know.
-    """
-
-    conversation_id: str
-    accepted: int
-    duplicates: int
-    cleaned: int
-    masked: int = 0
-    refused: tuple[RefusedMessage, ...] = ()
-    trigger: str | None = None
-    formation: FormationOutcome = "not_due"
-    empty_groups: tuple[str, ...] = ()
-    run_id: int | None = None
-    observations: tuple[Observation, ...] = ()
+from memory_sql.domain.usage import Usage as Usage
 
 
 class ObserveResult(Observation):

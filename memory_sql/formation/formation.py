@@ -25,7 +25,7 @@ from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import OWNER_PREFIX, owner_key
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.query import Query
-from memory_sql.domain.results import NO_CALL
+from memory_sql.domain.usage import NO_CALL
 from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.formation.answers import Extraction, answer_for
 from memory_sql.formation.dialogue import Extracted, extract

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.additions import add_messages
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository, Reached
 from memory_sql.domain.messages import Message
@@ -99,7 +100,8 @@ class Talking:
                 yield new
 
     async def _add(self, draft: ConversationDraft, user: str, messages: Sequence[MessageDraft]) -> None:
-        await ConversationRepository(self.unit).add(
+        await add_messages(
+            self.unit,
             self.settings,
             agent_id=draft.agent_id,
             conversation_id=draft.conversation_id,

@@ -38,7 +38,7 @@ _FIRST = rf"(?![{_ACCENTS}]){_LETTER}"  # an accent without a letter folds to no
 _WORD = re.compile(
     rf"{_FIRST}(?:[\w.\-+#/@:&'’{_MARKS}{_UNSPACED}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]"
 )
-_PART = re.compile(rf"{_FIRST}{_LETTER}*")
+_PART = re.compile(rf"(?![{_ACCENTS}]){_LETTER}+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
 _ODD = re.compile(r"[^0-9a-z]")

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from memory_sql.domain.results import Usage
+from memory_sql.domain.usage import Usage
 from memory_sql.errors import LanguageModelError, MemorySQLError
 
 __all__ = ["Answer", "LanguageModel", "OwnedModel", "Request", "Usage", "ask"]

@@ -10,7 +10,8 @@ from memory_sql.db.repositories.propagations import Shareable, WiderScope
 from memory_sql.db.repositories.runs import RunKey
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import observation_id
-from memory_sql.domain.results import NO_CALL, Judged, PropagationOutcome, Usage
+from memory_sql.domain.results import Judged, PropagationOutcome
+from memory_sql.domain.usage import NO_CALL, Usage
 from memory_sql.propagation.answers import Claim, OfferedTarget
 from memory_sql.propagation.task import PropagationTask
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from importlib import import_module
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from memory_sql.config import Settings
-from memory_sql.domain.results import Backlog
 from memory_sql.llm import LanguageModel
+
+if TYPE_CHECKING:
+    from memory_sql.domain.results import Backlog
 
 P = ParamSpec("P")
 T = TypeVar("T")

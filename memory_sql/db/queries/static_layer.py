@@ -13,7 +13,7 @@ from sqlalchemy.types import BigInteger, DateTime, Text
 from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
 from memory_sql.db.scope_rows import scope_texts
-from memory_sql.domain.scopes import StaticLayer
+from memory_sql.domain.layer import StaticLayer
 
 _WHOSE = (
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),

@@ -39,7 +39,7 @@ from memory_sql.db.models import (
     ScopeRow,
 )
 from memory_sql.db.repositories.agents import agent_key_of
-from memory_sql.db.scope_rows import pending_observations
+from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.results import JudgeRate, Stats
 from memory_sql.errors import JudgeError

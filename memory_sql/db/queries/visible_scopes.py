@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import is_visible, visible_scopes
-from memory_sql.db.scope_rows import pending_observations, scope_ref
+from memory_sql.db.scope_parts import pending_observations
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.scopes import Scope
 
 KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "conversation")  # stable bytes first

@@ -17,7 +17,8 @@ from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationSt
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.scope_rows import pending_observations, scope_ref
+from memory_sql.db.scope_parts import pending_observations
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Consolidation, PendingObservation, ScopeRef

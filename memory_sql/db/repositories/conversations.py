@@ -7,32 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import REAL, Select, and_, bindparam, case, cast, func, literal, or_, select, true, update
+from sqlalchemy import REAL, Select, and_, case, cast, func, literal, or_, select, true, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
+from sqlalchemy.types import Integer
 
-from memory_sql.config import FORMATION_LIMITS, Secrets, Settings
+from memory_sql.config import Settings
 from memory_sql.db.arrays import are_among
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
 from memory_sql.db.models.base import NEVER_JUDGED
 from memory_sql.db.queries.due import conversations_judged_by_more
-from memory_sql.domain.results import FormationOutcome
+from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """`differs`: nothing was stored, for this is the first position (from 0) that its idempotency key knows otherwise."""
-
-    accepted: int
-    due_at: datetime | None
-    due_reason: str | None
-    differs: int | None = None
-    formation: FormationOutcome = "not_due"
-    empty_groups: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +60,6 @@ class BufferedMessage:
     said_at: datetime
 
 
-OTHER_SECRETS = -1
-
-_ADD = select(
-    func.memory.add_messages(
-        bindparam("agent_id", type_=Text),
-        bindparam("conversation_id", type_=Text),
-        bindparam("user_id", type_=Text),
-        bindparam("group_ids", type_=ARRAY(Text)),
-        bindparam("messages", type_=JSONB),
-        bindparam("limits", type_=JSONB),
-        bindparam("now", type_=DateTime(timezone=True)),
-        bindparam("excluded", type_=Boolean),
-        bindparam("time_zone", type_=Text),
-        bindparam("next_id", type_=Text),
-    ).table_valued("accepted", "due_at", "due_reason", "differs", "formation", "empty_groups")
-)
-
 STATE = (
     *columns_of(ConversationRow, ConversationState.__slots__),
     AgentRow.agent_id,
@@ -104,17 +75,6 @@ def to_state(row: Iterable[Any]) -> ConversationState:
 @dataclass(frozen=True, slots=True)
 class ConversationRepository:
     _session: AsyncSession
-
-    async def add(self, settings: Settings, *, secrets: Secrets | None = None, **values: Any) -> Added:
-        """Stores the messages that are new; the parameters are those of `memory.add_messages`.
-
-        `secrets`: only if that is what the agent does with them; else `differs` is `OTHER_SECRETS`.
-        """
-        limits = {**formation_limits(settings), "language": settings.language}
-        if secrets is not None:
-            limits["secrets"] = secrets
-        (row,) = await self._session.execute(_ADD, {**values, "limits": limits})
-        return Added(*row)
 
     async def keep(self, agent_key: int, conversation_id: str) -> None:
         """It stays until the transaction ends. Raises `NotFoundError`."""
@@ -367,10 +327,6 @@ class ConversationRepository:
             .returning(ConversationRow.conversation_id)
         )
         return extended is not None
-
-
-def formation_limits(settings: Settings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in FORMATION_LIMITS}
 
 
 def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:

@@ -31,14 +31,8 @@ from memory_sql.db.direct import reader_of
 from memory_sql.db.engine import Session
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, RunRow, columns_of
 from memory_sql.db.queries.related import RELATED, asked_as
-from memory_sql.db.repositories.conversations import (
-    STATE,
-    BufferedMessage,
-    ConversationState,
-    formation_limits,
-    is_free,
-    to_state,
-)
+from memory_sql.db.repositories.additions import formation_limits
+from memory_sql.db.repositories.conversations import STATE, BufferedMessage, ConversationState, is_free, to_state
 from memory_sql.db.repositories.groups import TAKING_FROM
 from memory_sql.db.repositories.observations import Draft, stored_as
 from memory_sql.db.repositories.runs import RunKey

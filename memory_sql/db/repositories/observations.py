@@ -17,6 +17,7 @@ from memory_sql.config.kinds import Lane, Lanes
 from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import reader_of
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.observation_rows import OF_SOURCE, PLAIN, to_observation
 from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
@@ -221,7 +222,7 @@ def _searched_beside(draft: Draft) -> str:
 def observation_of(draft: Draft, key: ObservationKey, status: str, run_id: int | None, now: datetime) -> Observation:
     """What has just been stored of a draft, without reading it again."""
     draft, (scope_id, seq) = classified(draft), key
-    own = {name: getattr(draft, name) for name in _PLAIN if name in _DRAFTED}
+    own = {name: getattr(draft, name) for name in PLAIN if name in _DRAFTED}
     return Observation(
         **own | {name: own[name] and own[name].astimezone(UTC) for name in ("observed_at", "given_at")},
         id=observation_id(scope_id, seq),
@@ -249,15 +250,13 @@ _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mappe
 # What is called the same in a table and in a value passes by its name: it is written down once in each.
 _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates", "terms"})
 _drafted = attrgetter(*_DRAFTED)
-_PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
-_OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
 # What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.
 OWN = (
     _o.scope_id,
     _o.seq,
-    *(getattr(_o, name) for name in _PLAIN),
+    *(getattr(_o, name) for name in PLAIN),
     _o.source_kind,
-    *(getattr(_o, name) for name in _OF_SOURCE),
+    *(getattr(_o, name) for name in OF_SOURCE),
     _o.metadata_.label("own_metadata"),
 )
 ELSEWHERE = (
@@ -276,23 +275,6 @@ OBSERVATION = (
 )
 """Rows for `to_observation`."""
 
-
-def to_observation(row: Any) -> Observation:
-    return Observation(
-        **dict(zip(_PLAIN, _plain(row), strict=True)),
-        id=observation_id(row.scope_id, row.seq),
-        scope=scope_ref(row.scope_id, row.scope_kind, row.owner, row.name),
-        status=row.status,
-        pending=row.pending,
-        verification=row.verification,
-        superseded_by=None if row.superseded_by is None else observation_id(row.scope_id, row.superseded_by),
-        version=row.version,
-        metadata=row.own_metadata,
-        source=Source(kind=row.source_kind, **dict(zip(_OF_SOURCE, _of_source(row), strict=True))),
-    )
-
-
-_plain, _of_source = attrgetter(*_PLAIN), attrgetter(*_OF_SOURCE)
 
 _SAVE = select(
     func.memory.save_observations(

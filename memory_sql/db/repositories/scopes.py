@@ -29,16 +29,8 @@ from memory_sql.db.bounds import ONE
 from memory_sql.db.direct import reader_of
 from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
 from memory_sql.db.queries.due import scopes_judged_by_more
-from memory_sql.db.scope_rows import (
-    buffer_of,
-    disputed_of,
-    newest_buffer,
-    newest_disputed,
-    newest_pending,
-    pending_observations,
-    pending_of,
-    scope_ref,
-)
+from memory_sql.db.scope_parts import newest_buffer, newest_disputed, newest_pending, pending_observations
+from memory_sql.db.scope_rows import buffer_of, disputed_of, pending_of, scope_ref
 from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words

@@ -1,4 +1,4 @@
-"""What stands in a scope (what waits, what is disputed, its buffer) as parts of statements, and how their rows are read."""
+"""The contents of a scope (pending and disputed observations, its buffer) as parts of statements, and reading their rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
 
 
 def scope_texts(rows: Iterable[Any]) -> tuple[ScopeText, ...]:
-    """Of the rows of `memory.static_layer`; of one without a scope, which brings only the agent's settings, nothing."""
+    """The scopes in the rows of `memory.static_layer`; a row without a scope, with the agent's settings only, is skipped."""
     return tuple(_scope_text(row) for row in rows if row.scope_id is not None)
 
 
@@ -47,22 +47,22 @@ def _scope_text(row: Any) -> ScopeText:
 
 
 def pending_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_pending` brought, oldest first."""
+    """What `newest_pending` returned, oldest first."""
     return _oldest_first(row.pending_seqs, row.pending_contents, row.pending_times)
 
 
 def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_disputed` brought, oldest first."""
+    """What `newest_disputed` returned, oldest first."""
     return _oldest_first(row.disputed_seqs, row.disputed_contents, row.disputed_times)
 
 
 def buffer_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_buffer` brought, oldest first."""
+    """What `newest_buffer` returned, oldest first."""
     return _oldest_first(row.buffer_seqs, row.buffer_contents, row.buffer_times)
 
 
 def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
-    """Of three arrays, in the order in which the database adds up what it sorted."""
+    """The rows of three parallel arrays, oldest first."""
     seqs, contents, times = newest_first
     found = map(PendingObservation, seqs or (), contents or (), times or ())
     return tuple(sorted(found, key=_BY_SEQ)) if seqs else ()
@@ -85,7 +85,7 @@ def _in_scope(*conditions: Any) -> Any:
 
 
 def _arrays(found: Any, most: Any, name: str) -> Any:
-    """The first rows of `found`, at most so many, as three arrays; one row for a scope, to be joined on true."""
+    """The first `most` rows of `found`, as three arrays; one row for a scope, to be joined on true."""
     rows = found.limit(most).correlate(ScopeRow).subquery(f"{name}_rows")
     columns = {"seqs": rows.c.seq, "contents": rows.c.content, "times": rows.c.observed_at}
     labelled = (func.array_agg(column).label(f"{name}_{what}") for what, column in columns.items())
@@ -100,7 +100,7 @@ newest_pending = _arrays(
     "pending",
 )
 """For each scope its newest pending observations, at most `pending_max`."""
-# Literals, as the conditions of the indexes have them.
+# Literals, as in the conditions of the indexes.
 newest_disputed = _arrays(
     _in_scope(ObservationStateRow.verification == literal_column("'disputed'")), _PENDING_MAX, "disputed"
 )

@@ -71,9 +71,7 @@ def raise_named(error: Exception) -> NoReturn:
         raise PoolFullError from None
     if isinstance(error, DBAPIError):
         raise _named(error.driver_exception) from None
-    if isinstance(
-        error, AsyncAdapt_asyncpg_dbapi.Error
-    ):  # raised while connecting, where SQLAlchemy doesn't wrap it
+    if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):  # raised while connecting, where SQLAlchemy doesn't wrap it
         raise _named(error.__cause__) from None
     raise _named(error) from None
 

@@ -99,15 +99,15 @@ newest_pending = _arrays(
     _PENDING_MAX,
     "pending",
 )
-"""For each scope its newest pending observations, at most `pending_max`."""
+"""The newest pending observations of each scope, at most `pending_max`."""
 # Literals, as in the conditions of the indexes.
 newest_disputed = _arrays(
     _in_scope(ObservationStateRow.verification == literal_column("'disputed'")), _PENDING_MAX, "disputed"
 )
-"""For each scope its newest disputed observations, pending or not, at most `pending_max`."""
+"""The newest disputed observations of each scope, pending or not, at most `pending_max`."""
 newest_buffer = _arrays(
     _in_scope(ScopeRow.lanes != "absorb", ObservationRow.lane == literal_column("'buffer'")),
     ScopeRow.buffer_max,
     "buffer",
 )
-"""For each scope with a buffer what is in it."""
+"""The contents of each scope's buffer, if it has one."""

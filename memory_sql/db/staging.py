@@ -31,10 +31,10 @@ STAGED = {
     "also_hashes": "bytea[]",
     "seq": "integer",
 }
-"""The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says.
+"""The columns of a staged row. `of_ref`: the other document whose row says the same; `also`: sentences that it says.
 
-`place`: 1, 2, 3 … in the order in which they come. `seq` is null where the scope had anything before, or where it is that of
-another row; lists are null if they are empty.
+`place`: 1, 2, 3 … in the order in which they come. `seq` is null if the scope had anything before, or if it is that of
+another row; empty lists are null.
 """
 
 TEXTS = {
@@ -49,7 +49,7 @@ TEXTS = {
     "source_hash": "bytea",
     "stored_hash": "bytea",
 }
-"""The columns of a staged text. `is_told` False: it is noted that it was there, and not told. `refs`: which documents."""
+"""The columns of a staged text. `is_told` False: it is recorded as imported, but not stored. `refs`: its documents."""
 
 
 def _temporary(name: str, columns: Mapping[str, str], at_commit: str) -> str:
@@ -62,7 +62,7 @@ def _tables(at_commit: str) -> str:
 
 
 STAGE, STAGE_ONCE = _tables("DELETE ROWS"), _tables("DROP")
-"""For the connection, which is emptied by each commit; or for one transaction."""
+"""Tables for the connection, emptied at each commit; or for one transaction."""
 IS_STAGED = "to_regclass('pg_temp.import_rows') IS NOT NULL"
 EMPTY = "TRUNCATE import_rows, import_texts"
 ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"

@@ -292,7 +292,7 @@ class EvidenceRow(Base):
             postgresql_where=text("repeated_seq IS NOT NULL"),
         ),
         Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
-        {"comment": "One row per message or person that supports an observation; without any, it doesn't exist."},
+        {"comment": "One row per message or person that supports an observation; every observation has at least one."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
@@ -300,7 +300,7 @@ class EvidenceRow(Base):
     scope_id: Mapped[int] = column("The observation's scope.")
     seq: Mapped[int] = column("The observation.", Integer)
     conversation_id: Mapped[str | None] = host_id(
-        "The message's conversation; null: it isn't a message but a person's or the host's own statement."
+        "The message's conversation; null: the evidence is a statement of a person or the host, or its sources."
     )
     number: Mapped[int | None] = column("Number of the message; null: it isn't a message.")
     user_id: Mapped[str | None] = host_id("The user who said it; null: no user.")

@@ -793,12 +793,12 @@ CREATE INDEX evidence_repeated_seq_idx ON memory.evidence (agent_key, scope_id, 
 CREATE INDEX evidence_seq_idx ON memory.evidence (agent_key, scope_id, seq);
 CREATE INDEX evidence_user_id_idx ON memory.evidence (agent_key, user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX evidence_withdrawn_by_idx ON memory.evidence (agent_key, scope_id, seq) WHERE withdrawn_by IS NOT NULL;
-COMMENT ON TABLE memory.evidence IS 'One row per message or person that supports an observation; without any, it doesn''t exist.';
+COMMENT ON TABLE memory.evidence IS 'One row per message or person that supports an observation; every observation has at least one.';
 COMMENT ON COLUMN memory.evidence.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.evidence.evidence_id IS 'Internal key.';
 COMMENT ON COLUMN memory.evidence.scope_id IS 'The observation''s scope.';
 COMMENT ON COLUMN memory.evidence.seq IS 'The observation.';
-COMMENT ON COLUMN memory.evidence.conversation_id IS 'The message''s conversation; null: it isn''t a message but a person''s or the host''s own statement.';
+COMMENT ON COLUMN memory.evidence.conversation_id IS 'The message''s conversation; null: the evidence is a statement of a person or the host, or its sources.';
 COMMENT ON COLUMN memory.evidence.number IS 'Number of the message; null: it isn''t a message.';
 COMMENT ON COLUMN memory.evidence.user_id IS 'The user who said it; null: no user.';
 COMMENT ON COLUMN memory.evidence.run_id IS 'The run that found it; null: none.';

@@ -45,5 +45,5 @@ COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.v_backlog.work IS 'formation (of conversations), consolidation or propagation (of scopes).';
 COMMENT ON COLUMN memory.v_backlog.state IS 'due, in_progress, retrying or given_up.';
 COMMENT ON COLUMN memory.v_backlog.waiting IS 'Number of conversations, of scopes, or (given_up) of runs; a scope may count for two kinds of work.';
-COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations being retried, when their oldest unread message was stored; null for scopes being retried.';
-COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'Time since oldest_at, as an interval.';
+COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations being retried, when their oldest unread message was stored; otherwise null.';
+COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'Time since oldest_at, as an interval; null if oldest_at is.';

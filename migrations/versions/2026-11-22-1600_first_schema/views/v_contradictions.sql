@@ -32,7 +32,7 @@ COMMENT ON COLUMN memory.v_contradictions.scope_name IS 'Name of the scope, if i
 COMMENT ON COLUMN memory.v_contradictions.version IS 'The version of the scope''s text that named the contradiction.';
 COMMENT ON COLUMN memory.v_contradictions.live IS 'False: that version was undone, or replaced after a forgetting.';
 COMMENT ON COLUMN memory.v_contradictions.created_at IS 'When that version was written.';
-COMMENT ON COLUMN memory.v_contradictions.newer_id IS 'observation_id of the newer observation, which prevails.';
+COMMENT ON COLUMN memory.v_contradictions.newer_id IS 'observation_id of the newer observation, the one that counts.';
 COMMENT ON COLUMN memory.v_contradictions.older_id IS 'observation_id of the older observation; null: the contradicted statement was in the previous text.';
 COMMENT ON COLUMN memory.v_contradictions.was IS 'What was true before, in a few words of the model; null: it gave none.';
 COMMENT ON COLUMN memory.v_contradictions.now IS 'What is true now, in a few words of the model; null: it gave none.';

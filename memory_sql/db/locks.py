@@ -107,7 +107,7 @@ async def under_locks(
         try:
             if rows == Rows():
                 return await act(Locks(rows))  # nothing is changed before something is needed
-            async with taken_back_on_error(session):  # a savepoint, whose rollback also releases the locks
+            async with taken_back_on_error(session):  # a savepoint, whose rollback gives the locks back too
                 await _lock(session, agent_key, rows, keys_change=keys_change, shared=shared)
                 return await act(Locks(rows))
         except _MoreError as more:

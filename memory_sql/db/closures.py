@@ -1,4 +1,4 @@
-"""All that goes with what is forgotten, and where: `memory.forget_closure`. The statements are built once."""
+"""Everything that is deleted with what is forgotten: `memory.forget_closure`. The statements are built once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from memory_sql.db.models import EvidenceRow, ImportedMessageRow, ImportedRow, J
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations, messages.
+    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations or messages.
 
-    `confirmable`: what was said there stays if the same person has said so elsewhere. `attended` are the conversations
+    `confirmable`: what was said there stays if the same person has also said it elsewhere. `attended`: the conversations
     that lose the users as participants; what others said there stays.
     """
 
@@ -61,7 +61,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Rows that go, each kind in order."""
+    """The rows to be taken, each kind in order."""
 
     observations: tuple[tuple[int, int], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
@@ -90,10 +90,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """All that goes: what is `erased`, and what a legal hold keeps, which is `withdrawn`.
+    """Everything that is deleted (`erased`), and what a legal hold keeps instead (`withdrawn`).
 
-    `heard`: the scopes of the evidence, where what others support as well stays without the speaker's name, and
-    those of other sources of what goes. `reached`: those in which something follows these, over all levels.
+    `heard`: the scopes of the evidence, where observations that others also support stay without the speaker's name, and
+    the scopes of other sources of what is deleted. `reached`: the scopes with something derived from these, on all levels.
     """
 
     erased: Taken = Taken()
@@ -111,13 +111,13 @@ class Closure:
 
     @property
     def scopes(self) -> set[int]:
-        """Those that lose something."""
+        """The scopes that lose something."""
         return {*self.heard, *(scope_id for scope_id, _ in self.going.observations)}
 
 
 def speaks_of(users: Any) -> ColumnElement[bool]:
-    """Whether an observation speaks of any of these users, who are an array."""
-    some = ObservationRow.subjects != literal_column("'{}'", ARRAY(Text))  # as its index says it
+    """Whether an observation is about any of these users (an array)."""
+    some = ObservationRow.subjects != literal_column("'{}'", ARRAY(Text))  # the condition of its index
     return and_(some, ObservationRow.subjects.op("&&")(users))
 
 
@@ -142,7 +142,7 @@ def _arrays(kinds: dict[str, Any]) -> dict[str, BindParameter[Any]]:
 
 
 def _closed(*, of_users: bool) -> Select[Any]:
-    """One row: what `closure_of_row` reads. `texts` are scopes that lose something else."""
+    """One row, which `closure_of_row` reads. `texts` are scopes that lose something else."""
     every = (*TAKEN, *(f"held_{name}" for name in TAKEN))
     seeds, texts = _arrays(_SEEDS), bindparam("texts", type_=ARRAY(BigInteger))
     found = func.memory.forget_closure(_AGENT, *seeds.values(), bindparam("confirmable", type_=Boolean))
@@ -153,13 +153,13 @@ def _closed(*, of_users: bool) -> Select[Any]:
 
 
 def reached_from(begun: Any, agent_key: Any) -> Select[Any]:
-    """The scopes in which something was made of what these hold, over all levels."""
+    """The scopes with something derived from what these scopes hold, on all levels."""
     line = _made_of(begun.subquery("begun"), agent_key).cte("line", recursive=True)
     return select(line.union(_made_of(line, agent_key)).c.scope_id)
 
 
 def _made_of(scopes: Any, agent_key: Any) -> Select[Any]:
-    """One look by the index for each: else all links of the agent might be read."""
+    """One index look-up for each scope: otherwise all lineage of the agent might be read."""
     link = LineageRow
     made = select(link.scope_id).where(link.agent_key == agent_key, link.source_scope_id == scopes.c.scope_id)
     each = made.correlate(scopes).offset(literal_column("0")).lateral()
@@ -167,9 +167,9 @@ def _made_of(scopes: Any, agent_key: Any) -> Select[Any]:
 
 
 def _around(given: Any, going: Sequence[Any], users: Any, scopes: Any) -> tuple[Any, Any]:
-    """The scopes of the evidence, those of other sources of what goes and those that speak of `users`: judged again.
+    """The scopes of the evidence, of other sources of what is deleted, and of observations about `users`: judged again.
 
-    And those in which something was made of what any of these holds, or `scopes` do, over all levels.
+    Also the scopes with something derived from what any of these, or of `scopes`, holds, on all levels.
     """
     e, link, j, o = EvidenceRow, LineageRow, JudgedRow, ObservationRow
     scope_ids, seqs, evidence_ids = going
@@ -231,7 +231,7 @@ def _heard() -> Select[Any]:
 
 
 def _tainted() -> Select[Any]:
-    """For each of `scopes`, and of those whose text holds what goes, the first live version that does."""
+    """For each of `scopes`, and each scope whose text holds what is deleted, the first live version that holds it."""
     given = _arrays({"scopes": BigInteger, **TAKEN})
     tainted = func.memory.tainted_versions(_AGENT, given["scopes"], given["scope_ids"], given["seqs"]).table_valued(
         "scope_id", "version", "live"
@@ -241,7 +241,7 @@ def _tainted() -> Select[Any]:
 
 
 def _imported() -> CompoundSelect[Any]:
-    """The hashed references of what goes, and of the texts of `scopes`."""
+    """The hashed references of what is deleted, and of the texts of `scopes`."""
     i, m, given = ImportedRow, ImportedMessageRow, _arrays({"scopes": BigInteger, **TAKEN})
     gone = func.unnest(given["scope_ids"], given["seqs"]).table_valued("scope_id", "seq").render_derived()
     theirs = func.unnest(given["conversation_ids"], given["numbers"])
@@ -254,7 +254,7 @@ def _imported() -> CompoundSelect[Any]:
 
 
 def _beside() -> Select[Any]:
-    """One row: `tainted`, what stays of what these touch (`kept`), and the hashed references of what goes (`refs`)."""
+    """One row: `tainted`; what remains of what is touched (`kept`); the hashed references of what is deleted (`refs`)."""
     given = _arrays(TAKEN)
     kept = func.memory.kept_beside(_AGENT, given["scope_ids"], given["seqs"], given["evidence_ids"]).table_valued(
         "scope_id", "seq", "reason", "users"
@@ -264,13 +264,13 @@ def _beside() -> Select[Any]:
 
 
 def _rows_of(found: Any) -> Any:
-    """All rows as an array of arrays."""
+    """All rows, as an array of arrays."""
     row = func.jsonb_build_array(*found.c)
     return select(func.coalesce(func.jsonb_agg(row), cast([], JSONB))).select_from(found).scalar_subquery()
 
 
 def _is_there() -> ColumnElement[bool]:
-    """Whether any of the observations that are given is."""
+    """Whether any of the given observations exists."""
     o, given = ObservationRow, _arrays(TAKEN)
     key = func.unnest(given["scope_ids"], given["seqs"]).table_valued("scope_id", "seq").render_derived()
     same = and_(o.agent_key == _AGENT, o.scope_id == key.c.scope_id, o.seq == key.c.seq)

@@ -1,4 +1,4 @@
-"""What the driver raises, as errors of ours."""
+"""Translates the driver's errors to the library's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
-CONNECTION_LOST = "08"  # the class of its codes
+CONNECTION_LOST = "08"  # the class of its error codes
 RAISED = (
     DBAPIError,
     AsyncAdapt_asyncpg_dbapi.Error,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # of a connection that was lost while it was asked
+    asyncpg.InternalClientError,  # a connection was lost during a query
     PoolTimeoutError,
     OSError,
 )
@@ -41,7 +41,7 @@ NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
 
 def _named(error: BaseException | None) -> DatabaseError:
-    """Of what the driver raised."""
+    """The library's error for what the driver raised."""
     code = getattr(error, "sqlstate", None)
     if code in NO_SCHEMA:
         return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
@@ -64,23 +64,21 @@ def _named(error: BaseException | None) -> DatabaseError:
 
 
 def raise_named(error: Exception) -> NoReturn:
-    """Raises an error of ours for what the driver raised (`RAISED`), without its cause: Postgres quotes the row."""
+    """Raises the library's error for what the driver raised (`RAISED`), without its cause: Postgres quotes the row."""
     if isinstance(error, OSError):
         raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
     if isinstance(error, PoolTimeoutError):
         raise PoolFullError from None
     if isinstance(error, DBAPIError):
         raise _named(error.driver_exception) from None
-    if isinstance(
-        error, AsyncAdapt_asyncpg_dbapi.Error
-    ):  # from connecting, where SQLAlchemy doesn't wrap it any further
+    if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):  # raised while connecting, where SQLAlchemy doesn't wrap it
         raise _named(error.__cause__) from None
     raise _named(error) from None
 
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Turns what the driver raises into errors of ours."""
+    """Translates the driver's errors to the library's."""
     try:
         yield
     except RAISED as error:

@@ -1,4 +1,4 @@
-"""How rows of scopes are read, and of what stands in them: what waits, what is disputed, the buffer."""
+"""Reads rows of scopes and of their contents: pending and disputed observations, the buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def scope_ref(scope_id: int, kind: str, owner: str, name: str) -> ScopeRef:
 
 
 def scope_texts(rows: Iterable[Any]) -> tuple[ScopeText, ...]:
-    """Of the rows of `memory.static_layer`; of one without a scope, which brings only the agent's settings, nothing."""
+    """The scopes in the rows of `memory.static_layer`; a row without a scope, with the agent's settings only, is skipped."""
     return tuple(_scope_text(row) for row in rows if row.scope_id is not None)
 
 
@@ -35,22 +35,22 @@ def _scope_text(row: Any) -> ScopeText:
 
 
 def pending_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_pending` brought, oldest first."""
+    """What `newest_pending` returned, oldest first."""
     return _oldest_first(row.pending_seqs, row.pending_contents, row.pending_times)
 
 
 def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_disputed` brought, oldest first."""
+    """What `newest_disputed` returned, oldest first."""
     return _oldest_first(row.disputed_seqs, row.disputed_contents, row.disputed_times)
 
 
 def buffer_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_buffer` brought, oldest first."""
+    """What `newest_buffer` returned, oldest first."""
     return _oldest_first(row.buffer_seqs, row.buffer_contents, row.buffer_times)
 
 
 def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
-    """Of three arrays, in the order in which the database adds up what it sorted."""
+    """The rows of three parallel arrays, oldest first."""
     seqs, contents, times = newest_first
     found = map(PendingObservation, seqs or (), contents or (), times or ())
     return tuple(sorted(found, key=_BY_SEQ)) if seqs else ()

@@ -24,7 +24,7 @@ _Scope: Any = namedtuple("_Scope", LAYER.c.keys())  # type: ignore[misc]  # its 
 
 
 def _statement(*, searches: bool, digests: bool) -> Select[Any]:
-    """A row for each scope, then one for each match, then one for each candidate; what isn't a row's own is null."""
+    """A row for each scope, then for each match, then for each candidate; columns of the other kinds are null."""
     columns, source = list[Any](_SCOPE), cast(FromClause, LAYER)
     if searches:
         columns, source = [*columns, *FOUND], source.join(MATCHES, false(), full=True)

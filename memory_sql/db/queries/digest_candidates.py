@@ -1,4 +1,4 @@
-"""What a digest begins with, and the settings of its agent."""
+"""The observations with which a digest begins, and the settings of its agent."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Who asks for a digest, by which settings: the process's, and those that this call replaces.
+    """Who asks for a digest, and with which settings: the process's, and those that this call overrides.
 
-    `defaults` are the former as `defaults_of` writes them; `searched`: it looks for words as well.
+    `defaults`: the former, as `defaults_of` writes them; `searched`: the digest also searches for words.
     """
 
     principal: Mapping[str, Any]
@@ -47,12 +47,12 @@ class Wanted:
         }
 
     def of_agent(self, own: Mapping[str, Any]) -> Settings:
-        """The settings that count: of the call, else of the agent, else of the process."""
+        """The settings that apply: those of the call, else of the agent, else of the process."""
         return self.settings.of_agent({**own, **self.asked})
 
 
 def defaults_of(settings: Settings) -> str:
-    """What a digest is made by, as JSON; once for a process, since writing it takes as long as a quick statement."""
+    """The settings of a digest as JSON; made once per process, since that takes as long as a quick statement."""
     return settings.model_dump_json(include=set(DIGEST_SETTINGS))
 
 
@@ -87,11 +87,11 @@ NAMED = [
 ]
 _OWN = select(_own.c.own)
 _BEGIN = select(_own.c.own, *NAMED).select_from(_own).join(CANDIDATES, true(), isouter=True)
-"""A row for each candidate; one of the settings alone where there is none."""
+"""A row for each candidate; without candidates, one row with the settings alone."""
 
 
 async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple[Settings, list[Candidate]]:
-    """The settings that count and what a digest begins with: one statement, of a past moment up to two."""
+    """The settings that apply, and what a digest begins with: one statement; for a past moment, up to two."""
     if as_of is None:
         rows = list(await reader.execute(_BEGIN, wanted.parameters))
         return wanted.of_agent(rows[0].own), candidates_of(rows)

@@ -1,4 +1,4 @@
-"""Everything that is kept about a person, as of one moment, line by line."""
+"""Everything that is stored about a person, in one snapshot, line by line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
 async def export_of(session: AsyncSession, agent_id: str, user_id: str, now: datetime) -> AsyncIterator[ExportLine]:
-    """The header, then the rest. The conversation must not have asked anything before. Raises `NotFoundError`."""
+    """The header, then the rest. The session must not have run a query before. Raises `NotFoundError`."""
     await session.execute(_SNAPSHOT)
     agent_key = await agent_key_of(session, agent_id)
     if agent_key is None:

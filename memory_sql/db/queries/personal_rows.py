@@ -1,8 +1,8 @@
-"""What is a person's, as queries: one for each type of row, and how a row becomes a line of an export.
+"""A person's data, as queries: one for each type of row, and how a row becomes a line of an export.
 
-Theirs are: their own scopes with all that is in them; what they said, wherever it is remembered; the conversations that
-they took part in, with the agent's answers where nobody else did; what was made of theirs in wider scopes; what was done
-with any of it. Nothing of other people: where something is theirs as well, only what is the person's is included.
+It consists of their own scopes with all that is in them; what they said, wherever it is remembered; the conversations that
+they took part in, with the agent's answers if nobody else did; what was derived from these in wider scopes; and what was
+done with any of it. Nothing of other people is included: of what also belongs to others, only the person's part is.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ _SCOPE: tuple[Any, ...] = (ScopeRow.scope_id, ScopeRow.kind, ScopeRow.owner, Sco
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one type, in their order, and how a row becomes a line."""
+    """The rows of one type, in order, and how a row becomes a line."""
 
     rows: Rows
     line: Callable[[Any], ExportLine]
 
 
 class PersonalRows:
-    """What is theirs, as queries. `ids`: all that they go by."""
+    """A person's data, as queries. `ids`: all ids of the person."""
 
     def __init__(self, agent_id: str, agent_key: int, ids: Sequence[str]) -> None:
         self._agent_id = agent_id
@@ -98,7 +98,7 @@ class PersonalRows:
         self._derived = self._derived_rows()
 
     def parts(self) -> dict[str, Part]:
-        """By type, in the order of an export."""
+        """The parts by type, in the order of an export."""
         return {
             "alias": self._aliases(),
             "hold": self._holds(),
@@ -258,7 +258,7 @@ class PersonalRows:
         )
 
     def _evidence(self) -> Any:
-        """Of an observation: what they said, and in their own scopes what nobody else did."""
+        """The evidence of an observation: the person's own, and in their own scopes also what names no user."""
         e, m, o = EvidenceRow, MessageRow, ObservationRow
         item = func.jsonb_build_object(
             *("conversation_id", e.conversation_id, "message_id", m.message_id),
@@ -288,7 +288,7 @@ class PersonalRows:
         )
 
     def _is_said(self) -> ColumnElement[bool]:
-        """An observation of their own scopes, or one that they said."""
+        """Whether an observation is in their own scopes, or they said it."""
         e, o = EvidenceRow, ObservationRow
         confirmed = exists().where(
             *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
@@ -298,7 +298,7 @@ class PersonalRows:
         return or_(self._is_own, _overlap(o.related_users, self._array), confirmed)
 
     def _derived_rows(self) -> CTE:
-        """What was made of that, and of this in turn."""
+        """What was derived from what they said, on all levels."""
         line, said = LineageRow, self._said
         made = select(line.scope_id, line.seq).where(self._in_agent(line))
         derived = made.where(_source(line).in_(select(said.c.scope_id, said.c.seq))).cte("derived", recursive=True)
@@ -335,7 +335,7 @@ class PersonalRows:
         return Part(rows, self._derivation)
 
     def _foreign_rows(self, theirs: Any) -> CTE:
-        """Of what was made of theirs: what was made of other people's as well, and what was made of that."""
+        """Of what was derived from theirs: what has other people's sources too, and what was derived from that."""
         line, derived = LineageRow, self._derived
         mixed = (
             select(line.scope_id, line.seq)
@@ -387,7 +387,7 @@ class PersonalRows:
         return Part(rows, lambda row: self._event(_named(row, columns), row.about))
 
     def _event(self, event: dict[str, Any], about: bool) -> ExportedEvent:
-        """Of what they did to others' things, only that they did it."""
+        """If the event is about others' data, only the fact that they did it is included."""
         event["actor"] = event["actor"] if event["actor"] in self._ids else None
         return ExportedEvent(**event if about else {**event, "reason": None, "detail": {}})
 
@@ -475,7 +475,7 @@ def _named(row: Any, columns: Sequence[Any]) -> dict[str, Any]:
 
 
 def _days(ranges: Any) -> tuple[str, ...]:
-    """`2026-03-02`, or `2026-03-02/2026-03-05` with its last day; `..` where a range has no end."""
+    """`2026-03-02`, or `2026-03-02/2026-03-05`, which includes the last day; `..` if a range has no end."""
     return tuple(_span(item.lower, item.upper) for item in ranges or ())
 
 

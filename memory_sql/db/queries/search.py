@@ -90,10 +90,10 @@ _PLAN = _Explain(_SEARCH)
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What a search is to bring: at most so many observations and messages (0: none of that arm), as of when.
+    """What a search is to return: at most this many observations and messages (0: none of that kind), as of when.
 
-    `days`: for how long messages are kept, where the agent doesn't say otherwise; None: for ever. `vector`: the query's,
-    by the embedding model `model`, as text of bits; None: words alone count.
+    `days`: how long messages are kept if the agent has no setting of its own; None: for ever. `vector`: the query's, by the
+    embedding model `model`, as text of bits; None: words alone count.
     """
 
     now: datetime
@@ -116,7 +116,7 @@ async def search(
 
 
 def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[MessageHit]]:
-    """The arms apart, each in its order."""
+    """Observations and messages separately, each in order."""
     hits: list[Hit] = []
     messages: list[MessageHit] = []
     for row in rows:
@@ -137,7 +137,7 @@ def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[Message
 
 
 async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query: Query, sought: Sought) -> list[str]:
-    """How the database goes about it, line by line; the statement is run for it. Functions aren't looked into."""
+    """The database's plan, line by line; the statement is executed for it. Functions aren't expanded."""
     if not query:
         return []
     return list(await session.scalars(_PLAN, given(principal, query, sought)))

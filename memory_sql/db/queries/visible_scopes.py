@@ -1,4 +1,4 @@
-"""The scopes that a principal sees, with how much waits in each."""
+"""The scopes that a principal may see, with the number of pending observations in each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory_sql.db.scope_parts import pending_observations
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.scopes import Scope
 
-KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "conversation")  # stable bytes first
+KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "conversation")  # most stable first
 
 
 async def list_scopes(session: AsyncSession, principal: Mapping[str, Any]) -> list[Scope]:

@@ -124,7 +124,7 @@ class ConversationRepository:
         return [BufferedMessage(*row) for row in found]
 
     async def texts_gone(self, state: ConversationState) -> int:
-        """How many messages were formed that have lost their texts since."""
+        """How many formed messages have lost their texts since."""
         m = MessageRow
         gone = await self._session.scalar(
             select(func.count()).where(
@@ -161,7 +161,7 @@ class ConversationRepository:
     async def _left(self, state: ConversationState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
         """Counts the messages after that number, and says by the rule of `add` whether they are due.
 
-        The settings are the process's; the agent's own go before them.
+        The settings are the process's; the agent's own take precedence.
         """
         left = _unread(state.agent_key, state.conversation_id, after).subquery()
         due = _due(left, cast(formation_limits(settings.of_agent(state.agent_settings)), JSONB), now)
@@ -176,10 +176,10 @@ class ConversationRepository:
         }
 
     async def make_due(self, agent_key: int | None, settings: Settings, most: int, now: datetime) -> bool:
-        """Makes due what is long enough by these settings and wasn't by those before: looks at so many, at most.
+        """Makes conversations due that are long enough by these settings and weren't by earlier ones; checks at most `most`.
 
-        Of one agent or of all; only at those that were judged by others than these. What somebody works on is left: it
-        is counted when that ends. Returns whether there may be more.
+        For one agent or all; only conversations last checked with other settings. Those that somebody works on are skipped:
+        they are counted when that work ends. Returns whether there may be more.
         """
         found = await self._session.execute(
             conversations_judged_by_more(agent_key, settings.formation_min_messages, most)
@@ -190,7 +190,7 @@ class ConversationRepository:
         return len(places) == most
 
     async def _judge(self, places: Collection[tuple[int, str]], settings: Settings, now: datetime) -> None:
-        """Counts what these hold, and says by that whether they are due. The caller has locked them."""
+        """Counts the messages of these, and decides whether they are due. The caller has locked them."""
         s = ConversationRow
         short = (
             select(s.agent_key, s.conversation_id, s.formed_number, AgentRow.settings)
@@ -233,7 +233,7 @@ class ConversationRepository:
         return released is not None
 
     async def release_idle(self, state: ConversationState) -> None:
-        """Gives the lease back where there is nothing to form: it is due no more, unless something came meanwhile."""
+        """Releases the lease if there is nothing to form: it is no longer due, unless messages came meanwhile."""
         idle = or_(ConversationRow.excluded, ConversationRow.last_number == state.last_number)
         due = {name: case((~idle, ConversationRow.__table__.c[name])) for name in ("due_at", "due_reason")}
         due["waits_below"] = case((idle, NEVER_JUDGED), else_=ConversationRow.waits_below)  # whoever catches up counts
@@ -252,7 +252,7 @@ class ConversationRepository:
         )
 
     async def revive(self, agent_key: int, conversation_id: str, run_id: int, now: datetime) -> None:
-        """What was given up with this run is due again."""
+        """The conversation given up with this run is due again."""
         await self._session.execute(
             update(ConversationRow)
             .where(
@@ -269,7 +269,7 @@ class ConversationRepository:
         )
 
     async def locked(self, agent_key: int, conversation_id: str) -> ConversationState:
-        """The conversation, locked until the transaction ends; raises `NotFoundError` where it has gone."""
+        """The conversation, locked until the transaction ends; raises `NotFoundError` if it no longer exists."""
         found = await self._session.execute(
             select(*STATE)
             .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
@@ -330,7 +330,7 @@ class ConversationRepository:
 
 
 def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:
-    """What the messages after that number come to. One row."""
+    """Counts of the messages after that number. One row."""
     m = MessageRow
     return select(
         func.count().label("messages"),

@@ -39,7 +39,7 @@ from memory_sql.db.repositories.runs import RunKey
 from memory_sql.domain.query import Query
 from memory_sql.domain.scopes import AbsorbedObservation
 
-MOST_GROUPS = 10  # of a user, whom what is said to the agent alone may be proposed to
+MOST_GROUPS = 10  # groups of a user to which what is said to the agent alone may be proposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class FormationRepository:
         settings: Settings,
         now: datetime,
     ) -> list[Outcome]:
-        """Stores the drafts, as far as they may still go there; locks the scopes (`memory.store_drafts`)."""
+        """Stores the drafts that may still go to their scopes; locks the scopes (`memory.store_drafts`)."""
         given = _given(drafts, shown, settings, now)
         return [Outcome(*row) for row in await self._ask(_STORE, agent_key=agent_key, run_id=run_id, **given)]
 

@@ -99,7 +99,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """By what a draft of the host's is made: the settings that the agent has of its own, the conversation's time zone."""
+    """What a draft of the host is made with: the agent's own settings and the conversation's time zone."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     time_zone: str | None = None
@@ -176,7 +176,7 @@ class ObservationRepository:
 
 
 def classified(draft: Draft) -> Draft:
-    """With what its text tells, and as private as that or as it was said to be, whichever is more."""
+    """Classified by its text, and as private as that requires or as was requested, whichever is more."""
     if draft.categories is not None:
         return draft
     found = classify(draft.content)
@@ -214,7 +214,7 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
 
 
 def _searched_beside(draft: Draft) -> str:
-    """What the parser would miss, and the days that the text speaks of: "last week" is found by its year as well."""
+    """What the parser would miss, and the days that the text mentions: "last week" is also found by its year."""
     days = dict.fromkeys(f"{day}" for span in draft.dates for day in span)
     return " ".join(filter(None, (search_extra(draft.content), *days)))
 

@@ -1,4 +1,4 @@
-"""How often memory was asked, and each observation retrieved: added to the counts of the day."""
+"""How often memory was queried and each observation retrieved: added to the counts of the day."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _insert = insert(_retrievals).from_select(
     [*_KEY, *_SUMS, "slowest_seconds"],
     select(_agents.c.agent_key, *(_asked.c[name] for name in (*_KEY[1:], *_SUMS, "slowest_seconds")))
     .join_from(_agents, _asked, _agents.c.agent_id == _asked.c.agent_id)
-    .order_by(*(_agents.c.agent_key, *(_asked.c[name] for name in _KEY[1:]))),  # as all lock them
+    .order_by(*(_agents.c.agent_key, *(_asked.c[name] for name in _KEY[1:]))),  # the order in which everybody locks them
 )
 _ADD = _insert.on_conflict_do_update(
     index_elements=_KEY,
@@ -69,7 +69,7 @@ _ADD = _insert.on_conflict_do_update(
 
 
 async def add_retrievals(session: AsyncSession, asked: Sequence[Asked]) -> None:
-    """Adds to what was counted before; each agent, day, surface and reason once. Agents that aren't there are left out."""
+    """Adds to the earlier counts; each agent, day, surface and reason once. Unknown agents are skipped."""
     await session.execute(_ADD, {name: [getattr(one, name) for one in asked] for name in _TYPES})
 
 
@@ -93,7 +93,7 @@ _of_observation = and_(
     _observation.c.scope_id == _retrieved.c.scope_id,
     _observation.c.seq == _retrieved.c.seq,
 )
-# What was forgotten since isn't there any more, and a row that is locked is about to go: neither is waited for.
+# Observations forgotten since no longer exist, and a locked row is about to be deleted: neither is waited for.
 _there = (
     select(
         _observation.c.agent_key,
@@ -111,7 +111,7 @@ _OBSERVATION_KEY = ("agent_key", "scope_id", "seq", "day", "surface")
 _counted = _table("observation_retrievals", {name: kind for name, kind in _OBSERVED.items() if name != "agent_id"})
 _insert_retrieved = insert(_counted).from_select(
     [*_OBSERVATION_KEY, "times"],
-    select(_there).order_by(*(_there.c[name] for name in _OBSERVATION_KEY)),  # as all lock them
+    select(_there).order_by(*(_there.c[name] for name in _OBSERVATION_KEY)),  # the order in which everybody locks them
 )
 _ADD_RETRIEVED = _insert_retrieved.on_conflict_do_update(
     index_elements=_OBSERVATION_KEY, set_={"times": _counted.c.times + _insert_retrieved.excluded.times}
@@ -119,7 +119,7 @@ _ADD_RETRIEVED = _insert_retrieved.on_conflict_do_update(
 
 
 async def add_retrieved(session: AsyncSession, retrieved: Sequence[Retrieved]) -> None:
-    """Adds to what was counted before; each observation, day and surface once. What isn't there any more is left out."""
+    """Adds to the earlier counts; each observation, day and surface once. Observations that no longer exist are skipped."""
     ids = [parse_observation_id(one.observation_id) for one in retrieved]
     own = {name: [getattr(one, name) for one in retrieved] for name in ("agent_id", "day", "surface", "times")}
     given = {**own, "scope_id": [scope for scope, _ in ids], "seq": [seq for _, seq in ids]}
@@ -127,6 +127,6 @@ async def add_retrieved(session: AsyncSession, retrieved: Sequence[Retrieved]) -
 
 
 async def end_counts(session: AsyncSession, agent_id: str | None, before: date, limit: int) -> int:
-    """Deletes counts of observations from before that day, at most so many, of one agent or all; says how many."""
+    """Deletes counts of observations from before that day, at most `limit`, of one agent or all; returns how many."""
     found = await session.scalar(select(func.memory.end_counts(cast(agent_id, Text), before, limit)))
     return int(found or 0)

@@ -1,6 +1,7 @@
--- The search vector of an observation or a message is what Postgres makes of its text now. The column is generated, so only
--- dictionaries that have changed (a major upgrade) or a damaged page can part them, many rows at once: every n-th row is
--- looked at, some 5,000 of each. (All of them would cost half as much as all the rest together.)
+-- The search vector of an observation or a message is what Postgres would now compute from its text. The column is
+-- generated, so they can differ only after dictionaries have changed (a major upgrade) or a page was damaged, and then in
+-- many rows at once. So every n-th row is checked, about 5,000 of each table. (Checking all of them would take half as long
+-- as all other invariants together.)
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,

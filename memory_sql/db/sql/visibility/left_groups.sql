@@ -1,8 +1,8 @@
--- memory.left_groups(agent_key, user, as_of): the groups that a user has left. One row per group. By any of the ids that they
--- go by (memory.user_ids) they were a member, by none they are one now. What was said in a conversation of such a group they may
--- read no more, though they took part. Who comes back has left nothing. Who was forgotten after leaving has left as well
--- (memory.departures); of an agent of whom nobody has, nothing is hashed. By the index of closed memberships: of somebody who
--- has left no group nothing else is read.
+-- memory.left_groups(agent_key, user, as_of): the groups that a user has left. One row per group of which the user was a
+-- member under any of their ids (memory.user_ids), and isn't under any of them now. The user may no longer read the
+-- conversations of such a group, even those they took part in. A user who comes back counts as not having left. A user who
+-- was forgotten after leaving has still left (memory.departures); if the agent has no departures, nothing is hashed. Uses
+-- the index of closed memberships: for a user who has left no group, nothing else is read.
 CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (group_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -29,4 +29,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.left_groups(bigint, text, timestamptz) IS
-    'The groups that a user was a member of and is no more; one row per group.';
+    'The groups that a user has left; one row per group.';

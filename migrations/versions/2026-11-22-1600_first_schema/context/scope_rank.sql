@@ -10,4 +10,4 @@ AS $$
     END
 $$;
 COMMENT ON FUNCTION memory.scope_rank(text, text) IS
-    'Which scopes a context keeps where there are too many: the lowest first.';
+    'Rank of a scope where a context has too many: the lowest ranks are kept.';

@@ -23,4 +23,4 @@ AS $$
     GROUP BY g.owner
 $$;
 COMMENT ON FUNCTION memory.left_groups(bigint, text, timestamptz) IS
-    'The groups that a user was a member of and is no more; one row per group.';
+    'The groups that a user has left; one row per group.';

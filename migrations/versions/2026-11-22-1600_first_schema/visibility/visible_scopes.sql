@@ -21,7 +21,7 @@ AS $$
               SELECT g.owner
               FROM memory.agents a
               CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
-              CROSS JOIN LATERAL (  -- by their keys, in this order, whatever the planner thinks of how many there are
+              CROSS JOIN LATERAL (  -- by their keys, in this order, whatever number of rows the planner expects
                   SELECT m.scope_id
                   FROM memory.members m
                   WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
@@ -36,7 +36,7 @@ AS $$
               ) g
               WHERE a.agent_id = p_agent
           )
-          || (  -- once a query, and prepared only where there is one
+          || (  -- once per query, and planned only if a conversation is given
               SELECT CASE
                   WHEN p_conversation IS NOT NULL
                   THEN memory.conversation_owner(p_agent, p_user, p_conversation, p_as_of)

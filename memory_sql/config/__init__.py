@@ -1,8 +1,8 @@
-"""Every default and limit, once; the only reader of the environment.
+"""Every setting with its default and limits. Nothing else reads the environment.
 
-A value comes from, first wins: an argument, `MEMORY_SQL_…` in the environment, a TOML file (`MEMORY_SQL_CONFIG`, else
-`memory-sql.toml` in the working directory), the default in `sections`. Settings that are marked there with `per_agent`
-can be changed for one agent, and columns of `scopes` for one scope; these go before all of the above.
+A value comes from the first of these that has it: an argument, `MEMORY_SQL_…` in the environment, a TOML file
+(`MEMORY_SQL_CONFIG`, else `memory-sql.toml` in the working directory), the default in `sections`. Settings marked there with
+`per_agent` can be changed for one agent, and those in `scopes` for one scope; these override all of the above.
 """
 
 from memory_sql.config.agents import checked_for_agent

@@ -1,4 +1,4 @@
-"""The settings that an agent may have of its own, checked before they are stored with it."""
+"""An agent's own settings, validated before they are stored."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memory_sql.errors import InputError
 
 
 def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as they are stored with an agent, those that are given as None left out; null is for ever.
+    """The values as they are stored with an agent, without those that are None; null means forever.
 
-    Raises `InputError` naming the settings that are wrong, or that can't differ by agent.
+    Raises `InputError` naming the settings that are wrong, or that an agent can't have.
     """
     unknown = sorted(set(given) - set(AGENT_SETTINGS))
     if unknown:
-        raise InputError(f"settings that an agent can't have of its own: {', '.join(unknown)}")
+        raise InputError(f"settings that can't be set for an agent: {', '.join(unknown)}")
     try:
         checked = OwnSettings.model_validate({n: value for n, value in given.items() if value is not None})
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What a setting accepts and what its default is, in words: for the command line and the reference."""
+"""What a setting accepts, and its default, in words: for the command line and the reference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def accepted(field: FieldInfo) -> str:
 
 
 def default_of(field: FieldInfo) -> str:
-    """`unset` where there is none."""
+    """The default, `unset` if there is none."""
     value = field.default
     if isinstance(value, tuple):
         return ", ".join(value) or "none"

@@ -35,11 +35,11 @@ from memory_sql.errors import ConfigurationError
 log = logging.getLogger("memory_sql")
 
 PREFIX = "MEMORY_SQL_"
-OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED"})  # the settings' file; what the tests of this library read
+OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED"})  # the settings file; read by this library's tests
 CONFIG_FILE = "memory-sql.toml"
 
 
-class Settings(  # the last base comes first where they are listed
+class Settings(  # the last base is listed first
     SwitchSettings,
     DigestSettings,
     ContextSettings,
@@ -55,7 +55,7 @@ class Settings(  # the last base comes first where they are listed
     DatabaseSettings,
     BaseSettings,
 ):
-    """Every setting, resolved and frozen; those that aren't passed come from the environment, the file, the default."""
+    """Every setting, resolved and frozen. Those that aren't passed come from the environment, the file or the default."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", defer_build=False)
 
@@ -72,7 +72,7 @@ class Settings(  # the last base comes first where they are listed
 
     @classmethod
     def load(cls, **given: Any) -> Self:
-        """The resolved settings; raises `ConfigurationError` naming the settings that are wrong, never their values."""
+        """The resolved settings. Raises `ConfigurationError` naming the settings that are wrong, never their values."""
         _warn_of_unknown()
         try:
             return cls(**{name: value for name, value in given.items() if value is not None})
@@ -85,7 +85,7 @@ class Settings(  # the last base comes first where they are listed
 
     @property
     def llm_name(self) -> Literal["openai", "offline"] | None:
-        """None: there is none; rules take its place only where somebody asked for them."""
+        """None: there is no model. `offline` is used only if it is set."""
         return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else None)
 
     def sources(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Settings(  # the last base comes first where they are listed
         return {name: source(name) for name in type(self).model_fields}
 
     def of_agent(self, own: Mapping[str, Any]) -> Self:
-        """These settings with those that the agent has of its own; what isn't one, or can't be used, is left out."""
+        """These settings with the agent's own; unknown or invalid ones are ignored."""
         usable = _usable(own) if own else {}
         return self.model_copy(update=usable) if usable else self
 
@@ -121,7 +121,7 @@ FORMATION_LIMITS = names_used_by(Settings, ADD)
 
 
 def sections() -> tuple[type[BaseModel], ...]:
-    """The classes that hold the settings, in the order in which they are listed; each docstring is a heading."""
+    """The classes that declare the settings, in the order in which they are listed; each docstring is a heading."""
     return tuple(base for base in reversed(Settings.__bases__) if base is not BaseSettings)
 
 
@@ -135,7 +135,7 @@ def _usable(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file_source(settings: type[BaseSettings]) -> TomlConfigSettingsSource:
-    """Raises `ConfigurationError`, in one line, for a file that is named and isn't there, or that can't be read."""
+    """Raises `ConfigurationError`, in one line, for a named file that doesn't exist, or a file that can't be read."""
     named = os.environ.get(f"{PREFIX}CONFIG")
     path = Path(named or CONFIG_FILE)
     if named and (path.is_dir() or not path.exists()):
@@ -145,11 +145,11 @@ def _file_source(settings: type[BaseSettings]) -> TomlConfigSettingsSource:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8
-        raise ConfigurationError(f"{path}: not TOML that can be read: {' '.join(str(error).split())}") from None
+        raise ConfigurationError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
 
 
 def _warn_of_unknown() -> None:
-    """Of variables that look like a setting and are none: what was meant isn't in force."""
+    """Warns of variables that look like a setting but aren't one, so they have no effect."""
     for name in os.environ:
         setting = name.upper().removeprefix(PREFIX)
         if name.upper().startswith(PREFIX) and setting not in OTHER_VARIABLES | _variables():
@@ -164,9 +164,9 @@ def _variables() -> frozenset[str]:
 @cache
 def _warn_once(name: str) -> None:
     near = get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
-    log.warning("%s is no setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
+    log.warning("%s isn't a setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
 
 
 def wrong_names(error: ValidationError) -> str:
-    """The names and what is wrong, never the values."""
+    """The names, and what is wrong with each; never the values."""
     return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))

@@ -41,9 +41,9 @@ NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
 
 class Runtime:
-    """Connections while it is open; the models of the settings, made when they are first needed.
+    """The connections of an open memory, and the models of the settings, created at their first use.
 
-    What only reads doesn't pay for the import of a model's client.
+    A process that only reads doesn't import a model's client.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Runtime:
         clock: Callable[[], datetime] | None,
     ) -> None:
         if url is not None and engine is not None:
-            raise InputError("say url or engine=, not both")
+            raise InputError("pass url or engine=, not both")
         self.settings = settings
         self._engine = None if engine is None else engine_of(engine)
         self._url = url or _revealed(settings.url)
@@ -152,7 +152,7 @@ class Runtime:
 
     @property
     def has_llm(self) -> bool:
-        """Whether one was given, or the settings name one."""
+        """Whether a model was passed, or the settings name one."""
         return self._llm is not None or self.settings.llm_name is not None
 
     @property
@@ -181,7 +181,7 @@ class Runtime:
 
     @property
     def reads(self) -> Reads:
-        """What context, digest and search go by: the replica, where there is one."""
+        """What context, digest and search read from: the replica, if there is one."""
         if self._reads is None:
             raise InputError(NOT_OPEN)
         return self._reads
@@ -216,14 +216,14 @@ class Face:
 
 
 async def locked_agent(unit: Session, agent_id: str, what: str, key: str) -> int:
-    """The agent's key, under its lock. Raises as `agent_key`."""
+    """The key of the agent, locked. Raises the errors of `agent_key`."""
     found = await agent_key(unit, agent_id, what, key)
     await lock_agent(unit, found)
     return found
 
 
 async def agent_key(unit: Session, agent_id: str, what: str = "agent", key: str | None = None) -> int:
-    """Raises `NotFoundError`, of what was asked for, where there is no such agent."""
+    """The key of the agent. Without such an agent raises `NotFoundError`, naming what was asked for."""
     found = await agent_key_of(unit, agent_id)
     if found is None:
         raise NotFoundError(what, agent_id if key is None else key)
@@ -233,13 +233,13 @@ async def agent_key(unit: Session, agent_id: str, what: str = "agent", key: str 
 def asked_of(
     agent_id: Id, actor: Id | None, reason: str | None, settings: Settings, now: datetime
 ) -> corrections.Asked:
-    """Without a user: for all of the agent."""
+    """A request without a user: for the whole agent."""
     nobody = {"agent_id": stored_id(agent_id, "agent_id"), "user_id": None, "conversation_id": None}
     return corrections.Asked(nobody, optional_id("actor", actor), reason_of(reason), settings, now)
 
 
 async def settings_of(unit: Session, agent_id: str, settings: Settings) -> Settings:
-    """The settings with those that the agent has of its own, if it is known."""
+    """The settings, with the agent's own where it has any."""
     known = await find_agent(unit, agent_id)
     return settings if known is None else settings.of_agent(known.settings)
 

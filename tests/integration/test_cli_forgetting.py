@@ -75,7 +75,7 @@ def test_person_is_asked(run: Run, database_url: str, monkeypatch: pytest.Monkey
 
 
 def test_unclear_target(run: Run) -> None:
-    assert "say what to forget" in run("forget", "--agent", "ada", "--yes", code=1).err
+    assert "select what to forget" in run("forget", "--agent", "ada", "--yes", code=1).err
 
 
 def test_journal_from_the_environment(
@@ -101,7 +101,7 @@ def test_restore_check_opens_what_nobody_else_may(
     with path.open("a") as file:
         file.write('{"id": "f2", "at')
     refused = run("observation", "list", "--agent", "ada", "--user", "mia", code=1)
-    assert refused.err.startswith("memory-sql: this database doesn't know of 1 forgettings")
+    assert refused.err.startswith("memory-sql: 1 forgettings of the journal are missing in this database")
     status = run("admin", "journal-status").out
     assert "restore-check`: f0\n" in status
     assert "skipped, of other databases: 1" in status

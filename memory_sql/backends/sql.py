@@ -69,7 +69,7 @@ class SqlBackend:
         `memory.admin.stats`. With `user_message` single observations may be retrieved.
         """
         if isinstance(force_refresh, str):  # where a later version of the calls has the message
-            raise InputError("pass the message by its name: user_message")
+            raise InputError("pass the message by name: user_message")
         context = await self._memory.context(
             agent_id=id_of_host(agent),
             user_id=user_id_of(user),
@@ -96,7 +96,7 @@ class SqlBackend:
         refs = [(await place_of(self._memory, scope, agent)).ref for scope in scope_ids]
         owners = [ref.owner_id for ref in refs if ref.kind == "individual" and ref.owner_id is not None]
         if user is None and not owners:
-            raise InputError("nothing says who asks: pass user")
+            raise InputError("the asking user can't be found out: pass user")
         if not refs:
             return []
         found = await self._memory.search(
@@ -209,7 +209,7 @@ class SqlBackend:
         """
         for item in observations:
             if not isinstance(item, Observation):
-                raise InputError(f"{type(item).__name__} comes from no extraction; memory.observe stores it")
+                raise InputError(f"{type(item).__name__} isn't from an extraction; store it with memory.observe")
         return list(observations)
 
     # What is made of it
@@ -263,4 +263,4 @@ def _refuse_without_ids(messages: Sequence[Message | Mapping[str, Any]]) -> None
     """A session is given whole with each call: without an id a message would be stored each time."""
     for position, message in enumerate(messages):
         if field_of(message, "id") is None:
-            raise InvalidMessageError(position, "has no id, by which it would be known when it comes again")
+            raise InvalidMessageError(position, "has no id, so it couldn't be recognised if it came again")

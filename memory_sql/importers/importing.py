@@ -71,10 +71,10 @@ class Import:
     async def _check_key(self) -> None:
         """Under another key nobody would know what was forgotten, and it would come again."""
         if len(self.key) < LEAST_KEY_BYTES:
-            raise InputError(f"the key of an import has at least {LEAST_KEY_BYTES} bytes")
+            raise InputError(f"the key of an import must have at least {LEAST_KEY_BYTES} bytes")
         async with self.database.transaction(principal=SERVICE) as unit:
             if await ImportRepository(unit).other_key(self._key_hash):
-                raise InputError("an import before had another key: what was forgotten since is known under that alone")
+                raise InputError("an earlier import had another key: only that one recognises what was forgotten since")
 
     async def _begin(self) -> int:
         options = json.loads(json.dumps(asdict(self.options)))
@@ -139,7 +139,7 @@ class Import:
                 await imports.put_rejects(rows)
             told = {"collections": report.collections, "anomalies": report.anomalies}
             if not await imports.finish(import_id, told, self.now):
-                raise InputError(f"import {import_id} was rolled back while it ran: roll it back once more")
+                raise InputError(f"import {import_id} was rolled back while it ran: roll it back again")
         return report
 
 
@@ -189,5 +189,5 @@ def _rejects(import_id: int, refusals: Iterator[Refusal]) -> Iterator[list[dict[
 def key_of_file(content: bytes) -> bytes:
     """The key that a file holds: its bytes, whatever they are, as one of 32."""
     if len(content.strip()) < LEAST_KEY_BYTES:
-        raise InputError(f"the file of the key has fewer than {LEAST_KEY_BYTES} bytes")
+        raise InputError(f"the key file has fewer than {LEAST_KEY_BYTES} bytes")
     return hashlib.sha256(content.strip()).digest()

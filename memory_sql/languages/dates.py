@@ -68,7 +68,7 @@ def zone_of(name: str) -> ZoneInfo:
     if name in _zones():
         return ZoneInfo(name)
     if not _zones():  # Windows, minimal containers
-        raise InputError("this system knows no time zones; install the package tzdata")
+        raise InputError("this system has no time zone data; install the package tzdata")
     raise InputError("the time zone isn't known; write an IANA name such as Europe/Berlin")
 
 

@@ -93,7 +93,7 @@ class Admin(Face):
         """
         file = journal_file or self._settings.forget_journal
         if file is None:
-            raise InputError("which journal? name it, or set forget_journal")
+            raise InputError("which journal? pass it, or set forget_journal")
         async with self._database.transaction(principal=service(None)) as unit:
             return await restoring.compare(unit, file)
 

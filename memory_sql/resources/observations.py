@@ -321,7 +321,7 @@ class Observations(Face):
         """One observation needs a user who may see it; a selection has none."""
         if isinstance(selection, str):
             if user_id is None:
-                raise InputError("say who asks for that observation: user_id=")
+                raise InputError("pass user_id=, the user who asks for the observation")
             return self._asked(agent_id, user_id, conversation_id, actor, reason), Selection(observation_id=selection)
         if user_id is not None or conversation_id is not None:
             raise InputError("user_id= and conversation_id= go with one observation; a selection names its own")

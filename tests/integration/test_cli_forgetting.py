@@ -85,7 +85,7 @@ def test_journal_from_the_environment(
     monkeypatch.setenv("MEMORY_SQL_FORGET_JOURNAL", str(path))
     run(*FORGET, "--yes")
     assert path.read_text().count("\n") == 2
-    assert "nothing was forgotten since" in run("admin", "restore-check").out
+    assert "nothing was forgotten after" in run("admin", "restore-check").out
 
 
 def test_restore_check_opens_what_nobody_else_may(
@@ -106,7 +106,7 @@ def test_restore_check_opens_what_nobody_else_may(
     assert "restore-check`: f0\n" in status
     assert "skipped, of other databases: 1" in status
     restored = run("admin", "restore-check")
-    assert "skipped, of other databases: 1\ncut off while they were written, lines: 5\n" in restored.err
+    assert "skipped, of other databases: 1\nlines that were cut off while being written: 5\n" in restored.err
     assert "1 observations" in restored.out
     assert run("observation", "list", "--agent", "ada", "--user", "mia", "--json").rows == []
 

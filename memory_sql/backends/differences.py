@@ -32,7 +32,7 @@ _MOST_HASHES = 10
 
 
 class ContextDifference(Value):
-    """What one context states and the other doesn't, in normal form, in order; `common` counts what both state.
+    """The statements of only one of two contexts, normalised, in order; `common` counts those of both.
 
     `ContextDifference.between(legacy, sql)` compares two texts.
     """
@@ -57,7 +57,7 @@ class ContextDifference(Value):
 
     @property
     def rate(self) -> float:
-        """Which share of all that is stated stands on one side alone; 0 where nothing is."""
+        """The share of statements that only one context has; 0 without any."""
         one_side = len(self.only_legacy) + len(self.only_sql)
         return one_side / (one_side + self.common) if one_side else 0.0
 

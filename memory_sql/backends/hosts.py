@@ -20,10 +20,10 @@ _EXCLUDED = ("incognito", "exclude_memory")  # now, and until the end of 2025
 
 @dataclass(frozen=True, slots=True)
 class HostSession:
-    """A session of the host's. `messages` have ids, and may repeat what was given before: each is stored once.
+    """A session of the host's. `messages` have ids and may repeat earlier ones: each is stored once.
 
-    `user_id` is the speaker of those that name none. `excluded`: whether nothing is to be remembered of it; None leaves it
-    as it is.
+    `user_id` is the speaker of messages that name none. `excluded`: whether the conversation is excluded; None leaves it
+    unchanged.
     """
 
     conversation_id: str

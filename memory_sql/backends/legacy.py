@@ -41,11 +41,11 @@ class _Item:
 
 
 class LegacyMongoBackend:
-    """The memory of the system before, as its host read it. It forms nothing: nothing is ever written there.
+    """The memory of the previous system, as its host read it. It is read-only and forms nothing.
 
     It reads `memory_user`, `memory_agent` and `memory_sessions`, not the collections of a later system (`memory2_…`).
 
-    `clock` returns the present moment, aware: ages are counted from it.
+    `clock` returns the current time as an aware datetime; ages are counted from it.
     """
 
     def __init__(self, reader: LegacyReader, *, clock: Callable[[], datetime] | None = None) -> None:
@@ -78,9 +78,9 @@ class LegacyMongoBackend:
         await self._reader.close()
 
     async def read_session(self, session: Any) -> HostSession:
-        """The session with its messages, for `SqlBackend(memory, read_session=…)`; `session` may be its id alone.
+        """The session with its messages, for `SqlBackend(memory, read_session=…)`; `session` may be only its id.
 
-        People have the ids that an import gives them.
+        Users have the ids that an import gives them.
         """
         session_id = id_of_host(session)
         document = await self._reader.session(session_id)
@@ -111,7 +111,7 @@ class LegacyMongoBackend:
         skip_save: bool = False,
         instrumentation: Any = None,
     ) -> str:
-        """The XML as of now; never cached. A document that can't be read is left out of it, and named in the log."""
+        """The XML as of now; never cached. A document that can't be read is left out and logged."""
         agent_id, now = id_of_host(agent), self._now()
         session_id = None if session is None else id_of_host(session)
         blocks = [block for number, shard in enumerate(await self._reader.shards(agent_id))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class MemoryBackend(Protocol):
-    """The three calls of a turn. A host's own backend is one as it stands, with its own sessions, agents and users."""
+    """The three calls of a turn. A host's own backend satisfies it unchanged, with its own sessions, agents and users."""
 
     async def assemble_memory_context(
         self,
@@ -28,7 +28,7 @@ class MemoryBackend(Protocol):
 
 
 class StepwiseBackend(MemoryBackend, Protocol):
-    """The steps of forming, consolidating, propagating and retrieving as calls of their own."""
+    """Forming, consolidating, propagating and retrieving as separate calls."""
 
     async def extract_observations(
         self, conversation_text: str, user: Any, groups: Sequence[Any], existing_consolidations: Mapping[str, str]
@@ -50,9 +50,9 @@ class StepwiseBackend(MemoryBackend, Protocol):
 
 
 class LegacyReader(Protocol):
-    """The collections of the system before, read as they are. Ids are 24 hexadecimal digits.
+    """Reads the collections of the previous system. Ids are 24 hexadecimal digits.
 
-    What finds nothing is empty. Raises `SourceError`.
+    A method that finds nothing returns an empty result. Raises `SourceError`.
     """
 
     async def person(self, user_id: str) -> Mapping[str, Any] | None:
@@ -62,21 +62,21 @@ class LegacyReader(Protocol):
         """The document of `sessions`."""
 
     async def senders(self, session_id: str) -> Sequence[str]:
-        """Who has written to the session, each once, but agents."""
+        """The users who have written to the session, each once, without agents."""
 
     async def user_memory(self, agent_id: str, user_id: str) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_user`, the newest last: there may be several."""
+        """The documents of `memory_user`, of which there may be several; the newest last."""
 
     async def shards(self, agent_id: str) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_agent`, those that are active, oldest first."""
+        """The active documents of `memory_agent`, oldest first."""
 
     async def records(self, record_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_sessions`, in whatever order; ids without a document are left out."""
+        """The documents of `memory_sessions` with these ids, unordered; ids without a document are skipped."""
 
     async def episodes(self, session_id: str, limit: int) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_sessions`, the newest of the session, oldest first."""
+        """The newest documents of `memory_sessions` for the session, oldest first."""
 
     async def messages(self, session_id: str) -> Sequence[Mapping[str, Any]]:
-        """Of `messages`, all of the session, oldest first."""
+        """All `messages` of the session, oldest first."""
 
     async def close(self) -> None: ...

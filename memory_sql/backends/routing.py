@@ -23,15 +23,15 @@ Call = Callable[[], Awaitable[T]]
 
 
 class RoutingBackend:
-    """Asks `legacy`, the host's own backend, or this memory, as the agent's setting `engine` says.
+    """Calls `legacy`, the host's own backend, or this memory, as the agent's setting `engine` says.
 
-    In shadow mode the host gets the answer of `legacy`, and the same is done here afterwards, on tasks of their own: at most
-    `most_shadows` at once, each for `shadow_seconds` at most. They never fail or hold up the host's answer; `counts` and the
-    log say what came of them. A change of `engine` counts in every process within `refresh_seconds`. While the database
-    can't be asked for it, the engine of before counts; of an agent not asked for yet, that of the process's settings; the
-    first call that finds it so waits for `patience_seconds`, no other one.
+    In shadow mode the host gets the answer of `legacy`, and the same call is made here afterwards, in a separate task: at
+    most `most_shadows` at once, each for `shadow_seconds` at most. It never delays the host's answer or makes it fail;
+    `counts` and the log report the results. A change of `engine` applies in every process within `refresh_seconds`. While
+    the database can't be read, the last known engine applies, or, for an agent that wasn't read before, the engine in the
+    process's settings. Only the first call that finds the database so waits for it, `patience_seconds` at most.
 
-    `sql` None: a `SqlBackend` of the memory. `agent_id` is of calls that name no agent.
+    `sql` None: a `SqlBackend` of the memory. `agent_id` applies to calls that name no agent.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RoutingBackend:
         return self._shadow.counts(id_of_host(agent_id))
 
     async def settle(self) -> None:
-        """Waits for the shadows that are under way."""
+        """Waits for the running shadows."""
         await self._engines.settle()
         await self._shadow.settle()
 
@@ -81,7 +81,7 @@ class RoutingBackend:
         *,
         user_message: str | None = None,
     ) -> str:
-        """In shadow mode both contexts are compared, without what a message retrieves: `legacy` isn't told the message."""
+        """In shadow mode both contexts are compared, without retrieval: `legacy` doesn't get the message."""
         agent_id, given = id_of_host(agent), (session, agent, user, force_refresh, reason, skip_save)
         engine = await self._engines.of(agent_id)
         if engine == "sql":
@@ -137,7 +137,7 @@ class RoutingBackend:
         )
 
     async def save_observations(self, observations: Sequence[Any], *, agent_id: Any = None) -> Sequence[Any]:
-        """A shadow has stored its own when it extracted them."""
+        """In shadow mode only `legacy` is called: the shadow stored its own observations when it extracted them."""
         return await self._routed(
             self._agent(None, agent_id),
             "save_observations",
@@ -195,7 +195,7 @@ class RoutingBackend:
         user: Any = None,
         agent_id: Any = None,
     ) -> Sequence[Any]:
-        """The scopes of one engine say nothing to the other: a shadow doesn't look."""
+        """In shadow mode only `legacy` is called: its scopes mean nothing to this memory."""
         agent = self._agent(scope_ids[0] if scope_ids else None, agent_id)
         return await self._routed(
             agent,

@@ -15,11 +15,11 @@ _STEPS = (
 
 
 class MemoryService:
-    """The calls of the system before, with their names and parameters.
+    """The calls of the previous system, with their names and parameters.
 
-    Answered by `backend`, which may be set later, once, where the host starts. Of a backend that has only the three calls
-    of a turn the other ones raise `ConfigurationError`; so does every call while there is none. What a backend takes
-    beside the parameters here, such as `agent_id` where a call names no agent, is passed on to it.
+    `backend` answers them; it may be set later, when the host starts. If a backend has only the three calls of a turn, the
+    others raise `ConfigurationError`; without a backend every call does. Additional parameters are passed on to the backend,
+    for example `agent_id` if a call names no agent.
     """
 
     def __init__(self, backend: MemoryBackend | None = None) -> None:
@@ -42,13 +42,13 @@ class MemoryService:
         )
 
     async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
-        """Forms memories of the session if it is due; whether it did."""
+        """Forms memories of the session if it is due, and returns whether it did."""
         return await self._turn.maybe_form_memories(agent_id, session, agent)
 
     async def form_memories(
         self, agent_id: Any, session: Any, agent: Any, conversation_text: str | None = None, char_counts: Any = None
     ) -> bool:
-        """Forms memories of the session now; whether there was anything to form."""
+        """Forms memories of the session now, and returns whether there was anything to form."""
         return await self._turn.form_memories(agent_id, session, agent, conversation_text, char_counts)
 
     async def extract_observations(
@@ -59,13 +59,13 @@ class MemoryService:
         existing_consolidations: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Sequence[Any]:
-        """What is worth remembering of a text, with scopes, by one model call."""
+        """The observations that one model call finds in a text, with their scopes."""
         return await self._steps.extract_observations(
             conversation_text, user, groups, existing_consolidations or {}, **more
         )
 
     async def save_observations(self, observations: Sequence[Any]) -> Sequence[Any]:
-        """Those that are stored now."""
+        """Returns the observations that are stored now."""
         return await self._steps.save_observations(observations)
 
     async def maybe_consolidate(self, scope: Any, **more: Any) -> None:
@@ -79,19 +79,19 @@ class MemoryService:
     async def maybe_propagate_to_group(
         self, individual_scope: Any, observations: Sequence[Any] = (), **more: Any
     ) -> None:
-        """Tells the user's groups what concerns them."""
+        """Propagates what concerns them to the user's groups."""
         await self._steps.maybe_propagate_to_group(individual_scope, observations, **more)
 
     async def maybe_propagate_to_collective(
         self, group_scope: Any, observations: Sequence[Any] = (), **more: Any
     ) -> None:
-        """Tells everybody what several groups show."""
+        """Propagates what several groups show to everybody."""
         await self._steps.maybe_propagate_to_collective(group_scope, observations, **more)
 
     async def retrieve_observations(
         self, user_message: str, scope_ids: Sequence[Any], limit: int = 5, **more: Any
     ) -> Sequence[Any]:
-        """What the message finds in these scopes, best first."""
+        """What a search with the message finds in these scopes, best first."""
         return await self._steps.retrieve_observations(user_message, scope_ids, limit, **more)
 
     @property

@@ -20,9 +20,9 @@ log = logging.getLogger("memory_sql")
 class ShadowCounts(Value):
     """What an agent's shadow did in this process, since it started.
 
-    `calls` were begun, `dropped` were not, since too many were under way. `failed` counts failures by the name of the
-    error. Of the `contexts` that were compared, `differing` weren't the same; `common`, `only_legacy` and `only_sql` add up
-    their statements.
+    `calls` were started; `dropped` were not, because too many were running. `failed` counts failures by the name of the
+    error. Of the compared `contexts`, `differing` weren't the same; `common`, `only_legacy` and `only_sql` count their
+    statements.
     """
 
     calls: int = 0
@@ -36,12 +36,12 @@ class ShadowCounts(Value):
 
     @property
     def difference_rate(self) -> float | None:
-        """Which share of the contexts differed; None: none was compared."""
+        """The share of contexts that differed; None: none was compared."""
         return self.differing / self.contexts if self.contexts else None
 
     @property
     def statement_rate(self) -> float | None:
-        """Which share of all that the contexts stated stood on one side alone; None: nothing was stated."""
+        """The share of statements that only one side had; None: there were no statements."""
         one_side = self.only_legacy + self.only_sql
         return one_side / (one_side + self.common) if one_side + self.common else None
 

@@ -30,10 +30,10 @@ _PARTS = 4  # of the id of a text, 8 characters each
 
 
 class SqlBackend:
-    """This memory as the backend of a host that was written for the system before.
+    """This memory as the backend of a host that was written for the previous system.
 
-    `read_session` reads the host's session; None: its own fields. `format` is the layout of contexts; None: as the
-    agent's settings say. `agent_id` is of calls that name no agent.
+    `read_session` reads the host's session; None: the fields of the session object. `format` is the layout of contexts;
+    None: as the agent's settings say. `agent_id` applies to calls that name no agent.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SqlBackend:
     ) -> str:
         """The context of this user's turn, as of now.
 
-        It is never cached, reading saves nothing, and `reason` and `instrumentation` aren't used: what is counted is in
+        It is never cached, reading stores nothing, and `reason` and `instrumentation` aren't used: counts are in
         `memory.admin.stats`. With `user_message` single observations may be retrieved.
         """
         if isinstance(force_refresh, str):  # where a later version of the calls has the message
@@ -88,9 +88,9 @@ class SqlBackend:
         user: Any = None,
         agent_id: Any = None,
     ) -> list[Observation]:
-        """What the message finds in these scopes, best first: only in those that the user may see.
+        """What the message finds in those of the scopes that the user may see, best first.
 
-        Who asks is `user`, or the owner where one of the scopes is a user's own. Raises `InputError` where neither says it.
+        The asking user is `user`, else the owner of an individual scope among them. Raises `InputError` without either.
         """
         agent = self._agent(scope_ids[0] if scope_ids else None, agent_id)
         refs = [(await place_of(self._memory, scope, agent)).ref for scope in scope_ids]
@@ -112,10 +112,10 @@ class SqlBackend:
     # What goes in
 
     async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
-        """Stores what is new in the session, and forms observations if it is due; whether it did.
+        """Stores the session's new messages, forms observations if they are due, and returns whether it formed any messages.
 
-        What isn't due by now becomes due when the conversation falls silent: a `Worker` or `run_due` forms it then. If the
-        model fails the messages are stored, and it stays due.
+        A conversation that isn't due yet becomes due when it falls silent; a `Worker` or `run_due` then forms it. If the
+        model fails, the messages are stored, and the conversation stays due.
         """
         added = await self._store(id_of_host(agent_id), session, wait=True)
         return added is not None and added.run_id is not None
@@ -123,10 +123,10 @@ class SqlBackend:
     async def form_memories(
         self, agent_id: Any, session: Any, agent: Any, conversation_text: str | None = None, char_counts: Any = None
     ) -> bool:
-        """Stores what is new in the session, and forms observations of all that isn't formed yet; whether there was any.
+        """Stores the session's new messages, forms all unformed ones, and returns whether there were any.
 
-        Messages are formed, and `conversation_text`, which is made of them, isn't read. Raises `InputError` where there is
-        such a text and no message: it would be lost.
+        It forms the messages and doesn't read `conversation_text`, which is made of them. Raises `InputError` for a text
+        without messages, because it would be lost.
         """
         known = id_of_host(agent_id)
         added = await self._store(known, session, wait=False)
@@ -169,14 +169,14 @@ class SqlBackend:
         *,
         agent_id: Any = None,
     ) -> list[Observation]:
-        """What one model call finds in the text, each with its scope; it is stored when this returns.
+        """The observations that one model call finds in the text, each with its scope; they are stored when this returns.
 
-        There is no moment in which it is extracted and not stored, so a crash before `save_observations` loses nothing.
-        The same text of the same user is the same conversation: asked again, after a crash or an error, it is formed if it
-        wasn't, and else what came of it is returned, without the model. What isn't wanted is forgotten by its id.
+        Extracting and storing are one step, so a crash before `save_observations` loses nothing. The same text of the same
+        user is the same conversation: if the call is repeated after a crash or an error, the text is formed if it wasn't;
+        else the stored result is returned without a model call. Forget unwanted observations by their ids.
 
-        The texts that the model is shown are those that are stored, not `existing_consolidations`. What it files under a
-        group stays with the user as a proposal, since only one person has said it.
+        The model is shown the stored texts, not `existing_consolidations`. An observation that it assigns to a group stays
+        with the user as a proposal, because only one person has said it.
         """
         agent, user_id = self._agent(None, agent_id), user_id_of(user)
         conversation = await self._conversation_of(user_id, conversation_text)
@@ -203,9 +203,9 @@ class SqlBackend:
             before = page[-1]
 
     async def save_observations(self, observations: Sequence[Observation]) -> list[Observation]:
-        """What `extract_observations` returned, which is stored, as it is returned: repeating this changes nothing.
+        """Returns the observations of `extract_observations`, which are stored already; repeating this changes nothing.
 
-        Raises `InputError` for anything else: `Memory.observe` stores what no extraction has made.
+        Raises `InputError` for anything else: store what isn't from an extraction with `Memory.observe`.
         """
         for item in observations:
             if not isinstance(item, Observation):
@@ -215,29 +215,29 @@ class SqlBackend:
     # What is made of it
 
     async def maybe_consolidate(self, scope: Any, *, agent_id: Any = None) -> None:
-        """Rewrites the scope's text if as much is pending as it waits for. What fails stays pending."""
+        """Rewrites the scope's text if enough observations are pending. If it fails, they stay pending."""
         place = await place_of(self._memory, scope, self._agent_or_none(agent_id))
         if await is_due(self._memory, place):
             await self._memory.scopes.consolidate(agent_id=place.agent_id, scope_id=place.ref.id)
 
     async def consolidate_scope(self, scope: Any, *, agent_id: Any = None) -> None:
-        """Rewrites the scope's text with what is pending. Text and what it absorbed change in one transaction, or neither."""
+        """Rewrites the scope's text with its pending observations. The text and their state change in one transaction."""
         place = await place_of(self._memory, scope, self._agent_or_none(agent_id))
         await self._memory.scopes.consolidate(agent_id=place.agent_id, scope_id=place.ref.id)
 
     async def maybe_propagate_to_group(
         self, individual_scope: Any, observations: Sequence[Any] = (), *, agent_id: Any = None
     ) -> None:
-        """Judges what the user's text has absorbed and nobody has judged yet, for the user's groups.
+        """Judges, for the user's groups, the observations that the user's text has absorbed and that weren't judged yet.
 
-        That is more than `observations` says, or less: each is judged once for each group, whoever calls how often.
+        These may be more or fewer than `observations`: each is judged once for each group, however often this is called.
         """
         await self._propagate(individual_scope, "individual", agent_id)
 
     async def maybe_propagate_to_collective(
         self, group_scope: Any, observations: Sequence[Any] = (), *, agent_id: Any = None
     ) -> None:
-        """As `maybe_propagate_to_group`, of a group for everybody."""
+        """Like `maybe_propagate_to_group`, from a group to the collective scope."""
         await self._propagate(group_scope, "group", agent_id)
 
     async def _propagate(self, scope: Any, kind: str, agent_id: Any) -> None:

@@ -90,7 +90,7 @@ def about(
     memory-sql add chat.jsonl --agent ada --user mia           store conversations
     memory-sql context --agent ada --user mia                  print what the agent should know
 
-    Without --url, --data or MEMORY_SQL_URL an embedded Postgres is used; it starts and stops by itself.
+    Without --url, --data or MEMORY_SQL_URL an embedded Postgres is used; it starts and stops automatically.
     """
     if version:
         print(VERSION)

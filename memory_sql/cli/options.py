@@ -37,7 +37,7 @@ Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Wh
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm.")]
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="A Postgres of yours: postgresql://user:password@host:5432/name."),
+    typer.Option("--url", metavar="URL", help="Your Postgres: postgresql://user:password@host:5432/name."),
 ]
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="The embedded Postgres in this directory instead.")

@@ -228,7 +228,7 @@ class FormationSettings(Section):
     collective: Annotated[
         Collective,
         per_agent(
-            "what extraction assigns to everybody: proposed (stored with its author, then judged) or direct (stored at once)"
+            "what extraction assigns to everybody: proposed (stays with its author until judged) or direct (stored at once)"
         ),
     ] = "proposed"
     conversation_scope: Annotated[
@@ -263,7 +263,9 @@ class ConsolidationSettings(Section):
     consolidation_min_ratio: Annotated[
         float,
         per_agent(
-            "share of what the old text says beside what the answer accounts for that a new text needs", ge=0, le=1
+            "minimum size of a new text, as a share of the old text without what the answer accounts for",
+            ge=0,
+            le=1,
         ),
     ] = 0.4
 

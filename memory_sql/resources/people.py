@@ -164,6 +164,6 @@ async def _rewritten(renames: RenameRepository, locks: Locks) -> dict[str, int]:
         raise NotFoundError(renames.kind, renames.old)
     changed = None if await renames.is_known(renames.new) else await renames.rewrite()
     if changed is None:
-        hint = "; people.merge() makes one stand for the other" if renames.kind == "user" else ""
+        hint = "; people.merge() makes one an alias of the other" if renames.kind == "user" else ""
         raise InputError(f"{renames.kind} {renames.new} exists{hint}")
     return changed

@@ -86,8 +86,8 @@ class SearchResult(Value):
     """Two lists, each best first: observations, and messages whose text is still kept. Their scores can be compared.
 
     `terms`: the words that were looked for; without words, dates and operators nothing is searched. `left_out` says which
-    words were not looked for and why (with `explain`); `plan` is the query plan (with `plan`). `notice`: why the search was
-    by words alone although vectors are on.
+    words were not looked for and why (with `explain`); `plan` is the query plan (with `plan`). `notice`: why vectors
+    weren't used although they should have been.
     """
 
     results: tuple[Hit, ...] = ()
@@ -150,8 +150,8 @@ class Context(Value):
     or name, what the user may see, or the budget changes. Put a prompt cache's mark there. `truncated`: the XML was cut to
     fit the budget. `left_out`: how many pending observations of the scopes shown aren't in it, the oldest ones: beyond the
     `pending_max` newest of each scope, or for lack of room. `scopes_left_out`: how many scopes beyond `context_scopes_max`
-    aren't in it, those that changed longest ago. `notice`: why retrieval was by words alone although vectors are on.
-    `decision`: why what was found for the message is shown or not; None: there was no search.
+    aren't in it, those that changed longest ago. `notice`: why vectors weren't used although they should have
+    been. `decision`: why what was found for the message is shown or not; None: there was no search.
     """
 
     xml: str

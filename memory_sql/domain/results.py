@@ -265,7 +265,8 @@ class Backlog(Value):
 class DeadRun(Value):
     """Work that was given up after too many unusable answers; `work.retry` or `work.discard` it.
 
-    A conversation isn't formed any further. In a scope, one observation was set aside, and the scope continues without it.
+    Until then a conversation isn't formed any further. In a scope, one observation was set aside, and the scope continues
+    without it.
     """
 
     run_id: int

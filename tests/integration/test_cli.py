@@ -268,7 +268,7 @@ def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ((), "whose is it? say user_id=, group_id= or collective=True"),
+        ((), "whose is it? pass user_id=, group_id= or collective=True"),
         (("--user", "mia", "--observed-at", "yesterday"), "--observed-at must be an ISO 8601 time with a zone"),
         (("--user", "mia", "--observed-at", "2026-03-02T10:15:00"), "observed_at needs a time zone"),
         (("--user", "mia", "--metadata", "{"), "--metadata is not JSON"),

@@ -4,7 +4,7 @@
         await memory.add(messages, agent_id="ada", user_id="mia", conversation_id="42", wait=True)
         prompt = str(await memory.context(agent_id="ada", user_id="mia", message=question))
 
-The names are imported when they are first used: what only needs the version doesn't pay for a database driver.
+Names are imported on their first use, so that reading the version doesn't import a database driver.
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # a checker would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _MODULE_OF:

@@ -1,4 +1,4 @@
-"""Checks what callers pass. Each function returns the value as the rest of the library takes it, or raises `InputError`."""
+"""Validates arguments. Each function returns the value as the library uses it, or raises `InputError`."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def held_of(
     ]  # fmt: skip
     named = [(kind, value) for kind, value in given if value is not None]
     if len(named) != 1:
-        raise InputError("what is to be held? say one of user_id=, conversation_id=, group_id= and observation_id=")
+        raise InputError("what should be held? pass one of user_id=, conversation_id=, group_id= and observation_id=")
     ((kind, value),) = named
     if kind == "observation":
         return kind, observation_id(*parse_observation_id(str(value)))
@@ -200,14 +200,16 @@ def name_of(name: str, value: str | None) -> str:
 
 def observation_kind_of(value: ObservationKind | None) -> ObservationKind | None:
     if value is not None and value not in BUDGET_KINDS:
-        raise InputError(f"kind must be one of {', '.join(BUDGET_KINDS)}; the kind of scope is scope_kind=")
+        raise InputError(f"kind must be one of {', '.join(BUDGET_KINDS)}; for the kind of scope use scope_kind=")
     return value
 
 
 def word_of(name: str, value: str | None) -> str | None:
     """A word by which the host sorts; not meant for text."""
     if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
-        raise InputError(f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, a letter first")
+        raise InputError(
+            f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, starting with a letter"
+        )
     return value
 
 
@@ -246,7 +248,7 @@ def owner_of(
     if kind not in (None, "conversation", "agent", "guideline"):
         raise InputError("scope_kind must be conversation, agent or guideline")
     if sum((group_id is not None, collective, kind is not None)) > 1:
-        raise InputError("say either group_id=, collective=True or scope_kind=")
+        raise InputError("pass only one of group_id=, collective=True and scope_kind=")
     if kind == "conversation" and conversation is None:
         raise InputError("scope_kind='conversation' needs conversation_id=")
     if kind is not None:
@@ -256,7 +258,7 @@ def owner_of(
     if group_id is not None:
         return "group", id_of("group_id", group_id)
     if user is None:
-        raise InputError("whose is it? say user_id=, group_id= or collective=True")
+        raise InputError("whose is it? pass user_id=, group_id= or collective=True")
     return "individual", user
 
 
@@ -267,7 +269,7 @@ def scope_of(
     if kind not in get_args(OwnedKind):
         raise InputError(
             f"kind must be one of {', '.join(get_args(OwnedKind))}; "
-            "what a user knows of a thing is a scope of theirs with a name"
+            "for what a user knows about a thing, create a named scope of the user"
         )
     owned = OWNER_PREFIX[kind].endswith(":")
     if owned != (owner_id is not None):
@@ -300,7 +302,7 @@ def without_secrets(name: str, value: Value, secrets: Secrets) -> Value:
         return value
     masked, found = masked_value(value)
     if found and secrets == "refuse":
-        raise InputError(f"{name} holds a secret: {', '.join(dict.fromkeys(found))}")
+        raise InputError(f"{name} contains a secret: {', '.join(dict.fromkeys(found))}")
     return cast("Value", masked)
 
 

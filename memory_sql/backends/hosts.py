@@ -43,7 +43,7 @@ def session_of(session: Any, messages: Sequence[Any], canonical: Mapping[str, st
     names = canonical or {}
     owner = field_of(session, "owner", "user_id", "user")
     if owner is None:
-        raise InputError("the session has no owner: say whose it is with owner or user_id")
+        raise InputError("the session has no owner: pass owner or user_id")
     excluded = field_of(field_of(session, "extras"), *_EXCLUDED)
     user_id = user_id_of(owner)
     return HostSession(
@@ -60,7 +60,7 @@ def message_of(message: Any, canonical: Mapping[str, str]) -> Message | Mapping[
     if isinstance(message, Message):
         return message
     if not isinstance(message, Mapping) and field_of(message, "role") is None:
-        raise InputError("the session's messages aren't messages: give SqlBackend a read_session that reads them")
+        raise InputError("the session's messages can't be read as messages: pass SqlBackend a read_session that can")
     role = str(field_of(message, "role"))
     given: dict[str, Any] = {
         "role": _ROLES.get(role, role),

@@ -79,7 +79,7 @@ class LegacyMongoBackend:
     async def read_session(self, session: Any) -> HostSession:
         """Returns the session with its messages, for `SqlBackend(memory, read_session=…)`. `session` may be just its id.
 
-        People have the ids that an import gives them.
+        Users have the ids that an import gives them.
         """
         session_id = id_of_host(session)
         document = await self._reader.session(session_id)

@@ -34,7 +34,7 @@ async def place_of(memory: Memory, scope: Any, agent_id: str | None) -> Place:
         return Place(agent, (await memory.scopes.get(scope, agent_id=agent)).ref)
     kind = field_of(scope, "scope_type", "kind")
     if kind not in get_args(OwnedKind):
-        raise InputError(f"{type(scope).__name__} is no scope: it has no scope_type that is one")
+        raise InputError(f"{type(scope).__name__} isn't a scope: it has no valid scope_type")
     owner = field_of(scope, _OWNERS[kind]) if kind in _OWNERS else None
     owner_id = None if owner is None else id_of_host(owner)
     made = await memory.scopes.create(cast("OwnedKind", kind), agent_id=agent, owner_id=owner_id)
@@ -47,7 +47,7 @@ def agent_of(thing: Any, agent_id: str | None) -> str:
     if named is not None:
         return id_of_host(named)
     if agent_id is None:
-        raise InputError("nothing says which agent it is of: pass agent_id")
+        raise InputError("the agent can't be found out: pass agent_id")
     return agent_id
 
 

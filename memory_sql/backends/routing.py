@@ -23,7 +23,7 @@ Call = Callable[[], Awaitable[T]]
 
 
 class RoutingBackend:
-    """Asks `legacy`, the host's own backend, or this memory, as the agent's setting `engine` says.
+    """Calls `legacy`, the host's own backend, or this memory, as the agent's setting `engine` says.
 
     In shadow mode the host gets the answer of `legacy`, and the same call is then repeated here in a separate task: at
     most `most_shadows` tasks at once, each for at most `shadow_seconds`. They never make the host's answer fail or wait;

@@ -97,7 +97,7 @@ class MemoryService:
     @property
     def _turn(self) -> MemoryBackend:
         if self.backend is None:
-            raise ConfigurationError("the memory service has no backend: set its `backend` where the host starts")
+            raise ConfigurationError("the memory service has no backend: set its `backend` when the host starts")
         return self.backend
 
     @property

@@ -83,7 +83,7 @@ class Shadow:
         tally = self._of(agent_id)
         if len(self._running) >= self._most:
             tally.counted["dropped"] += 1
-            log.warning("the shadow of agent %s leaves out %s: %s calls are under way", agent_id, call, self._most)
+            log.warning("the shadow of agent %s skips %s: %s calls are in progress", agent_id, call, self._most)
             return
         tally.counted["calls"] += 1
         place = (agent_id, session)

@@ -69,7 +69,7 @@ class SqlBackend:
         has the counts. With `user_message` single observations may be retrieved too.
         """
         if isinstance(force_refresh, str):  # the position of the message in a later version of the calls
-            raise InputError("pass the message by its name: user_message")
+            raise InputError("pass the message by name: user_message")
         context = await self._memory.context(
             agent_id=id_of_host(agent),
             user_id=user_id_of(user),
@@ -97,7 +97,7 @@ class SqlBackend:
         refs = [(await place_of(self._memory, scope, agent)).ref for scope in scope_ids]
         owners = [ref.owner_id for ref in refs if ref.kind == "individual" and ref.owner_id is not None]
         if user is None and not owners:
-            raise InputError("nothing says who asks: pass user")
+            raise InputError("the asking user can't be found out: pass user")
         if not refs:
             return []
         found = await self._memory.search(
@@ -211,7 +211,7 @@ class SqlBackend:
         """
         for item in observations:
             if not isinstance(item, Observation):
-                raise InputError(f"{type(item).__name__} comes from no extraction; memory.observe stores it")
+                raise InputError(f"{type(item).__name__} isn't from an extraction; store it with memory.observe")
         return list(observations)
 
     # Consolidation and propagation
@@ -230,7 +230,7 @@ class SqlBackend:
     async def maybe_propagate_to_group(
         self, individual_scope: Any, observations: Sequence[Any] = (), *, agent_id: Any = None
     ) -> None:
-        """Judges what the user's text has absorbed and nobody has judged yet, for the user's groups.
+        """Judges, for the user's groups, the observations that the user's text has absorbed and that weren't judged yet.
 
         This may differ from `observations`: each observation is judged once for each group, however often this is called.
         """
@@ -265,4 +265,4 @@ def _refuse_without_ids(messages: Sequence[Message | Mapping[str, Any]]) -> None
     """Each call passes the whole session: a message without an id would be stored every time."""
     for position, message in enumerate(messages):
         if field_of(message, "id") is None:
-            raise InvalidMessageError(position, "has no id, by which it would be known when it comes again")
+            raise InvalidMessageError(position, "has no id, so it couldn't be recognised if it came again")

@@ -18,7 +18,7 @@ def checked_for_agent(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     unknown = sorted(set(given) - set(AGENT_SETTINGS))
     if unknown:
-        raise InputError(f"settings that an agent can't have of its own: {', '.join(unknown)}")
+        raise InputError(f"settings that can't be set for an agent: {', '.join(unknown)}")
     try:
         checked = own_settings().model_validate({n: value for n, value in given.items() if value is not None})
     except ValidationError as error:

@@ -24,7 +24,7 @@ MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a diges
 MOST_MESSAGE_CHARACTERS = 1_000_000
 MOST_READ_CHARACTERS, MOST_WORDS = 10_000_000, 100_000  # of one model call
 MOST_CONTEXT_TOKENS = 10_000_000
-MOST_COUNTED = 1_000_000  # messages, tokens or people that something waits for
+MOST_COUNTED = 1_000_000  # messages, tokens or people in a threshold
 MOST_KEPT = 1_000_000_000  # items or characters of a scope
 MOST_TOKENS_A_DAY = 1_000_000_000_000
 MOST_NAMES, NAME_CHARACTERS, TEXT_CHARACTERS = 1_000, 255, 4_096
@@ -100,7 +100,7 @@ def _listed(value: object) -> object:
 
 def _each_once(kinds: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(kinds)) < len(kinds):
-        raise ValueError("a kind is named twice")
+        raise ValueError("a kind is listed twice")
     return kinds
 
 
@@ -138,7 +138,7 @@ def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | Non
     if len(text) > TEXT_CHARACTERS:
         raise ValueError(f"at most {TEXT_CHARACTERS:,} characters")
     if clean(text)[1]:
-        raise ValueError("holds characters that can't be written")
+        raise ValueError("contains characters that can't be written")
     return value
 
 

@@ -54,7 +54,7 @@ class Settings(  # in lists, the last base comes first
     ModelSettings,
     DatabaseSettings,
 ):
-    """Every setting, resolved and frozen; those that aren't passed come from the environment, the file, the default."""
+    """Every setting, resolved and frozen. Those that aren't passed come from the environment, the file or the default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=False)
 
@@ -148,7 +148,7 @@ def _file() -> dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not TOML or not UTF-8
-        raise ConfigurationError(f"{path}: not TOML that can be read: {' '.join(str(error).split())}") from None
+        raise ConfigurationError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
 
 
 def _warn_of_unknown() -> None:
@@ -167,7 +167,7 @@ def _variables() -> frozenset[str]:
 @cache
 def _warn_once(name: str) -> None:
     near = get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
-    log.warning("%s is no setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
+    log.warning("%s isn't a setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
 
 
 def wrong_names(error: ValidationError) -> str:

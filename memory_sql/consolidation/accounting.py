@@ -97,13 +97,13 @@ def refusal(text: str, current: str | None, accounted: Account, max_words: int, 
     words = count_words(text)
     if words > max_words:
         return Refusal(
-            f"the new text has {words} words, {max_words} are allowed",
+            f"the new text has {words} words; {max_words} are allowed",
             f"It has {words} words: too many. Keep what matters most.",
         )
     if len(text) > max_words * LONGEST_WORD:  # scripts without spaces between words
         allowed = f"{max_words * LONGEST_WORD:,}"
         return Refusal(
-            f"the new text has {len(text):,} characters, {allowed} are allowed",
+            f"the new text has {len(text):,} characters; {allowed} are allowed",
             f"It has {len(text):,} characters, and {allowed} are allowed. Keep what matters most.",
         )
     return _too_much_gone(current or "", accounted, max_words) or _too_short(

@@ -51,7 +51,7 @@ def _made_up(
     said = [f"the figures {', '.join(figures[:MOST_TOLD])}"] if figures else []
     said += [f"{links} links or addresses"] if links else []
     return Refusal(
-        f"{len(figures)} figures and {links} links of the new text stand in nothing that it was made of",
+        f"{len(figures)} figures and {links} links of the new text are in none of its sources",
         f"It has {' and '.join(said)} that stand in nothing that was shown: write them as they stand there, quote in"
         " figures the words that say them, or leave them out.",
     )

@@ -120,7 +120,7 @@ async def load(
     batch = _batch(scope, settings), settings.consolidation_batch_characters
     begun = await ConsolidationRepository(session).begin(scope, *batch, now, lock_limit(settings.lock_timeout_seconds))
     if begun is None:
-        raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
+        raise StaleError("scope", f"s{scope.scope_id}", "its text or its lease has changed")
     if begun.run_id is None:
         await _nothing(session, scope, settings, now)
         return None

@@ -29,13 +29,13 @@ RAISED = (
 )
 PLAINLY = {
     "53100": "the database's disk is full; what was being written wasn't stored",
-    "53200": "the database has no memory left",
-    "53300": "the database has no connection left",
-    "57014": "the database was told to stop this statement",
+    "53200": "the database is out of memory",
+    "53300": "the database has no free connection slot",
+    "57014": "the database cancelled the statement",
     "57P01": "the database is shutting down",
     "57P02": "the database has crashed and is restarting",
     "57P03": "the database is starting",
-    "42501": "the database doesn't allow that to this user",
+    "42501": "the database user isn't allowed to do this",
 }
 NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
@@ -48,19 +48,20 @@ def _named(error: BaseException | None) -> DatabaseError:
     if code == LOCK_NOT_AVAILABLE:
         return LockTimeoutError(f"try again (SQLSTATE {code})")
     if code in CONFLICTS:
-        return ConflictError(f"others were writing the same (SQLSTATE {code}); nothing was written, try again")
+        return ConflictError(f"others were writing the same rows (SQLSTATE {code}); nothing was written, try again")
     if code == READ_ONLY:
-        return ReadOnlyError(f"the database only answers, it takes nothing in (SQLSTATE {code})")
+        return ReadOnlyError(f"the database or the transaction is read-only (SQLSTATE {code})")
     if code in NOT_TO_BE_HAD:
-        return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
+        return DatabaseError(f"the server refuses this {NOT_TO_BE_HAD[code]} (SQLSTATE {code})")
     if code in PLAINLY:
         return DatabaseError(f"{PLAINLY[code]} (SQLSTATE {code})")
     if code is None:
-        return DatabaseError(f"the driver refused: {type(error).__name__}")
+        return DatabaseError(f"the database driver failed: {type(error).__name__}")
     if code.startswith(CONNECTION_LOST):
-        return DatabaseError(f"the database has cut the connection (SQLSTATE {code})")
+        return DatabaseError(f"the database closed the connection (SQLSTATE {code})")
     constraint = getattr(error, "constraint_name", None)
-    return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
+    which = f", constraint {constraint}" if constraint else ""
+    return DatabaseError(f"the database refused the statement: SQLSTATE {code}{which}")
 
 
 def raise_named(error: Exception) -> NoReturn:

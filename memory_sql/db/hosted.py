@@ -56,7 +56,7 @@ def engine_of(given: object) -> AsyncEngine:
         raise InputError(f"engine= must be on asyncpg, not {given.dialect.driver}")
     if not isinstance(given.pool, (QueuePool, NullPool)):
         raise InputError(
-            f"engine= must have a pool that lends a connection to one at a time, not {type(given.pool).__name__}"
+            f"engine= must have a pool that gives a connection to one user at a time, not {type(given.pool).__name__}"
         )
     return given
 
@@ -126,7 +126,7 @@ class HostDatabase(Database):
             row = (await unit.execute(_SAMPLE)).one()
         if row.read != SAMPLE or type(row.read["numbers"][1]) is not float or not row.is_written:
             raise ConfigurationError(
-                "json_serializer and json_deserializer of engine= must do as json.dumps and json.loads"
+                "json_serializer and json_deserializer of engine= must behave like json.dumps and json.loads"
             )
 
     @asynccontextmanager

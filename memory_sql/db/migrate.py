@@ -69,7 +69,7 @@ def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
     held.refuse_held()
     if held and not drop:
         raise InputError(
-            f"nothing was changed: what the older schema can't store would be lost, of {held}; say drop=True"
+            f"nothing was changed: what the older schema can't store would be lost, of {held}; pass drop=True"
         )
     config = alembic_config(url)
     config.attributes["memory_sql"] = DROP if drop else None

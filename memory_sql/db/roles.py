@@ -38,9 +38,9 @@ class Roles:
         roles = cls(owner, app, f"{app}_eraser", f"{app}_reader", analyst, f"{analyst}_content")
         names = list(asdict(roles).values())
         if len(set(names)) < len(names):
-            raise InputError("each role needs a name of its own")
+            raise InputError("each role needs a different name")
         if any(not 0 < len(name.encode()) <= _LONGEST or "\x00" in name for name in names):
-            raise InputError(f"the name of a role has 1 to {_LONGEST} bytes, the endings that we give it included")
+            raise InputError(f"the name of a role has 1 to {_LONGEST} bytes, including the endings that are added")
         return roles
 
 

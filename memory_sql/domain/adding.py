@@ -9,10 +9,10 @@ from memory_sql.domain.observations import Observation
 
 
 class RefusedMessage(Value):
-    """A message that is too long, in a call whose others were stored. `position` is its place there, from 0.
+    """A message that is too long, in a call whose other messages were stored. `position` is its index in the call, from 0.
 
-    `size` and `limit` are characters. Send the call again with this one mended: it alone is stored, if the messages have
-    ids or the call has its idempotency key again; else send only this one.
+    `size` and `limit` count characters. If the messages have ids, or the call had an idempotency key, repeat the call with
+    this message shortened: only that is stored. Otherwise send only this message.
     """
 
     position: int
@@ -24,23 +24,25 @@ class RefusedMessage(Value):
 FormationOutcome = Literal[
     "due", "not_due", "retrying", "excluded", "given_up", "formed", "nothing", "busy", "no_model", "no_budget", "failed"
 ]
-"""What becomes of a conversation to which messages were added.
+"""What happens to a conversation to which messages were added.
 
 `due`: a worker, `run_due` or `wait=True` forms it. `not_due`: it waits for more messages, a signal or a silence.
-`retrying`: forming it has failed, and is tried again later. `excluded`: nothing is formed of it. `given_up`: too many
-answers were unusable; a person decides (`work.dead`).
+`retrying`: forming it failed and is retried later. `excluded`: it is never formed. `given_up`: too many answers were
+unusable; a person decides (`work.dead`).
 
-With `wait=True`, of what was due: `formed`; `nothing` (it was formed, and nothing new came of it); `busy` (somebody else
-forms it), `no_model`, `no_budget` (`daily_tokens` are used up), `failed`: these come with an error, as its `added`.
+With `wait=True`, if it was due: `formed`; `nothing` (it was formed, without a new observation); or, in the `added` of the
+error that the call raises: `busy` (another process is forming it), `no_model`, `no_budget` (`daily_tokens` are used up) or
+`failed`.
 """
 
 
 class AddResult(Value):
     """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
 
-    Both include duplicates. `refused` are those that weren't stored, being too long. `trigger` says why the conversation is
-    due, if it is, and `formation` what becomes of that; or with `wait=True` became: `run_id` and `observations` are the
-    result. `empty_groups`: those of the call's groups that have no members, since all have left; nobody sees what they know.
+    Both include duplicates. `refused`: messages that weren't stored because they are too long. `trigger`: why the
+    conversation is due, None if it isn't. `formation`: what happens to it, or with `wait=True` what happened; `run_id` and
+    `observations` are then the result. `empty_groups`: those of the call's groups without members, because all have left;
+    nobody sees their memory.
     """
 
     conversation_id: str

@@ -11,7 +11,7 @@ from memory_sql.domain.ids import ScopeKind, Value
 
 
 class ScopeRef(Value):
-    """Which scope; `owner_id` is the user's, group's, conversation's or entity's id, None for the agent's own scopes."""
+    """Identifies a scope. `owner_id`: of the user, group, conversation or entity; None for the agent's own scopes."""
 
     id: str  # s12
     kind: ScopeKind
@@ -29,7 +29,7 @@ class ScopeRef(Value):
 
 @dataclass(frozen=True, slots=True)
 class PendingObservation:
-    """An observation that its scope's text doesn't hold yet."""
+    """An observation that its scope's text doesn't contain yet."""
 
     seq: int
     content: str
@@ -40,8 +40,8 @@ class PendingObservation:
 class ScopeText:
     """A visible scope as the prompt shows it; pending observations oldest first.
 
-    `more_pending`: how many older ones are pending beside. `disputed` are those, pending or in the text, that somebody says
-    aren't so; `buffer` is what never goes into the text, oldest first; `speakers` the names of who speaks.
+    `more_pending`: how many older ones are also pending. `disputed`: those, pending or in the text, that somebody says are
+    wrong. `buffer`: those that never go into the text, oldest first. `speakers`: the names of the speakers.
     """
 
     ref: ScopeRef
@@ -57,9 +57,9 @@ class ScopeText:
 
 @dataclass(frozen=True, slots=True)
 class StaticLayer:
-    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own.
+    """The input of a context: the visible scopes, unordered, and the agent's own settings.
 
-    `more`: visible scopes beside, of which the settings leave out what they hold.
+    `more`: how many more scopes are visible, whose contents the settings leave out.
     """
 
     scopes: tuple[ScopeText, ...]

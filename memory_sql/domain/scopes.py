@@ -1,4 +1,4 @@
-"""Scopes, their texts and the versions of these."""
+"""Scopes, their texts and the versions of the texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory_sql.domain.layer import StaticLayer as StaticLayer
 
 
 class Scope(Value):
-    """A consolidation boundary. `version` 0: nothing consolidated yet. Counts are of observations."""
+    """A scope and its current text. `version` 0: no text yet. `observations` and `pending` are counts."""
 
     ref: ScopeRef
     display_name: str | None
@@ -29,14 +29,14 @@ class Scope(Value):
 
 
 class ScopeSetting(Value):
-    """A setting of a scope as it counts. `source`: scope, agent, argument, environment, file or default."""
+    """The effective value of a scope's setting. `source`: scope, agent, argument, environment, file or default."""
 
     value: Any
     source: str
 
 
 class ScopeDetails(Value):
-    """A scope and its settings, by name (`config.SCOPE_SETTINGS`). `prompts`: the version of each that counts, by name."""
+    """A scope and its settings, by name (`config.SCOPE_SETTINGS`). `prompts`: the version that applies, by name."""
 
     ref: ScopeRef
     display_name: str | None
@@ -47,7 +47,7 @@ class ScopeDetails(Value):
 
 @dataclass(frozen=True, slots=True)
 class AbsorbedObservation:
-    """An active observation that its scope's text holds."""
+    """An active observation that its scope's text contains."""
 
     seq: int
     content: str
@@ -55,9 +55,9 @@ class AbsorbedObservation:
 
 
 class Contradiction(Value):
-    """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
+    """A contradiction that a consolidation found, by the numbers (`seq`) of its scope's observations.
 
-    `older` None: the text had said it. `was` and `now` are the model's words, short; None where it gave none. `held`: the
+    `older` None: only the text said it. `was` and `now`: the model's short description; None if it gave none. `held`: the
     version would have superseded too much, so this waits for a person, and the older observation stays active.
     """
 
@@ -69,9 +69,9 @@ class Contradiction(Value):
 
 
 class Repetition(Value):
-    """What a consolidation found to be said before, by numbers (`seq`) of its scope's observations.
+    """A repetition that a consolidation found, by the numbers (`seq`) of its scope's observations.
 
-    The newer one is superseded by the older, which has gained its evidence.
+    The newer one is superseded by the older one, which gets its evidence.
     """
 
     newer: int
@@ -79,7 +79,7 @@ class Repetition(Value):
 
 
 class Consolidation(Value):
-    """One immutable version of a scope's text, made of the observations `(from_seq, to_seq]` and of version `base`."""
+    """One immutable version of a scope's text, made from the observations `(from_seq, to_seq]` and version `base`."""
 
     scope: ScopeRef
     version: int
@@ -98,17 +98,17 @@ class Consolidation(Value):
 
 
 class Sentence(Value):
-    """One sentence of two versions of a text."""
+    """One sentence of a diff between two versions of a text."""
 
     change: Literal["kept", "removed", "added"]
     text: str
 
 
 class Diff(Value):
-    """What makes version `to_version` of a scope's text another than `from_version` (0: before there was a text).
+    """The difference between versions `from_version` (0: before the first text) and `to_version` of a scope's text.
 
-    `sentences` are in the order of the texts; of one that was rewritten the old wording comes first. `absorbed`: the ids
-    of the observations that only the later text holds; `given_back`: those that only the earlier one held (undone).
+    `sentences` are in the order of the texts; the old wording of a rewritten sentence comes first. `absorbed`: the ids of the
+    observations that only the later text contains; `given_back`: those that only the earlier one contained (undone).
     """
 
     scope: ScopeRef

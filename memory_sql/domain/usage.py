@@ -1,4 +1,4 @@
-"""What model calls cost."""
+"""The cost of model calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What model calls cost. Tokens are as the provider counts them; None where it doesn't say.
+    """The cost of model calls. Tokens are as the provider counts them; None if it doesn't say.
 
-    `model` is empty while none has answered.
+    `model` is empty until one has answered.
     """
 
     model: str
@@ -29,7 +29,7 @@ class Usage:
 
 
 NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
-"""Where no model was asked."""
+"""The usage if no model was called."""
 
 
 def _total(a: int | None, b: int | None) -> int | None:

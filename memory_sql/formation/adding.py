@@ -128,7 +128,7 @@ async def store(
     if added.differs == OTHER_SECRETS:
         return None
     if added.differs is not None:
-        raise InvalidMessageError(added.differs, "another one came with this idempotency key before")
+        raise InvalidMessageError(added.differs, "this idempotency key was used before with another message")
     return AddResult(
         conversation_id=said.conversation_id,
         accepted=added.accepted,

@@ -55,7 +55,8 @@ async def _refuse_gone(conversations: ConversationRepository, state: Conversatio
     gone = await conversations.texts_gone(state)
     if gone:
         raise InputError(
-            f"conversation {state.conversation_id} can't be formed again: of {gone} of its messages the texts are gone"
+            f"conversation {state.conversation_id} can't be formed again: the texts of {gone} of its messages have been"
+            " deleted"
         )
 
 
@@ -84,7 +85,7 @@ async def store(
     saved = await formation.save(session, loaded, drafts, refused, settings, now)
     first, last = loaded.window.messages[0].number, loaded.window.messages[-1].number
     if not await runs.retire(conversation.agent_key, conversation.conversation_id, first - 1, last):
-        raise StaleError("conversation", conversation.conversation_id, "it was formed anew by somebody else meanwhile")
+        raise StaleError("conversation", conversation.conversation_id, "another process has formed it again")
     outcome = formation.outcome(saved, refused)
     outcome["duplicates"] += known
     await runs.succeed(loaded.run, now, answered.usage, answered.prompt_version, **outcome)

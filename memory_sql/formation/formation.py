@@ -330,7 +330,7 @@ def _saved(loaded: Loaded, outcomes: Sequence[Outcome], refused: Counter[str]) -
         if one.outcome in _STALE:
             raise StaleError("conversation", loaded.conversation.conversation_id, _STALE[one.outcome])
         if one.outcome == "ended":
-            raise StaleError("run", str(loaded.run.run_id), "it was ended meanwhile")
+            raise StaleError("run", str(loaded.run.run_id), "it has ended")
         if one.place is not None and one.key is None:
             refused[one.outcome] += 1
     keys = [(one.key, one.outcome == "known") for one in outcomes if one.key is not None]
@@ -338,8 +338,8 @@ def _saved(loaded: Loaded, outcomes: Sequence[Outcome], refused: Counter[str]) -
 
 
 _STALE = {
-    "moved": "it was formed, or something was forgotten, meanwhile",
-    "stale": "something that the model was shown was forgotten meanwhile",
+    "moved": "it has been formed, or something has been forgotten",
+    "stale": "something that the model was shown has been forgotten",
 }
 
 

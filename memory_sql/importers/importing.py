@@ -75,10 +75,10 @@ class Import:
     async def _check_key(self) -> None:
         """With another key, what was forgotten couldn't be recognized and would be imported again."""
         if len(self.key) < LEAST_KEY_BYTES:
-            raise InputError(f"the key of an import has at least {LEAST_KEY_BYTES} bytes")
+            raise InputError(f"the key of an import must have at least {LEAST_KEY_BYTES} bytes")
         async with self.database.transaction(principal=SERVICE) as unit:
             if await ImportRepository(unit).other_key(self._key_hash):
-                raise InputError("an import before had another key: what was forgotten since is known under that alone")
+                raise InputError("an earlier import had another key: only that one recognises what was forgotten since")
 
     async def _begin(self) -> int:
         options = json.loads(json.dumps(asdict(self.options)))
@@ -144,7 +144,7 @@ class Import:
                 await imports.put_rejects(rows)
             told = {"collections": report.collections, "anomalies": report.anomalies}
             if not await imports.finish(import_id, told, self.now):
-                raise InputError(f"import {import_id} was rolled back while it ran: roll it back once more")
+                raise InputError(f"import {import_id} was rolled back while it ran: roll it back again")
         return report
 
 
@@ -194,5 +194,5 @@ def _rejects(import_id: int, refusals: Iterator[Refusal]) -> Iterator[list[dict[
 def key_of_file(content: bytes) -> bytes:
     """Hashes the content of a key file to a key of 32 bytes."""
     if len(content.strip()) < LEAST_KEY_BYTES:
-        raise InputError(f"the file of the key has fewer than {LEAST_KEY_BYTES} bytes")
+        raise InputError(f"the key file has fewer than {LEAST_KEY_BYTES} bytes")
     return hashlib.sha256(content.strip()).digest()

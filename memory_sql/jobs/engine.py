@@ -48,9 +48,9 @@ Recorded = Callable[[Session, Subject, BaseException, Settings, datetime], Await
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """A piece of due work that nobody else has: call it once, at once. `more`: something else may be due.
+    """A claimed piece of due work: call it once, at once. `more`: more work may be due.
 
-    `name`: what it is, in words ("conversation monday of agent ada").
+    `name` describes it ("conversation monday of agent ada").
     """
 
     agent_id: str

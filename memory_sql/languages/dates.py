@@ -67,8 +67,8 @@ def zone_of(name: str) -> ZoneInfo:
     """The time zone of an IANA name. Raises `InputError`, also if the system has no time zones at all."""
     if name in _zones():
         return ZoneInfo(name)
-    if not _zones():  # on Windows and in minimal containers
-        raise InputError("this system knows no time zones; install the package tzdata")
+    if not _zones():  # Windows, minimal containers
+        raise InputError("this system has no time zone data; install the package tzdata")
     raise InputError("the time zone isn't known; write an IANA name such as Europe/Berlin")
 
 

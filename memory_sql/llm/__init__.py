@@ -19,9 +19,9 @@ T = TypeVar("T", bound=BaseModel | str)
 class Request(Generic[T]):
     """One question to the model.
 
-    `output` is the pydantic type of a structured answer, or `str` for plain text. `material` is what the prompt was
-    rendered from, for models that work by rules and don't read prose. `boundary` is the delimiter around people's texts.
-    It is made for this request alone, so an answer that contains it has copied its surroundings.
+    `output` is the pydantic type of a structured answer, or `str` for plain text. `material` is the data from which the
+    prompt was rendered, for models that work by rules and don't read prose. `boundary` is the mark around text that people
+    wrote. It is made for this request only, so an answer that contains it has copied its surroundings.
     """
 
     purpose: str
@@ -36,7 +36,7 @@ class Request(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """`raw`: the text of the answer as received. `value`: its validated value."""
+    """A model's answer. `raw` is its text unchanged; `value` is the validated content."""
 
     value: T
     raw: str
@@ -46,8 +46,8 @@ class Answer(Generic[T]):
 class LanguageModel(Protocol):
     """Anything that answers a `Request`.
 
-    Raises `UnavailableError` if there is no answer (the request isn't at fault: try later), and `RefusedError`,
-    `TruncatedError` or `AnswerError` if the answer can't be used.
+    Raises `UnavailableError` if there is no answer (the request is fine, try again later), and `RefusedError`,
+    `TruncatedError` or `AnswerError` for an answer that can't be used.
     """
 
     async def generate(self, request: Request[T]) -> Answer[T]: ...

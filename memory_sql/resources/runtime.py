@@ -54,9 +54,9 @@ NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
 
 class Runtime:
-    """Connections while it is open; the models of the settings, made when they are first needed.
+    """The connections of an open memory, and the models of the settings, created at their first use.
 
-    What only reads doesn't pay for the import of a model's client.
+    A process that only reads doesn't import a model's client.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Runtime:
         clock: Callable[[], datetime] | None,
     ) -> None:
         if url is not None and engine is not None:
-            raise InputError("say url or engine=, not both")
+            raise InputError("pass url or engine=, not both")
         self.settings = settings
         self._engine = None if engine is None else hosted.engine_of(engine)
         self._url = url or _revealed(settings.url)
@@ -161,7 +161,7 @@ class Runtime:
 
     @property
     def has_llm(self) -> bool:
-        """Whether one was given, or the settings name one."""
+        """Whether a model was passed, or the settings name one."""
         return self._llm is not None or self.settings.llm_name is not None
 
     @property
@@ -190,7 +190,7 @@ class Runtime:
 
     @property
     def reads(self) -> Reads:
-        """What context, digest and search go by: the replica, where there is one."""
+        """What context, digest and search read from: the replica, if there is one."""
         if self._reads is None:
             raise InputError(NOT_OPEN)
         return self._reads
@@ -233,7 +233,7 @@ class Face:
 
 
 async def locked_agent(unit: Session, agent_id: str, what: str, key: str) -> int:
-    """The agent's key, under its lock. Raises as `agent_key`."""
+    """The key of the agent, locked. Raises the errors of `agent_key`."""
     found = await agent_key(unit, agent_id, what, key)
     await locks.lock_agent(unit, found)
     return found

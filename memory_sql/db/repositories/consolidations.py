@@ -110,9 +110,9 @@ class ConsolidationRepository:
         found = await self._session.execute(_COMMIT, given | own)
         row = found.one()
         if row.waits is None:
-            raise StaleError("scope", f"s{state.scope_id}", "its text, or the lease on it, has changed meanwhile")
+            raise StaleError("scope", f"s{state.scope_id}", "its text or its lease has changed")
         if row.ended is None:
-            raise StaleError("run", str(run.run_id), "it was ended meanwhile")
+            raise StaleError("run", str(run.run_id), "it has ended")
         return bool(row.waits)
 
     async def newest_absorbing(self, state: ScopeState) -> int | None:

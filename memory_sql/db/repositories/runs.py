@@ -126,7 +126,7 @@ class RunRepository:
             .returning(RunRow.run_id)
         )
         if ended is None:
-            raise StaleError("run", str(key.run_id), "it was ended meanwhile")
+            raise StaleError("run", str(key.run_id), "it has ended")
 
     async def fail(
         self,

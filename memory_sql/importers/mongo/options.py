@@ -12,9 +12,9 @@ from memory_sql.errors import InputError
 
 
 def groups_of(value: object) -> dict[str, tuple[str, ...]]:
-    """Parses a mapping of groups from JSON, `{"harbour": ["<user>", …], …}`. Raises `InputError`."""
+    """The groups of a JSON mapping, `{"harbour": ["<user>", …], …}`. Raises `InputError`."""
     if not isinstance(value, Mapping):
-        raise InputError("a mapping of groups is an object: the users of each group by its id")
+        raise InputError("a mapping of groups must be an object with the users of each group by its id")
     return {host_id(group, "group_id"): _users(group, users) for group, users in value.items()}
 
 
@@ -28,13 +28,13 @@ def _users(group: str, users: object) -> tuple[str, ...]:
 class ImportOptions:
     """How legacy memory is imported where there is a choice.
 
-    `groups`: the users of each group by its id, `default` for one group of all users of an agent, or None. `keep_shards`:
-    join the texts of shards in one collective scope, or make a named scope of each. `episodes`: leave them out, or keep
-    the newest in the conversation's own scope. `without_text`: the state of what counts as absorbed although its scope
-    has no text. `evicted_facts`: whether facts that have left their list are found by search. `requeue_lost`: what is
-    younger than its blob, and waits nowhere, waits again. `missing_agents`: import them and their memory as inactive, or
-    not at all. `messages`: import the sessions and their messages too. `trusted`: imported observations count as
-    confirmed.
+    `groups`: the users of each group by its id, `default` for one group of all users of an agent, or None.
+    `keep_shards`: merge the texts of shards into one collective scope, or make a named scope for each. `episodes`: skip
+    them, or keep the newest in their conversation's own scope. `without_text`: the state of observations that count as
+    absorbed though their scope has no text. `evicted_facts`: whether a search finds facts that have left their list
+    (archived) or not (evicted). `requeue_lost`: observations that are newer than their blob and wait nowhere become pending.
+    `missing_agents`: import their memory as inactive, or skip it. `messages`: also import the sessions and their messages.
+    `trusted`: imported memory counts as confirmed.
     """
 
     groups: Mapping[str, tuple[str, ...]] | Literal["default"] | None = "default"

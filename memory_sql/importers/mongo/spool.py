@@ -293,7 +293,7 @@ def room() -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise ConfigurationError(
             "no room for the temporary file of an import, which grows as large as the legacy memory: "
-            "SQLITE_TMPDIR or TMPDIR names another folder"
+            "set SQLITE_TMPDIR or TMPDIR to another folder"
         ) from error
 
 

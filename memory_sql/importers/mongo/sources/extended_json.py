@@ -146,7 +146,7 @@ def _is_before_document(held: _Held) -> bool:
 def _length(held: _Held) -> int:
     """The length of the document that begins here. Raises `BrokenError`."""
     if held.mark() != b"{":
-        raise BrokenError("a document was to begin here", ends_part=True)
+        raise BrokenError("a document should begin here", ends_part=True)
     depth, length = 0, 0
     while True:
         for token in _TOKEN.finditer(held.data, held.place + length):

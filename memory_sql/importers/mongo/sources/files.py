@@ -107,7 +107,7 @@ def skip(file: IO[bytes], count: int) -> None:
         while count > 0:
             read = len(file.read(min(count, 1 << 20)))
             if read == 0:
-                raise BrokenError("it ends before the place from which reading was to go on", ends_part=True)
+                raise BrokenError("it ends before the place where reading should resume", ends_part=True)
             count -= read
 
 
@@ -119,7 +119,7 @@ def readable() -> Iterator[None]:
     except EOFError as error:
         raise BrokenError("the packed file is truncated", ends_part=True) from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise BrokenError("it isn't packed as gzip packs, or is damaged", ends_part=True) from error
+        raise BrokenError("it isn't valid gzip", ends_part=True) from error
     except OSError as error:
         raise BrokenError(error.strerror or "it can't be read", ends_part=True) from error
 

@@ -139,7 +139,7 @@ def _read(raw: RawBSONDocument, name: str, number: int) -> Read:
         place = Place(name, number, 0, json_util.dumps({"_id": raw["_id"]}))
     except (ValueError, TypeError, KeyError) as error:
         place = Place(name, number, 0, "")
-        failed = SourceError(name, 0, f"document {number:,} has no _id that can be read")
+        failed = SourceError(name, 0, f"document {number:,} has no readable _id")
         failed.__cause__ = error
         return Damaged(place, failed)
     try:

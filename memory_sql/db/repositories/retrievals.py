@@ -57,7 +57,9 @@ _insert = insert(_retrievals).from_select(
     [*_KEY, *_SUMS, "slowest_seconds"],
     select(_agents.c.agent_key, *(_asked.c[name] for name in (*_KEY[1:], *_SUMS, "slowest_seconds")))
     .join_from(_agents, _asked, _agents.c.agent_id == _asked.c.agent_id)
-    .order_by(*(_agents.c.agent_key, *(_asked.c[name] for name in _KEY[1:]))),  # the order in which everybody locks them
+    .order_by(
+        *(_agents.c.agent_key, *(_asked.c[name] for name in _KEY[1:]))
+    ),  # the order in which everybody locks them
 )
 _ADD = _insert.on_conflict_do_update(
     index_elements=_KEY,

@@ -12,5 +12,4 @@ AS $$
     END
 $$;
 
-COMMENT ON FUNCTION memory.scope_rank(text, text) IS
-    'Which scopes a context keeps where there are too many: the lowest first.';
+COMMENT ON FUNCTION memory.scope_rank IS 'Which scopes a context keeps where there are too many: the lowest first.';

@@ -11,5 +11,4 @@ AS $$
            ), false)
 $$;
 
-COMMENT ON FUNCTION memory.holds_text(text, tsvector, text[], text[]) IS
-    'Whether all of the phrases stand in a text and none of what must not.';
+COMMENT ON FUNCTION memory.holds_text IS 'Whether all of the phrases stand in a text and none of what must not.';

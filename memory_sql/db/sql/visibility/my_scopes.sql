@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_scopes() IS 'The scopes that the user may see on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_scopes IS 'The scopes that the user may see on whose behalf this transaction works.';
 
 -- memory.my_agent(): the key of the user's agent.
 CREATE OR REPLACE FUNCTION memory.my_agent() RETURNS bigint
@@ -29,7 +29,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_agent() IS 'The key of the agent whose user this transaction works for.';
+COMMENT ON FUNCTION memory.my_agent IS 'The key of the agent whose user this transaction works for.';
 
 -- memory.served_agent(): the key of the agent that the library works for.
 CREATE OR REPLACE FUNCTION memory.served_agent() RETURNS bigint
@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.served_agent() IS 'The key of the one agent that the library itself works for.';
+COMMENT ON FUNCTION memory.served_agent IS 'The key of the one agent that the library itself works for.';
 
 -- memory.serves_all(): whether the library works for all agents: claiming what is due, verify, the backlog.
 CREATE OR REPLACE FUNCTION memory.serves_all() RETURNS boolean
@@ -50,7 +50,7 @@ AS $$
     SELECT coalesce((memory.principal() ->> 'serves_all')::boolean, false)
 $$;
 
-COMMENT ON FUNCTION memory.serves_all() IS 'Whether this transaction is the library''s own work for all agents.';
+COMMENT ON FUNCTION memory.serves_all IS 'Whether this transaction is the library''s own work for all agents.';
 
 -- memory.my_user_ids(): the ids that the user goes by.
 CREATE OR REPLACE FUNCTION memory.my_user_ids() RETURNS text[]
@@ -62,7 +62,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_user_ids() IS 'The ids of the user on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_user_ids IS 'The ids of the user on whose behalf this transaction works.';
 
 -- memory.my_left_groups(): the groups that the user has left.
 CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
@@ -74,5 +74,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_left_groups() IS
-    'The groups that the user has left on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_left_groups IS 'The groups that the user has left on whose behalf this transaction works.';

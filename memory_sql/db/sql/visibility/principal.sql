@@ -40,8 +40,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
-    'Names the principal of this transaction; returns the setting before, for memory.leave.';
+COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the setting before, for memory.leave.';
 
 -- memory.serve(agent): memory.enter as the library's own work for that agent, for functions that write and name their
 -- principal themselves. In a transaction that works for a user, or for another agent, it is refused.
@@ -73,7 +72,7 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction was entered as no other user than that one.';
+COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction was entered as no other user than that one.';
 
 -- memory.leave(before): puts back what memory.enter(…) returned.
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
@@ -82,4 +81,4 @@ AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
 
-COMMENT ON FUNCTION memory.leave(text) IS 'Puts the principal back that was named before.';
+COMMENT ON FUNCTION memory.leave IS 'Puts the principal back that was named before.';

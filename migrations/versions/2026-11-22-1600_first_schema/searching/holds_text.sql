@@ -9,5 +9,4 @@ AS $$
                SELECT bool_or(p_search @@ phraseto_tsquery(p_language::regconfig, w.word)) FROM unnest(p_without) w(word)
            ), false)
 $$;
-COMMENT ON FUNCTION memory.holds_text(text, tsvector, text[], text[]) IS
-    'Whether all of the phrases stand in a text and none of what must not.';
+COMMENT ON FUNCTION memory.holds_text IS 'Whether all of the phrases stand in a text and none of what must not.';

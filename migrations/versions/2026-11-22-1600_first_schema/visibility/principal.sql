@@ -28,8 +28,7 @@ BEGIN
     RETURN v_before;
 END
 $$;
-COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
-    'Names the principal of this transaction; returns the setting before, for memory.leave.';
+COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the setting before, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -52,10 +51,10 @@ AS $$
         NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
     )
 $$;
-COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction was entered as no other user than that one.';
+COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction was entered as no other user than that one.';
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
-COMMENT ON FUNCTION memory.leave(text) IS 'Puts the principal back that was named before.';
+COMMENT ON FUNCTION memory.leave IS 'Puts the principal back that was named before.';

@@ -12,5 +12,4 @@ AS $$
     END
 $$;
 
-COMMENT ON FUNCTION memory.scope_rank(text, text) IS
-    'Rank of a scope where a context has too many: the lowest ranks are kept.';
+COMMENT ON FUNCTION memory.scope_rank IS 'Rank of a scope where a context has too many: the lowest ranks are kept.';

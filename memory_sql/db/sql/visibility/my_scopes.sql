@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_scopes() IS 'The scopes that the user on whose behalf this transaction works may see.';
+COMMENT ON FUNCTION memory.my_scopes IS 'The scopes that the user on whose behalf this transaction works may see.';
 
 -- memory.my_agent(): the key of the user's agent.
 CREATE OR REPLACE FUNCTION memory.my_agent() RETURNS bigint
@@ -29,7 +29,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_agent() IS 'The key of the agent of the user on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_agent IS 'The key of the agent of the user on whose behalf this transaction works.';
 
 -- memory.served_agent(): the key of the agent for which the library itself works.
 CREATE OR REPLACE FUNCTION memory.served_agent() RETURNS bigint
@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.served_agent() IS 'The key of the one agent for which the library itself works.';
+COMMENT ON FUNCTION memory.served_agent IS 'The key of the one agent for which the library itself works.';
 
 -- memory.serves_all(): whether the library works for all agents, as it does to claim due work, for verify and for the backlog.
 CREATE OR REPLACE FUNCTION memory.serves_all() RETURNS boolean
@@ -50,7 +50,7 @@ AS $$
     SELECT coalesce((memory.principal() ->> 'serves_all')::boolean, false)
 $$;
 
-COMMENT ON FUNCTION memory.serves_all() IS 'Whether this transaction is the library''s own work for all agents.';
+COMMENT ON FUNCTION memory.serves_all IS 'Whether this transaction is the library''s own work for all agents.';
 
 -- memory.my_user_ids(): all ids of the user.
 CREATE OR REPLACE FUNCTION memory.my_user_ids() RETURNS text[]
@@ -62,7 +62,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_user_ids() IS 'The ids of the user on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_user_ids IS 'The ids of the user on whose behalf this transaction works.';
 
 -- memory.my_left_groups(): the groups that the user has left.
 CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
@@ -74,5 +74,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_left_groups() IS
-    'The groups that the user on whose behalf this transaction works has left.';
+COMMENT ON FUNCTION memory.my_left_groups IS 'The groups that the user on whose behalf this transaction works has left.';

@@ -42,8 +42,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
-    'Names the principal of this transaction; returns the previous setting, for memory.leave.';
+COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the previous setting, for memory.leave.';
 
 -- memory.serve(agent): memory.enter for the library's own work for that agent, used by functions that write and name their
 -- principal themselves. Raises an error in a transaction that works for a user or for another agent.
@@ -75,7 +74,7 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
+COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
 
 -- memory.leave(before): restores the setting that memory.enter(…) returned.
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
@@ -84,4 +83,4 @@ AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
 
-COMMENT ON FUNCTION memory.leave(text) IS 'Restores the principal that was named before.';
+COMMENT ON FUNCTION memory.leave IS 'Restores the principal that was named before.';

@@ -28,8 +28,7 @@ BEGIN
     RETURN v_before;
 END
 $$;
-COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
-    'Names the principal of this transaction; returns the previous setting, for memory.leave.';
+COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the previous setting, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -52,10 +51,10 @@ AS $$
         NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
     )
 $$;
-COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
+COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
-COMMENT ON FUNCTION memory.leave(text) IS 'Restores the principal that was named before.';
+COMMENT ON FUNCTION memory.leave IS 'Restores the principal that was named before.';

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import JSON, BindParameter, Dialect, Float, Numeric, Select
-from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy.exc import DisconnectionError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
@@ -21,7 +21,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from memory_sql.db.failures import RAISED, raise_named
 
-ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself
+ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself, on a connection that this lends
 
 
 class Reader(Protocol):
@@ -110,6 +110,12 @@ class Direct:
         return prepared.rows(records)
 
 
+def drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+    """The server said goodbye while this connection lay in the pool: known without asking, so no ping is needed."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
+
+
 def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
     """As the driver opens a connection; where SQLAlchemy couldn't wait for that it isn't begun."""
     if not in_greenlet():
@@ -154,9 +160,16 @@ class Lent:
         return await self._engine.raw_connection()
 
 
-async def reader_of(session: AsyncSession | Direct) -> Reader:
-    """The connection below a session of which each statement commits by itself; of any other the session."""
-    if isinstance(session, Direct) or not session.info.get(ALONE):
-        return session
-    connection = await session.connection()
-    return Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+async def ask(session: AsyncSession | Direct, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Any]:
+    """The rows of a statement that was built at import: past the session, where each of its statements commits by itself."""
+    if isinstance(session, Direct):
+        return await session.execute(statement, parameters)
+    lent: Callable[[], Lent] | None = session.info.get(ALONE)
+    if lent is None:
+        return list(await session.execute(statement, parameters))
+    if session.in_transaction():  # it has a connection, and may be the one that gets the last
+        connection = await session.connection()
+        below = Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+        return await below.execute(statement, parameters)
+    async with lent() as direct:
+        return await direct.execute(statement, parameters)

@@ -31,7 +31,7 @@ async def load(
     Raises `BusyError`, `InputError` where texts are gone.
     """
     conversations, runs = ConversationRepository(session), RunRepository(session)
-    state = await formation.take(session, agent_id, conversation_id, settings)
+    state = await formation.take(session, formation.ConversationKey(agent_id, conversation_id), settings, alone=False)
     settings = settings.of_agent(state.agent_settings)
     await _refuse_gone(conversations, state)
     await runs.abandon(state.agent_key, now, conversation_id=conversation_id)

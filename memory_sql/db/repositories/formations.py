@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     func,
     insert,
+    literal,
     or_,
     select,
     true,
@@ -27,7 +28,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from memory_sql.config import Settings
 from memory_sql.db.bounds import ONE
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.engine import Session
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, RunRow, columns_of
 from memory_sql.db.queries.related import RELATED, asked_as
@@ -42,6 +43,7 @@ from memory_sql.db.repositories.conversations import (
 from memory_sql.db.repositories.groups import TAKING_FROM
 from memory_sql.db.repositories.observations import Draft, stored_as
 from memory_sql.db.repositories.runs import RunKey
+from memory_sql.db.waiting import flushed_later
 from memory_sql.domain.query import Query
 from memory_sql.domain.scopes import AbsorbedObservation
 
@@ -76,12 +78,15 @@ class Outcome:
 class FormationRepository:
     _session: Session
 
-    async def _ask(self, statement: Any, **given: Any) -> list[Any]:
-        return list(await (await reader_of(self._session)).execute(statement, given))
+    async def claim(
+        self, agent_id: str, conversation_id: str, lease: timedelta, *, alone: bool
+    ) -> ConversationState | None:
+        """A new lease with a new fence; None while another one holds, or where there is no such conversation.
 
-    async def claim(self, agent_id: str, conversation_id: str, lease: timedelta) -> ConversationState | None:
-        """A new lease with a new fence; None while another one holds, or where there is no such conversation."""
-        rows = await self._ask(_CLAIM, agent_id=agent_id, wanted=conversation_id, lease=lease)
+        `alone`: it commits by itself, and `start` in another transaction after it.
+        """
+        given = {"agent_id": agent_id, "wanted": conversation_id, "lease": lease}
+        rows = await ask(self._session, _CLAIM if alone else _CLAIM_WITHIN, given)
         return to_state(rows[0]) if rows else None
 
     async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> ConversationState | None:
@@ -89,10 +94,11 @@ class FormationRepository:
 
         Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
         """
+        given = {"by": by, "lease": lease}
         if agent_id is None:
-            rows = await self._ask(_CLAIM_DUE, by=by, lease=lease)
+            rows = await ask(self._session, _CLAIM_DUE, given)
         else:
-            rows = await self._ask(_CLAIM_DUE_OF, by=by, lease=lease, agent_id=agent_id)
+            rows = await ask(self._session, _CLAIM_DUE_OF, given | {"agent_id": agent_id})
         return to_state(rows[0]) if rows else None
 
     async def batch(self, state: ConversationState, settings: Settings) -> Batch:
@@ -101,18 +107,18 @@ class FormationRepository:
         And the groups to which what the only participant says may be proposed. None where the lease was lost.
         """
         alone = len(state.participants) == 1 and not state.group_ids
-        rows = await self._ask(
-            _BATCH,
-            agent_key=state.agent_key,
-            conversation_id=state.conversation_id,
-            fence=state.fence,
-            after=state.formed_number,
-            messages=settings.formation_window_messages,
-            characters=settings.formation_window_characters,
-            user_id=state.participants[0] if alone else None,
-            sharing=settings.sharing,
-            most=MOST_GROUPS,
-        )
+        given = {
+            "agent_key": state.agent_key,
+            "conversation_id": state.conversation_id,
+            "fence": state.fence,
+            "after": state.formed_number,
+            "messages": settings.formation_window_messages,
+            "characters": settings.formation_window_characters,
+            "user_id": state.participants[0] if alone else None,
+            "sharing": settings.sharing,
+            "most": MOST_GROUPS,
+        }
+        rows = await ask(self._session, _BATCH, given)
         if not rows:
             return Batch([], (), 0)
         own = len(BufferedMessage.__slots__)
@@ -126,18 +132,20 @@ class FormationRepository:
         queries: Sequence[Query],
         most: int,
         now: datetime,
-    ) -> tuple[RunKey, list[tuple[int, AbsorbedObservation]]]:
-        """A run, and what the queries find for its prompt, by scope (`queries.related`)."""
-        rows = await self._ask(
-            _START,
-            key=state.agent_key,
-            of=state.conversation_id,
-            under=state.fence,
-            after=numbers[0],
-            to=numbers[1],
-            showing=seen,
+    ) -> tuple[RunKey, list[tuple[int, AbsorbedObservation]]] | None:
+        """A run, and what the queries find for its prompt, by scope (`queries.related`). None where the lease was lost."""
+        given = {
+            "agent_key": state.agent_key,
+            "conversation_id": state.conversation_id,
+            "fence": state.fence,
+            "after": numbers[0],
+            "to": numbers[1],
+            "showing": seen,
             **asked_as(state.agent_id, queries, most, now),
-        )
+        }
+        rows = await ask(self._session, _START, given)
+        if not rows:
+            return None
         found = [(row.scope_id, AbsorbedObservation(*row[2:])) for row in rows if row.scope_id is not None]
         return RunKey(state.agent_key, rows[0].run_id, state.fence), found
 
@@ -151,8 +159,8 @@ class FormationRepository:
         now: datetime,
     ) -> list[Outcome]:
         """Stores the drafts, as far as they may still go there; locks the scopes (`memory.store_drafts`)."""
-        given = _given(drafts, shown, settings, now)
-        return [Outcome(*row) for row in await self._ask(_STORE, agent_key=agent_key, run_id=run_id, **given)]
+        given = {"agent_key": agent_key, "run_id": run_id, **_given(drafts, shown, settings, now)}
+        return [Outcome(*row) for row in await ask(self._session, _STORE, given)]
 
     async def apply(
         self,
@@ -178,9 +186,8 @@ class FormationRepository:
             "refused": refused,
         }
         kept = {**formation_limits(settings), "message_retention_days": settings.message_retention_days}
-        given = _given(drafts, shown, settings, now)
-        rows = await self._ask(_APPLY, agent_id=state.agent_id, run=read, limits=kept, **given)
-        return [Outcome(*row) for row in rows]
+        given = {"agent_id": state.agent_id, "run": read, "limits": kept, **_given(drafts, shown, settings, now)}
+        return [Outcome(*row) for row in await ask(self._session, _APPLY, given)]
 
 
 def _given(drafts: Sequence[Draft], shown: Mapping[int, int], settings: Settings, now: datetime) -> dict[str, Any]:
@@ -208,7 +215,10 @@ _claimed = (
     .returning(*STATE)
     .cte("claimed")
 )
-_CLAIM = select(_claimed)
+_CLAIM_WITHIN = select(_claimed)
+# Nothing is asked before `start` has committed, which flushes this as well; with a crash between, the worker's connection
+# goes too.
+_CLAIM = _CLAIM_WITHIN.where(flushed_later())
 
 
 def _claim_due(*conditions: Any) -> Any:
@@ -230,7 +240,7 @@ def _claim_due(*conditions: Any) -> Any:
         .values(_LEASED)
         .returning(*STATE)
     )
-    return select(claimed.cte("claimed"))
+    return select(claimed.cte("claimed")).where(flushed_later())
 
 
 _CLAIM_DUE = _claim_due()
@@ -263,22 +273,21 @@ _BATCH = (
     .order_by(_unread.c.number)
 )
 
-_started = (  # the parameters aren't called as the columns are: SQLAlchemy would take them for values
-    insert(_r)
-    .values(
-        agent_key=bindparam("key", type_=BigInteger),
-        kind="formation",
-        conversation_id=bindparam("of", type_=Text),
-        from_number=bindparam("after", type_=BigInteger),
-        to_number=bindparam("to", type_=BigInteger),
-        fence=bindparam("under", type_=BigInteger),
-        state="running",
-        started_at=bindparam("now", type_=DateTime(timezone=True)),
-        seen=bindparam("showing", type_=JSONB),
-    )
-    .returning(_r.run_id)
-    .cte("started")
+_begun = {
+    "agent_key": _c.agent_key,
+    "kind": literal("formation", Text),
+    "conversation_id": _c.conversation_id,
+    "from_number": _after,
+    "to_number": bindparam("to", type_=BigInteger),
+    "fence": _c.fence,
+    "state": literal("running", Text),
+    "started_at": bindparam("now", type_=DateTime(timezone=True)),
+    "seen": bindparam("showing", type_=JSONB),
+}
+_leased = select(*_begun.values()).where(
+    _c.agent_key == _KEY, _c.conversation_id == _ID, _c.fence == bindparam("fence", type_=BigInteger)
 )
+_started = insert(_r).from_select(list(_begun), _leased).returning(_r.run_id).cte("started")
 _found = RELATED.subquery("shown")
 _START = select(_started.c.run_id, *_found.c).select_from(_started.outerjoin(_found, true()))
 

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, Lanes
 from memory_sql.db.closures import reached_from
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
 from memory_sql.db.scope_rows import scope_ref
@@ -154,7 +154,7 @@ class ObservationRepository:
             "threshold": settings.consolidation_threshold,
             "now": now,
         }
-        (row,) = await (await reader_of(self._session)).execute(_OBSERVE, given)
+        (row,) = await ask(self._session, _OBSERVE, given)
         return Observed(
             row.agent_key, row.scope_id, row.seq, row.outcome, row.lanes, Known(**row.is_known), row.empty_group
         )

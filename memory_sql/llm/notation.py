@@ -43,12 +43,12 @@ def mark_for(*texts: str) -> str:
             return mark
 
 
-def in_line(text: str) -> str:
-    """The text in a line that has begun with something else: what follows a line break in it begins with a bar.
+def in_lines(texts: Sequence[str]) -> list[str]:
+    """Each text in a line that has begun with something else: what follows a line break in it begins with a bar.
 
     So no line of what people wrote looks like one of ours.
     """
-    return "\n| ".join(text.splitlines()).translate(_MARKUP)
+    return ["\n| ".join(text.splitlines()).translate(_MARKUP) for text in texts]
 
 
 def as_written(text: str, said: Collection[str] = ()) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,7 +41,7 @@ from memory_sql.db.repositories.conversations import (
     to_state,
 )
 from memory_sql.db.repositories.groups import TAKING_FROM
-from memory_sql.db.repositories.observations import Draft, stored_as
+from memory_sql.db.repositories.observations import Draft, ObservationKey, stored_as
 from memory_sql.db.repositories.runs import RunKey
 from memory_sql.db.waiting import flushed_later
 from memory_sql.domain.query import Query
@@ -64,14 +64,9 @@ class Outcome:
     """Of a draft, by its place: `memory.store_drafts` says which there are."""
 
     place: int | None
-    scope_id: int | None
-    seq: int | None
+    key: ObservationKey | None
     outcome: str
     more: bool = False
-
-    @property
-    def key(self) -> tuple[int, int] | None:
-        return None if self.scope_id is None or self.seq is None else (self.scope_id, self.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +155,7 @@ class FormationRepository:
     ) -> list[Outcome]:
         """Stores the drafts, as far as they may still go there; locks the scopes (`memory.store_drafts`)."""
         given = {"agent_key": agent_key, "run_id": run_id, **_given(drafts, shown, settings, now)}
-        return [Outcome(*row) for row in await ask(self._session, _STORE, given)]
+        return _outcomes(await ask(self._session, _STORE, given))
 
     async def apply(
         self,
@@ -187,7 +182,13 @@ class FormationRepository:
         }
         kept = {**formation_limits(settings), "message_retention_days": settings.message_retention_days}
         given = {"agent_id": state.agent_id, "run": read, "limits": kept, **_given(drafts, shown, settings, now)}
-        return [Outcome(*row) for row in await ask(self._session, _APPLY, given)]
+        return _outcomes(await ask(self._session, _APPLY, given))
+
+
+def _outcomes(rows: Iterable[Any]) -> list[Outcome]:
+    return [
+        Outcome(place, None if seq is None else (scope_id, seq), *outcome) for place, scope_id, seq, *outcome in rows
+    ]
 
 
 def _given(drafts: Sequence[Draft], shown: Mapping[int, int], settings: Settings, now: datetime) -> dict[str, Any]:

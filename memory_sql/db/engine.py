@@ -252,7 +252,7 @@ class Database:
         """Waits for its turn without a connection."""
         self._check_loop()
         try:
-            async with asyncio.timeout(self._waits):
+            async with asyncio.timeout(self._waits if self._writing.locked() else None):
                 await self._writing.acquire()
         except TimeoutError:
             raise PoolFullError(self._waits) from None

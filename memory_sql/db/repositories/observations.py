@@ -174,13 +174,16 @@ class ObservationRepository:
         return Found(row.agent_key, to_observation(row), tuple(row.subjects), frozenset(row.reached))
 
 
-def classified(draft: Draft) -> Draft:
-    """With what its text tells, and as private as that or as it was said to be, whichever is more."""
+def classified(draft: Draft, *, is_plain: bool = False, **changed: Any) -> Draft:
+    """With what its text tells, and as private as that or as it was said to be, whichever is more; with what has changed.
+
+    `is_plain`: there is no secret in the text.
+    """
     if draft.categories is not None:
-        return draft
-    found = classify(draft.content)
+        return replace(draft, **changed) if changed else draft
+    found = classify(draft.content, is_plain=is_plain)
     sensitivity = max(draft.sensitivity, found.sensitivity, key=SENSITIVITIES.index)
-    return replace(draft, categories=found.categories, sensitivity=sensitivity)
+    return replace(draft, categories=found.categories, sensitivity=sensitivity, **changed)
 
 
 def _same_observation(left: Any, right: Any) -> Any:

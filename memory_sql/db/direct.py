@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import JSON, BindParameter, Dialect, Float, Numeric, Select
+from sqlalchemy import ARRAY, JSON, BindParameter, Dialect, Float, Numeric, Select
 from sqlalchemy.exc import DisconnectionError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import PoolProxiedConnection
@@ -84,7 +84,8 @@ def _writer(bound: BindParameter[Any] | None, dialect: Dialect) -> Callable[[Any
 
 def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
     """Numbers are as the driver brings them; to ask for their reader takes the server's word for what they are."""
-    return None if isinstance(kind, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
+    of = kind.item_type if isinstance(kind, ARRAY) else kind
+    return None if isinstance(of, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
 
 
 def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationRepository, ConversationState
-from memory_sql.db.repositories.formations import MOST_GROUPS, FormationRepository, Outcome
+from memory_sql.db.repositories.formations import MOST_GROUPS, Claimed, FormationRepository, Outcome
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.observations import Draft, Saved, observation_of
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
@@ -56,12 +56,15 @@ class Applied:
     more: bool
 
 
-async def take(session: Session, key: ConversationKey, settings: Settings, *, alone: bool = True) -> ConversationState:
-    """The conversation, leased; `alone` as for `claim`. Raises `BusyError`, `NotFoundError`."""
+async def take(session: Session, key: ConversationKey, settings: Settings) -> ConversationState:
+    """The conversation, leased, with what is to be read of it. Raises `BusyError`, `NotFoundError`."""
     lease = timedelta(seconds=settings.lease_seconds)
-    state = await FormationRepository(session).claim(*key, lease, alone=alone)
-    if state is not None:
-        return state
+    state = await FormationRepository(session).claim_batch(*key, lease, settings)
+    return await refuse_untaken(session, key) if state is None else state
+
+
+async def refuse_untaken(session: Session, key: ConversationKey) -> NoReturn:
+    """Raises `BusyError`, `NotFoundError`."""
     if not await ConversationRepository(session).exists(*key):
         raise NotFoundError("conversation", key.conversation_id)
     raise BusyError("conversation", key.conversation_id)
@@ -77,7 +80,7 @@ async def load_claimed(
     """
     state = held
     conversations, formations, runs = _repositories(session)
-    batch = await formations.batch(state, settings)
+    batch = (held.batch if isinstance(held, Claimed) else None) or await formations.batch(state, settings)
     if not batch.messages and await conversations.lock(state) is None:
         raise _lost(state)
     answered, messages = None, batch.messages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     func,
     insert,
     literal,
@@ -24,7 +25,8 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
+from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
 from memory_sql.db.bounds import ONE
@@ -40,7 +42,7 @@ from memory_sql.db.repositories.conversations import (
     is_free,
     to_state,
 )
-from memory_sql.db.repositories.groups import TAKING_FROM
+from memory_sql.db.repositories.groups import TAKING_FROM, taking_from
 from memory_sql.db.repositories.observations import Draft, ObservationKey, stored_as
 from memory_sql.db.repositories.runs import RunKey
 from memory_sql.db.waiting import flushed_later
@@ -60,6 +62,13 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Claimed(ConversationState):
+    """A conversation with what is to be read of it, as it was when it was claimed; None: that has to be asked for."""
+
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Of a draft, by its place: `memory.store_drafts` says which there are."""
 
@@ -73,16 +82,31 @@ class Outcome:
 class FormationRepository:
     _session: Session
 
-    async def claim(
-        self, agent_id: str, conversation_id: str, lease: timedelta, *, alone: bool
-    ) -> ConversationState | None:
-        """A new lease with a new fence; None while another one holds, or where there is no such conversation.
-
-        `alone`: it commits by itself, and `start` in another transaction after it.
-        """
-        given = {"agent_id": agent_id, "wanted": conversation_id, "lease": lease}
-        rows = await ask(self._session, _CLAIM if alone else _CLAIM_WITHIN, given)
+    async def claim(self, agent_id: str, conversation_id: str, lease: timedelta) -> ConversationState | None:
+        """A new lease with a new fence; None while another one holds, or where there is no such conversation."""
+        rows = await ask(self._session, _CLAIM, {"agent_id": agent_id, "wanted": conversation_id, "lease": lease})
         return to_state(rows[0]) if rows else None
+
+    async def claim_batch(
+        self, agent_id: str, conversation_id: str, lease: timedelta, settings: Settings
+    ) -> Claimed | None:
+        """As `claim`, with the batch, in a statement that commits by itself; `start` is to come in another after it.
+
+        The batch isn't told where the agent's own settings say otherwise how much it is, nor where the conversation was
+        changed while this waited for it.
+        """
+        given = {"agent_id": agent_id, "wanted": conversation_id, "lease": lease, **_bounds(settings)}
+        rows = await ask(self._session, _CLAIM_BATCH, given)
+        if not rows:
+            return None
+        *state, groups, unfinished = rows[0][: len(STATE) + 2]
+        columns = rows[0][len(STATE) + 2 :]
+        values: Iterable[Any] = (tuple(value) if isinstance(value, list) else value for value in state)
+        claimed = Claimed(*values)
+        if columns[0] is None or not _BOUNDS.isdisjoint(claimed.agent_settings):
+            return claimed
+        messages = [BufferedMessage(*message) for message in zip(*columns, strict=True)]
+        return replace(claimed, batch=Batch(messages, tuple(groups), unfinished))
 
     async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> ConversationState | None:
         """A new lease on what has been due longest and nobody works on; None where there is nothing.
@@ -107,11 +131,8 @@ class FormationRepository:
             "conversation_id": state.conversation_id,
             "fence": state.fence,
             "after": state.formed_number,
-            "messages": settings.formation_window_messages,
-            "characters": settings.formation_window_characters,
             "user_id": state.participants[0] if alone else None,
-            "sharing": settings.sharing,
-            "most": MOST_GROUPS,
+            **_bounds(settings),
         }
         rows = await ask(self._session, _BATCH, given)
         if not rows:
@@ -185,6 +206,19 @@ class FormationRepository:
         return _outcomes(await ask(self._session, _APPLY, given))
 
 
+def _bounds(settings: Settings) -> dict[str, Any]:
+    """Of a batch."""
+    return {
+        "messages": settings.formation_window_messages,
+        "characters": settings.formation_window_characters,
+        "sharing": settings.sharing,
+        "most": MOST_GROUPS,
+    }
+
+
+_BOUNDS = {"formation_window_messages", "formation_window_characters", "sharing"}
+
+
 def _outcomes(rows: Iterable[Any]) -> list[Outcome]:
     return [
         Outcome(place, None if seq is None else (scope_id, seq), *outcome) for place, scope_id, seq, *outcome in rows
@@ -216,10 +250,7 @@ _claimed = (
     .returning(*STATE)
     .cte("claimed")
 )
-_CLAIM_WITHIN = select(_claimed)
-# Nothing is asked before `start` has committed, which flushes this as well; with a crash between, the worker's connection
-# goes too.
-_CLAIM = _CLAIM_WITHIN.where(flushed_later())
+_CLAIM = select(_claimed)
 
 
 def _claim_due(*conditions: Any) -> Any:
@@ -248,30 +279,85 @@ _CLAIM_DUE = _claim_due()
 _CLAIM_DUE_OF = _claim_due(_c.agent_key == select(AgentRow.agent_key).where(_AGENT).scalar_subquery())
 
 _after, _open = bindparam("after", type_=BigInteger), _r.state.in_(("running", "answered"))
-_unread = (
-    select(
-        *columns_of(_m, BufferedMessage.__slots__),
-        func.sum(func.coalesce(func.length(_m.content), 0)).over(order_by=_m.number).label("characters"),
+
+
+def _read_after(agent_key: Any, conversation_id: Any, after: Any) -> Any:
+    return (
+        select(
+            *columns_of(_m, BufferedMessage.__slots__),
+            func.sum(func.coalesce(func.length(_m.content), 0)).over(order_by=_m.number).label("characters"),
+        )
+        .where(_m.agent_key == agent_key, _m.conversation_id == conversation_id, _m.number > after)
+        .order_by(_m.number)
+        .limit(bindparam("messages", type_=BigInteger))
     )
-    .where(_m.agent_key == _KEY, _m.conversation_id == _ID, _m.number > _after)
-    .order_by(_m.number)
-    .limit(bindparam("messages", type_=BigInteger))
-    .subquery("unread")
-)
-_unfinished = select(func.count()).where(_r.agent_key == _KEY, _r.conversation_id == _ID, _open).scalar_subquery()
+
+
+def _has_room(unread: Any, after: Any) -> Any:
+    return or_(unread.c.characters <= bindparam("characters", type_=BigInteger), unread.c.number == after + 1)
+
+
+def _unfinished_of(agent_key: Any, conversation_id: Any) -> Any:
+    runs = select(func.count()).where(_r.agent_key == agent_key, _r.conversation_id == conversation_id, _open)
+    return runs.scalar_subquery().label("unfinished")
+
+
+_unread = _read_after(_KEY, _ID, _after).subquery("unread")
 _groups = TAKING_FROM.subquery("groups")
 _BATCH = (
     select(
         *(_unread.c[name] for name in BufferedMessage.__slots__),
         select(func.array_agg(_groups.c.group_id, type_=ARRAY(Text))).scalar_subquery().label("groups"),
-        _unfinished.label("unfinished"),
+        _unfinished_of(_KEY, _ID),
     )
     .join_from(_unread, _c, and_(_c.agent_key == _KEY, _c.conversation_id == _ID))
     .where(
         _c.fence == bindparam("fence", type_=BigInteger),
-        or_(_unread.c.characters <= bindparam("characters", type_=BigInteger), _unread.c.number == _after + 1),
+        _has_room(_unread, _after),
     )
     .order_by(_unread.c.number)
+)
+
+_new, _old = _claimed.c, aliased(ConversationRow)
+_alone = and_(func.cardinality(_new.participants) == 1, func.cardinality(_new.group_ids) == 0)
+_first = _read_after(_new.agent_key, _new.conversation_id, _new.formed_number).correlate(_claimed).lateral("unread")
+_arrays = (
+    select(
+        *(
+            func.array_agg(aggregate_order_by(_first.c[name], _first.c.number), type_=ARRAY(_first.c[name].type)).label(
+                f"{name}_of_messages"
+            )
+            for name in BufferedMessage.__slots__
+        )
+    )
+    .where(_has_room(_first, _new.formed_number))
+    .lateral("batch")
+)
+# A claim may wait for who changes the conversation, and then sees what that left, but messages as they were before: what has
+# been forgotten among them. So they count only where the conversation is as this statement saw it when it began.
+#
+# Nothing is asked of a model before `start` has committed, which flushes this as well; with a crash between, the worker's
+# connection goes too.
+_CLAIM_BATCH = (
+    select(
+        *_new,
+        func.array(taking_from(_new.agent_key, case((_alone, _new.participants[1]))).scalar_subquery()).label("groups"),
+        _unfinished_of(_new.agent_key, _new.conversation_id),
+        *_arrays.c,
+    )
+    .select_from(_claimed)
+    .outerjoin(
+        _old,
+        and_(
+            _old.agent_key == _new.agent_key,
+            _old.conversation_id == _new.conversation_id,
+            _old.epoch == _new.epoch,
+            _old.formed_number == _new.formed_number,
+            _old.fence == _new.fence - 1,
+        ),
+    )
+    .outerjoin(_arrays, _old.epoch.is_not(None))
+    .where(flushed_later())
 )
 
 _begun = {

@@ -37,8 +37,6 @@ from sqlalchemy.orm import (
     relationship,
 )
 
-from memory_sql.config.kinds import LANGUAGES
-
 SCHEMA = "memory"
 SEARCHED_CHARACTERS = 100_000  # of one text; more could exceed what a tsvector holds (1 MB)
 
@@ -113,12 +111,12 @@ def withdrawn_by() -> MappedColumn[Any]:
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
     """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
     extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
-    return _vector(f"({_words_of('content')}) || {extra}", comment, **options)
+    return _vector(f"{SCHEMA}.search_vector(language, content) || {extra}", comment, **options)
 
 
 def cue_vector(comment: str) -> MappedColumn[Any]:
     """The words of `terms` in the row's own `language`."""
-    return _vector(_words_of("terms"), comment)
+    return _vector(f"{SCHEMA}.search_vector(language, terms)", comment)
 
 
 def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
@@ -131,14 +129,6 @@ def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
         info={"text": "erase"},
         **options,
     )
-
-
-def _words_of(column: str) -> str:
-    by_language = " ".join(
-        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left({column}, {SEARCHED_CHARACTERS}))"
-        for name in LANGUAGES
-    )
-    return f"CASE language {by_language} END"
 
 
 SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms; the days it speaks of."

@@ -10,7 +10,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-BEFORE_TABLES = ("searching/search_tokens", "visibility/user_tokens")  # used by indexes
+BEFORE_TABLES = (  # used by indexes and generated columns
+    "searching/search_tokens",
+    "visibility/user_tokens",
+    "adding/search_vector",
+)
 FUNCTIONS = (
     "states/states",
     "keys/hmac_sha256",

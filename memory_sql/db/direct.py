@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import JSON, BindParameter, Dialect, Float, Numeric, Select
-from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy import ARRAY, JSON, BindParameter, Dialect, Float, Numeric, Select
+from sqlalchemy.exc import DisconnectionError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
@@ -21,7 +21,7 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from memory_sql.db.failures import RAISED, raise_named
 
-ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself
+ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself, on a connection that this lends
 
 
 class Reader(Protocol):
@@ -84,7 +84,8 @@ def _writer(bound: BindParameter[Any] | None, dialect: Dialect) -> Callable[[Any
 
 def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
     """The driver's numbers need no conversion; asking for their reader would rely on what the server says they are."""
-    return None if isinstance(kind, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
+    of = kind.item_type if isinstance(kind, ARRAY) else kind
+    return None if isinstance(of, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
 
 
 def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
@@ -108,6 +109,12 @@ class Direct:
             self._connection.terminate()  # it can't be used again; the pool drops closed connections
             raise
         return prepared.rows(records)
+
+
+def drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Drops a connection that the server closed while it was in the pool. This is known without a query, so no ping."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
@@ -154,9 +161,16 @@ class Lent:
         return await self._engine.raw_connection()
 
 
-async def reader_of(session: AsyncSession | Direct) -> Reader:
-    """The connection of a session whose statements each commit by themselves; for any other session, the session."""
-    if isinstance(session, Direct) or not session.info.get(ALONE):
-        return session
-    connection = await session.connection()
-    return Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+async def ask(session: AsyncSession | Direct, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Any]:
+    """The rows of a statement that was built at import. Bypasses a session whose statements each commit by themselves."""
+    if isinstance(session, Direct):
+        return await session.execute(statement, parameters)
+    lent: Callable[[], Lent] | None = session.info.get(ALONE)
+    if lent is None:
+        return list(await session.execute(statement, parameters))
+    if session.in_transaction():  # it has a connection, and may be the one that gets the last
+        connection = await session.connection()
+        below = Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+        return await below.execute(statement, parameters)
+    async with lent() as direct:
+        return await direct.execute(statement, parameters)

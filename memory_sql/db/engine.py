@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.direct import ALONE, Lent, Reader, connect
+from memory_sql.db.direct import ALONE, Lent, Reader, connect, drop_if_closed
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, SERVING, Principal, named, walls_stand
 from memory_sql.db.recorded import recorded
@@ -110,12 +110,6 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
     )
 
 
-def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Drops a connection that the server closed while it was in the pool. This is known without a query, so no ping."""
-    if connection.driver_connection.is_closed():
-        raise DisconnectionError
-
-
 class Attempt:
     """A transaction of the library, which is retried after a conflict with others (a deadlock, an old snapshot)."""
 
@@ -161,12 +155,13 @@ class Database:
         settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
         waits = limits.connection.total_seconds()
         engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
-        event.listen(engine.sync_engine, "checkout", _drop_if_closed)
-        self._go_by(engine, limits, connections=pool_size + OVERFLOW)
+        event.listen(engine.sync_engine, "checkout", drop_if_closed)
+        self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
 
-    def _go_by(self, engine: AsyncEngine, limits: Limits, *, connections: int) -> None:
+    def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[[], Lent], *, connections: int) -> None:
         """`connections`: the most that are open at once."""
         self.engine = engine
+        self._lent = lent
         self.walled = False  # until find_walls has checked
         self._principal: Principal | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -178,7 +173,7 @@ class Database:
         event.listen(units, "after_begin", self._limit)
         self._units = async_sessionmaker(self._view(), sync_session_class=units, expire_on_commit=False)
         alone = self._view("AUTOCOMMIT")
-        self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: True})
+        self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: self._lent})
 
     def _view(self, isolation_level: str | None = None) -> AsyncEngine:
         return self.engine.execution_options(isolation_level=isolation_level) if isolation_level else self.engine
@@ -257,7 +252,7 @@ class Database:
         """Waits for its turn without holding a connection."""
         self._check_loop()
         try:
-            async with asyncio.timeout(self._waits):
+            async with asyncio.timeout(self._waits if self._writing.locked() else None):
                 await self._writing.acquire()
         except TimeoutError:
             raise PoolFullError(self._waits) from None
@@ -309,9 +304,15 @@ class Database:
                 yield unit
             return
         self._check_loop()
+        own = self._statements()
         try:
-            async with self._statements.begin() as own:
+            try:
                 yield own
+                if own.in_transaction():
+                    await own.commit()
+            finally:
+                if own.in_transaction():
+                    await asyncio.shield(own.close())
         except RAISED as error:
             raise_named(error)
 
@@ -336,9 +337,6 @@ class Database:
         self, session: AsyncSession | None = None, principal: Principal | None = None
     ) -> AbstractAsyncContextManager[AsyncSession]:
         return self.statement(session, principal)
-
-    def _lent(self) -> Lent:
-        return Lent(self.engine)
 
     def _check_loop(self) -> None:
         """Raises `InputError` in another event loop than the one that opened the connections: they belong to that loop."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any
 
@@ -73,7 +73,9 @@ class HostDatabase(Database):
         self.pooled = is_pooled(engine.url)  # until check_schema has checked a connection
         self._pool = engine.pool
         size = engine.pool.size() if isinstance(engine.pool, QueuePool) else 0
-        self._go_by(engine, limits or Limits(), connections=size or pool_size + OVERFLOW)
+        limits = limits or Limits()
+        lent = partial(Borrowed, engine, limits.lock_limit)
+        self._go_by(engine, limits, lent, connections=size or pool_size + OVERFLOW)
 
     def _view(self, isolation_level: str | None = None) -> AsyncEngine:
         level = isolation_level or "READ COMMITTED"
@@ -93,9 +95,6 @@ class HostDatabase(Database):
     def _single(self, session: AsyncSession | None = None, principal: Principal | None = None) -> Any:
         """A single statement, whose waiting has to be limited."""
         return self.transaction(session, principal)
-
-    def _lent(self) -> Lent:
-        return Borrowed(self.engine, self._limits.lock_limit)
 
     def _check_loop(self) -> None:
         super()._check_loop()

@@ -117,6 +117,15 @@ def limits_locks() -> ColumnElement[bool]:
     return select(limited).scalar_subquery().is_not(None)
 
 
+def flushed_later() -> ColumnElement[bool]:
+    """A condition, always true, of a statement that commits by itself: the commit doesn't wait for the disk.
+
+    Only for what a crash of the server may take back: the next commit that does wait takes it along.
+    """
+    relaxed = func.set_config("synchronous_commit", "off", True)
+    return select(relaxed).scalar_subquery().is_not(None)
+
+
 def lock_limit(seconds: float) -> str:
     """The parameter of `limits_locks`."""
     return f"{_milliseconds(timedelta(seconds=seconds))}ms"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.locks import share_agent
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
+from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.db.repositories.observations import Draft, ObservationRepository
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.errors import InputError, StaleError
@@ -31,7 +32,10 @@ async def load(
     Raises `BusyError`, `InputError` where texts are gone.
     """
     conversations, runs = ConversationRepository(session), RunRepository(session)
-    state = await formation.take(session, agent_id, conversation_id, settings)
+    key = formation.ConversationKey(agent_id, conversation_id)
+    state = await FormationRepository(session).claim(*key, timedelta(seconds=settings.lease_seconds))
+    if state is None:
+        await formation.refuse_untaken(session, key)
     settings = settings.of_agent(state.agent_settings)
     await _refuse_gone(conversations, state)
     await runs.abandon(state.agent_key, now, conversation_id=conversation_id)

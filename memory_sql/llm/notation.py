@@ -43,12 +43,12 @@ def mark_for(*texts: str) -> str:
             return mark
 
 
-def in_line(text: str) -> str:
-    """The text for the rest of a line that has already begun. After a line break in the text the new line begins with a bar.
+def in_lines(texts: Sequence[str]) -> list[str]:
+    """The texts, each for the rest of a line that has already begun. A line after a line break in a text begins with a bar.
 
     So no line of people's texts looks like one of ours.
     """
-    return "\n| ".join(text.splitlines()).translate(_MARKUP)
+    return ["\n| ".join(text.splitlines()).translate(_MARKUP) for text in texts]
 
 
 def as_written(text: str, said: Collection[str] = ()) -> str:

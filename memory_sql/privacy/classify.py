@@ -168,8 +168,33 @@ class _Seen:
 
 def masked_value(value: Any) -> tuple[Any, tuple[str, ...]]:
     """A JSON value with the secrets in its texts masked, and their kinds. A text is judged together with its key."""
+    if not _is_worth_masking("\n".join(_told(value))):
+        return value, ()
     found: list[str] = []
     return _masked_value(value, found), tuple(sorted(found))
+
+
+def _told(value: Any, key: str = "") -> Iterator[str]:
+    """All texts of a JSON value, each behind the key it stands under, and the keys."""
+    match value:
+        case str():
+            yield f"{key}={value}"
+        case list():
+            for item in value:
+                yield from _told(item, key)
+        case dict():
+            for name, item in value.items():
+                yield name
+                yield from _told(item, name)
+
+
+def _is_worth_masking(text: str) -> bool:
+    """False: nothing is a secret in any line of it, with what stands before a `=` in that line or without."""
+    seen = _Seen.of(text).text
+    lower = seen.lower()
+    if cued(lower, letters_in(lower)):
+        return True
+    return secrets.NEAR_CARDS.search(seen) is not None or secrets.IBAN.search(seen) is not None
 
 
 def _masked_value(value: Any, found: list[str], key: str = "") -> Any:

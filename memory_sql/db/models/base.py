@@ -37,8 +37,6 @@ from sqlalchemy.orm import (
     relationship,
 )
 
-from memory_sql.config.kinds import LANGUAGES
-
 SCHEMA = "memory"
 SEARCHED_CHARACTERS = 100_000  # of one text; more could exceed what a tsvector holds (1 MB)
 
@@ -115,12 +113,12 @@ def withdrawn_by() -> MappedColumn[Any]:
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
     """The words of `content` in the row's `language` and of `search_extra` in no language, without their positions."""
     extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
-    return _vector(f"strip(({_words_of('content')}) || {extra})", comment, **options)
+    return _vector(f"strip({SCHEMA}.search_vector(language, content) || {extra})", comment, **options)
 
 
 def cue_vector(comment: str) -> MappedColumn[Any]:
     """The words of `terms` in the row's `language`."""
-    return _vector(f"strip({_words_of('terms')})", comment)
+    return _vector(f"strip({SCHEMA}.search_vector(language, terms))", comment)
 
 
 def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
@@ -133,14 +131,6 @@ def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
         info={"text": "erase"},
         **options,
     )
-
-
-def _words_of(column: str) -> str:
-    by_language = " ".join(
-        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left({column}, {SEARCHED_CHARACTERS}))"
-        for name in LANGUAGES
-    )
-    return f"CASE language {by_language} END"
 
 
 SEARCH_EXTRA = "Words that the language's parser would miss: identifiers, n-grams, folded forms, days mentioned."

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double
 
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import ObservationRow
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
@@ -100,5 +100,5 @@ async def related(
     """The observations found, each with its scope."""
     if not any(queries):
         return []
-    found = await (await reader_of(session)).execute(RELATED, asked_as(agent_id, queries, most, now))
+    found = await ask(session, RELATED, asked_as(agent_id, queries, most, now))
     return [(row[0], AbsorbedObservation(*row[1:])) for row in found]

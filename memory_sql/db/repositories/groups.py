@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, cast, exists, func, or_, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, cast, exists, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import array, distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -79,7 +79,7 @@ class GroupRepository:
         return await self.list(_holds(self._agent_key, user_id))
 
     async def taking_from(self, user_id: str, sharing: Sharing, most: int) -> Sequence[str]:
-        """See `TAKING_FROM`."""
+        """See the function of this name."""
         given = {"agent_key": self._agent_key, "user_id": user_id, "sharing": sharing, "most": most}
         return (await self._session.scalars(TAKING_FROM, given)).all()
 
@@ -302,24 +302,28 @@ def _holds(agent_key: Any, user_id: Any) -> ColumnElement[bool]:
     return exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
 
 
-TAKING_FROM = (
-    select(_GROUP_ID)
-    .where(
-        _s.agent_key == bindparam("agent_key", type_=BigInteger),
-        _s.kind == "group",
-        _s.name == "",
-        _s.is_active,
-        _s.extraction_mode != "isolated",
-        _s.extraction_model.is_(None),
-        _EXTRACTION_PROMPT.is_distinct_from("override"),
-        func.coalesce(_s.sharing, bindparam("sharing", type_=Text)) != "off",
-        _holds(bindparam("agent_key", type_=BigInteger), bindparam("user_id", type_=Text)),
-    )
-    .order_by(_s.scope_id)
-    .limit(bindparam("most", type_=BigInteger))
-)
-"""The ids of the user's groups to which what they say may be proposed, oldest first, at most `most`.
+def taking_from(agent_key: Any, user_id: Any) -> Select[Any]:
+    """The ids of the user's groups to which what they say may be proposed, oldest first, at most `most`.
 
-Without groups that are extracted in a call of their own (`ScopeState.is_isolated`): each would take another call.
-`sharing`: the agent's setting.
-"""
+    Without groups that are extracted in a call of their own (`ScopeState.is_isolated`): each would take another call.
+    `sharing`: the agent's setting.
+    """
+    return (
+        select(_GROUP_ID)
+        .where(
+            _s.agent_key == agent_key,
+            _s.kind == "group",
+            _s.name == "",
+            _s.is_active,
+            _s.extraction_mode != "isolated",
+            _s.extraction_model.is_(None),
+            _EXTRACTION_PROMPT.is_distinct_from("override"),
+            func.coalesce(_s.sharing, bindparam("sharing", type_=Text)) != "off",
+            _holds(agent_key, user_id),
+        )
+        .order_by(_s.scope_id)
+        .limit(bindparam("most", type_=BigInteger))
+    )
+
+
+TAKING_FROM = taking_from(bindparam("agent_key", type_=BigInteger), bindparam("user_id", type_=Text))

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, Lanes
 from memory_sql.db.closures import reached_from
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.observation_rows import OF_SOURCE, PLAIN, to_observation
 from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
@@ -155,7 +155,7 @@ class ObservationRepository:
             "threshold": settings.consolidation_threshold,
             "now": now,
         }
-        (row,) = await (await reader_of(self._session)).execute(_OBSERVE, given)
+        (row,) = await ask(self._session, _OBSERVE, given)
         return Observed(
             row.agent_key, row.scope_id, row.seq, row.outcome, row.lanes, Known(**row.is_known), row.empty_group
         )
@@ -175,13 +175,16 @@ class ObservationRepository:
         return Found(row.agent_key, to_observation(row), tuple(row.subjects), frozenset(row.reached))
 
 
-def classified(draft: Draft) -> Draft:
-    """Classified by its text, and as private as that requires or as was requested, whichever is more."""
+def classified(draft: Draft, *, is_plain: bool = False, **changed: Any) -> Draft:
+    """Classified by its text, and as private as that requires or as was requested, whichever is more; with the changes.
+
+    `is_plain`: the text holds no secret.
+    """
     if draft.categories is not None:
-        return draft
-    found = classify(draft.content)
+        return replace(draft, **changed) if changed else draft
+    found = classify(draft.content, is_plain=is_plain)
     sensitivity = max(draft.sensitivity, found.sensitivity, key=SENSITIVITIES.index)
-    return replace(draft, categories=found.categories, sensitivity=sensitivity)
+    return replace(draft, categories=found.categories, sensitivity=sensitivity, **changed)
 
 
 def _same_observation(left: Any, right: Any) -> Any:

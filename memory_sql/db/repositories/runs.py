@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import BigInteger, bindparam, func, insert, null, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, RunRow, columns_of
 from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
@@ -68,8 +68,7 @@ class RunRepository:
         """
         given = {"agent": key.agent_key, "run": key.run_id, "under": key.fence}
         new = {"answer": answer, "prompt_version": prompt_version, **cost(usage)}
-        reader = await reader_of(self._session)
-        return bool(list(await reader.execute(_KEEP, given | {f"new_{name}": value for name, value in new.items()})))
+        return bool(await ask(self._session, _KEEP, given | {f"new_{name}": value for name, value in new.items()}))
 
     async def unfinished(
         self, agent_key: int, conversation_id: str, from_number: int

@@ -26,7 +26,7 @@ from memory_sql.config.kinds import (
 )
 from memory_sql.db.arrays import among
 from memory_sql.db.bounds import ONE
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
 from memory_sql.db.queries.due import scopes_judged_by_more
 from memory_sql.db.scope_parts import newest_buffer, newest_disputed, newest_pending, pending_observations
@@ -252,7 +252,7 @@ class ScopeRepository:
         Disputed ones aren't included: nobody knows whether they are true.
         """
         given = {"agent_key": agent_key, "owners": list(owners), "pending_max": pending_max}
-        found = await (await reader_of(self._session)).execute(_WITH_PENDING, given)
+        found = await ask(self._session, _WITH_PENDING, given)
         return [
             (_state(row), tuple(p for p in (*pending_of(row), *buffer_of(row)) if p not in disputed_of(row)))
             for row in found

@@ -32,9 +32,7 @@ DECLARE
     v_since timestamptz;
     v_scopes bigint[];
     v_languages text[];
-    v_conversations text[];
-    v_last_numbers bigint[];
-    v_newer numeric[];
+    v_conversations text[]; v_last_numbers bigint[]; v_newer numeric[];
     v_total double precision;
     v_owners bigint[];
     v_terms integer;
@@ -43,20 +41,12 @@ DECLARE
     v_common double precision[];
     v_chosen integer[];
     v_tokens bigint[];
-    v_hit_conversations text[];
-    v_hit_numbers bigint[];
-    v_hit_masks bigint[];
-    v_hit_lengths integer[];
-    v_hit_asks boolean[];
-    v_hit_speakers text[];
-    v_hit_words double precision[];
+    v_hit_conversations text[]; v_hit_numbers bigint[]; v_hit_masks bigint[]; v_hit_lengths integer[];
+    v_hit_asks boolean[]; v_hit_speakers text[]; v_hit_words double precision[];
     v_average double precision;
     v_idf double precision[];
     v_named text[];
-    v_dated boolean;
-    v_textual boolean;
-    v_fitting boolean;
-    v_all boolean;
+    v_dated boolean; v_textual boolean; v_fitting boolean; v_all boolean;
 BEGIN
     SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_since FROM memory.agents a WHERE a.agent_id = p_agent;
     SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),

@@ -21,25 +21,17 @@ DECLARE
     v_gone boolean;
     lexemes record;
     queries record;
-    v_known_scopes bigint[];
-    v_known_seqs integer[];
-    v_known_statuses text[];
-    v_known_pending boolean[];
+    v_known_scopes bigint[]; v_known_seqs integer[]; v_known_statuses text[]; v_known_pending boolean[];
     v_eights integer;
     v_queries tsquery[];  -- for memory.words_held: so many eights for each language
-    v_near_scopes bigint[];
-    v_near_seqs integer[];
-    v_meanings double precision[];
+    v_near_scopes bigint[]; v_near_seqs integer[]; v_meanings double precision[];
     v_scope record;
     v_newest bigint[] := '{}';
     v_tokens bigint[] := '{}';
     v_common double precision[];
     v_shares double precision[];
     v_chosen integer[];
-    v_textual boolean;
-    v_dated boolean;
-    v_fitting boolean;
-    v_all boolean;
+    v_textual boolean; v_dated boolean; v_fitting boolean; v_all boolean;
     v_apart boolean;
     v_superseded boolean;
     v_outside text;

@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark of this folder, or those that are named: `python -m benchmarks hot_paths`."""
+"""`make bench`: runs all benchmarks in this folder, or those that are named: `python -m benchmarks hot_paths`."""
 
 from __future__ import annotations
 

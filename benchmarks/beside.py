@@ -1,18 +1,22 @@
-"""What lies beside the hot path: pages of a list, look-ups in views, an add beside its statement, verify, and the start.
+"""What lies beside the hot path: pages of a list, look-ups in views, an add and its statement, verify, sizes, the start.
 
-Ratios and pages in one run count. A list is asked for in scopes of three sizes in one database; look-ups before and after it
-has grown tenfold.
+Only ratios and pages within one run count. Lists are read in scopes of three sizes in one database; look-ups are made
+before and after the database has grown tenfold.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -34,6 +38,31 @@ STARTS = {
     "memory-sql --version": "from memory_sql.cli import main; main(['--version'])",
 }
 DRIVERS = "import sqlalchemy, asyncpg"
+BARE = """
+    CREATE TEMPORARY TABLE bare AS SELECT agent_key, scope_id, seq, content, observed_at FROM memory.observations;
+    ALTER TABLE bare ADD PRIMARY KEY (agent_key, scope_id, seq)
+"""
+SIZES = """
+    SELECT count(*) AS observations, (
+               pg_total_relation_size('memory.observations') + pg_total_relation_size('memory.evidence')
+           ) / count(*) AS bytes, pg_relation_size('memory.observations_search_idx') / count(*) AS words,
+           pg_total_relation_size('bare') / count(*) AS bare
+    FROM bare
+"""
+FIRST = """
+import asyncio
+from memory_sql import Memory
+
+async def main():
+    async with Memory({url!r}) as memory:
+        {calls}
+
+asyncio.run(main())
+"""
+_ADD = """await memory.add([{"role": "user", "content": "I moved to the harbour."}], **who)"""
+_CONTEXT = """await memory.context(**who, message="What did I say of the harbour?")"""
+_WHO = """who = {"agent_id": "ada", "user_id": "mia", "conversation_id": "42"}; """
+CALLS = {"open": "pass", "add": _WHO + _ADD, "add and context": f"{_WHO}{_ADD}; {_CONTEXT}"}
 TIMES = 7
 
 
@@ -48,8 +77,9 @@ async def main(scopes: tuple[int, ...] = SCOPES) -> None:
         await pages(memory, people)
         await verify(memory, sum(scopes))
         await adding(memory, connection)
+        await sizes(connection)
         await connection.close()
-    start()
+        await asyncio.to_thread(start, url)
 
 
 async def look_ups(connection: asyncpg.Connection, person: Person) -> None:
@@ -76,7 +106,7 @@ async def verify(memory: Memory, count: int) -> None:
 
 
 async def adding(memory: Memory, connection: asyncpg.Connection) -> None:
-    """Beside its own statement by bare asyncpg, with other ids each time, in turns."""
+    """Compares it with its own statement by bare asyncpg, with other ids each time, in turns."""
 
     async def add(n: int) -> object:
         said = [{"role": "user", "content": sentence(n)}, {"role": "assistant", "content": "Noted."}]
@@ -94,20 +124,40 @@ async def adding(memory: Memory, connection: asyncpg.Connection) -> None:
     print(f"add (2 messages)   {library:.2f} ms   bare {alone:.2f} ms   {library / alone:.2f} x")
 
 
-def start() -> None:
-    """CPU of a process, in turns."""
-    took: dict[str, list[float]] = {}
-    for _ in range(TIMES):
-        for name, code in ({DRIVERS: DRIVERS} | STARTS).items():
-            took.setdefault(name, []).append(_cpu_ms(code))
+async def sizes(connection: asyncpg.Connection) -> None:
+    """Compares an observation with its evidence and all indexes to its key, text and time alone."""
+    await connection.execute(BARE, timeout=None)
+    found = await connection.fetchrow(SIZES)
+    print(
+        f"an observation   {found['bytes']} bytes, {found['words']} of them in the index of words"
+        f"   bare {found['bare']}   {found['bytes'] / found['bare']:.2f} x"
+    )
+
+
+def start(url: str | None = None) -> None:
+    """The CPU time of a process, in turns; with `url`, also of its first calls in that database."""
+    asked = ["--agent", "ada", "--user", "mia", "--message", "What did I say of the boat?", "--url", url]
+    command = {"memory-sql context": f"from memory_sql.cli import main; main(['context', *{asked}])"} if url else {}
+    first = (
+        {f"import … first {call}": FIRST.format(url=url, calls=calls) for call, calls in CALLS.items()} if url else {}
+    )
+    codes = {DRIVERS: DRIVERS} | STARTS | command | first
+    took: dict[str, list[float]] = {name: [] for name in codes}
+    with tempfile.TemporaryDirectory() as compiled:  # as packages are that were installed
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+        for turn in range(TIMES + 1):
+            for name, code in codes.items():
+                ms = _cpu_ms(code, environment)
+                took[name] += [ms] if turn else []
+    base = statistics.median(took[DRIVERS])
     for name, times in took.items():
-        ms, base = sorted(times)[TIMES // 2], sorted(took[DRIVERS])[TIMES // 2]
+        ms = statistics.median(times)
         print(f"{name:32} {ms:6.0f} ms of CPU   {ms / base:5.2f} x")
 
 
-def _cpu_ms(code: str) -> float:
+def _cpu_ms(code: str, environment: Mapping[str, str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 

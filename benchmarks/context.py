@@ -1,8 +1,8 @@
-"""`Memory.context` against the same function called by bare asyncpg, in one run; their ratio counts.
+"""`Memory.context` against the same function called by bare asyncpg, in one run. Only their ratio counts.
 
-Shape: five scopes with 14 kB of text and 33 pending observations between them. Both ask the same server with a prepared
-statement; `Memory.context` also makes values of it, renders the XML and counts tokens. Then a user of 1,000 groups, each with
-a text and three pending observations: all of them, and as many as `context_scopes_max` is by default.
+Five scopes have 14 kB of text and 33 pending observations together. Both ask the same server with a prepared statement;
+`Memory.context` also converts the values, renders the XML and counts tokens. Then a user of 1,000 groups, each with a
+text and three pending observations: with all of them, and with the default of `context_scopes_max`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def fill(memory: Memory) -> None:
 
 
 async def medians_us(*rivals: Callable[[], Awaitable[object]], rounds: int = ROUNDS, warm: int = 100) -> list[float]:
-    """In turns, so that what else the machine does falls on all of them."""
+    """In turns, so that other load on the machine affects all of them."""
     times: list[list[float]] = [[] for _ in rivals]
     for n in range(-warm, rounds):
         for rival, took in zip(rivals, times, strict=True):
@@ -82,7 +82,7 @@ async def medians_us(*rivals: Callable[[], Awaitable[object]], rounds: int = ROU
 
 
 async def many_us(memory: Memory) -> list[float]:
-    """Of a user of so many groups: with all of them, and with the newest."""
+    """A user of so many groups: with all of them, and with the newest."""
     async with memory.database.statement() as session:
         for statement in CLUBS:
             await session.execute(text(statement))

@@ -1,7 +1,7 @@
-"""Many users with many observations each, of words that are as unevenly common as those of a language.
+"""Many users with many observations each, whose words are as unevenly common as those of a language.
 
-Rows are copied straight into the tables, as the library would have left them: all but the newest few of a scope are in its
-text. `Memory.verify` finds nothing wrong with them.
+Rows are copied straight into the tables, as the library would have left them: all but the newest few of a scope are
+absorbed. `Memory.verify` finds nothing wrong with them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from memory_sql.languages.text import HASH_VERSION, content_digest, count_words
 AGENT = "bench"
 SEED = 7
 WORDS = 20_000
-FLATTENED = 10  # Mandelbrot's shift: the commonest word, a content word, stands in an eighth of the texts
+FLATTENED = 10  # Mandelbrot's shift: the commonest content word occurs in an eighth of the texts
 SENTENCE = (6, 18)  # words
-PENDING = 5  # of a scope: fewer than make it due
-TURNS = 20  # of a conversation
+PENDING = 5  # observations of a scope, fewer than make it due
+TURNS = 20  # observations of a conversation
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 _COLUMNS = (
@@ -58,7 +58,7 @@ _MESSAGES = f"""
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Commonest first; words that no stemmer and no list of stop words knows."""
+    """Commonest first. Words that no stemmer and no list of stop words knows."""
     syllables = ["".join(pair) for pair in product("bdfgklmnprtvz", "aiou")]
     words = ["".join(three) for three in product(syllables, repeat=3)]
     return tuple(random.Random(SEED).sample(words, WORDS))
@@ -66,7 +66,7 @@ def vocabulary() -> tuple[str, ...]:
 
 @cache
 def _weights() -> tuple[float, ...]:
-    """Cumulative, by Zipf's law as Mandelbrot has it."""
+    """Cumulative weights by Zipf's law in Mandelbrot's form."""
     return tuple(accumulate(1 / (rank + FLATTENED) for rank in range(1, WORDS + 1)))
 
 
@@ -80,7 +80,7 @@ def commonest(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user whose scope it is."""
+    """A user with the scope."""
 
     user_id: str
     scope_id: int
@@ -89,7 +89,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The agent of a migrated database, and what is to be put into it by bare asyncpg."""
+    """The agent of a migrated database, which bare asyncpg fills."""
 
     connection: asyncpg.Connection
     agent_key: int
@@ -102,7 +102,7 @@ class Crowd:
         return cls(connection, await connection.fetchval(made, AGENT), key)
 
     async def add(self, name: str, people: int, observations: int) -> list[Person]:
-        """So many users, called by the name and a number, with so many observations each."""
+        """Adds so many users, named by `name` and a number, with so many observations each."""
         source = random.Random(f"{SEED} {name}")
         async with self.connection.transaction():
             joined = [await self._scope(f"{name}{n}", observations, source) for n in range(people)]
@@ -111,7 +111,10 @@ class Crowd:
         return joined
 
     async def talk(self, conversations: int, *, user: str, agent: str = AGENT, messages: int = 2) -> None:
-        """So many conversations of so many messages. A `%` in the names of user and agent is the conversation's number."""
+        """Adds so many conversations of so many messages.
+
+        A `%` in the names of user and agent becomes the conversation's number.
+        """
         async with self.connection.transaction():
             await self.connection.execute(_AGENTS, agent, conversations, timeout=None)
             for statement in (_CONVERSATIONS, _MESSAGES):
@@ -157,6 +160,6 @@ class Crowd:
             yield (*key, content, at, at, "observe", session, speaker, digest, HASH_VERSION)
 
     def _content_hash(self, scope_id: int, text: str) -> bytes:
-        """As memory.content_hash says it, for rows that are copied."""
+        """Computes the same as memory.content_hash, for rows that are copied."""
         told = b"content\0" + scope_id.to_bytes(8, "big") + (content_digest(text) or b"")
         return hmac.digest(self.key, told, "sha256")

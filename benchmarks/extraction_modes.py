@@ -1,16 +1,15 @@
-"""Batched against isolated extraction of a team's three conversations: calls, tokens, agreement, and what crosses.
+"""Batched against isolated extraction of a team's three conversations: calls, tokens, agreement, and what is shown where.
 
-They are formed three times, each time in a database of its own: with all scopes in one call (`batch`), with the two
-named scopes in calls of their own (`named apart`), with a call for each scope (`isolated`). All runs as it does for a
-host; only the model is replaced, unless `--live` asks the one that the settings name, whose tokens are as it counts
-them.
+They are formed three times, each time in a new database: with all scopes in one call (`batch`), with the two named scopes
+in calls of their own (`named apart`), with a call for each scope (`isolated`). Everything runs as it does for a host.
+Only the model is replaced, unless `--live` asks the model in the settings, which also counts its tokens.
 
-The answers (`extraction_modes.jsonl`) were written in the model's place, call by call, after reading each prompt as it
-is sent. Calls, tokens sent, and which texts a call shows follow from the code: they are measured. What is found, how it
-agrees and what is said twice are those of one careful hand that knew its other answers, and the judgement of what
-belongs where (`FACTS`) is its own: it agrees with itself more than two calls of a model would, and makes no slips. So
-it shows what the form of a question does to an honest answer, not how often an answer is honest. Beside it stands what
-a strong model once answered to an older prompt, all scopes in one call: how much of that each mode finds.
+The answers (`extraction_modes.jsonl`) were written in place of a model, call by call, after reading each prompt as it is
+sent. Calls, tokens sent, and which texts a call shows follow from the code: they are measured. What is found, how far it
+agrees and what is repeated are the work of one careful author who knew the other answers, and who also judged what
+belongs where (`FACTS`). They agree with one another more than two calls of a model would, and contain no slips. So the
+figures show what the form of a question does to an honest answer, not how often an answer is honest. They are compared
+with what a strong model once answered to an older prompt, with all scopes in one call: how much of that each mode finds.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ AGENT: dict[str, Any] = {"agent_id": "ada"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A scope of the team. `guidance`: what a named one tells the model."""
+    """A scope of the team. `guidance`: what a named scope tells the model."""
 
     kind: OwnedKind
     owner: str | None
@@ -79,14 +78,14 @@ MODES: Mapping[str, Collection[Place]] = {"batch": (), "named apart": (HEALTH, I
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What it took to form the conversations, and what came of it."""
+    """The calls that formed the conversations, and what was stored."""
 
     calls: Sequence[Call]
     stored: Sequence[Stored]
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Sent and answered."""
+        """Tokens sent and answered."""
         usages = [call.usage for call in self.calls]
         return sum(one.input_tokens or 0 for one in usages), sum(one.output_tokens or 0 for one in usages)
 
@@ -96,13 +95,13 @@ class Play:
 
     @property
     def kept(self) -> dict[Fact, frozenset[str]]:
-        """Where each fact is; not those that are nowhere."""
+        """The places of each fact. Facts that are nowhere are missing."""
         found = {fact: frozenset(one.place for one in self.stored if fact.is_in(one)) for fact in FACTS}
         return {fact: places for fact, places in found.items() if places}
 
     @property
     def elsewhere(self) -> list[Stored]:
-        """What belongs to another scope than the one that it is in. What is no fact of ours belongs nowhere else."""
+        """What belongs to another scope than its own. What isn't one of our facts is never misplaced."""
         return [one for one in self.stored if (places := _places_of(one)) and one.place not in places]
 
 
@@ -113,7 +112,7 @@ def _places_of(stored: Stored) -> frozenset[str]:
 async def play(
     url: str, model: LanguageModel, conversations: Mapping[str, Messages], apart: Collection[Place], settings: Settings
 ) -> Play:
-    """Forms the conversations, one after the other; the scopes of `apart` are isolated."""
+    """Forms the conversations one after the other. The scopes in `apart` are isolated."""
     recording, stored = Recording(model, conversations), list[Stored]()
     async with Memory(url, recording, settings) as memory:
         labels = await _lay(memory, apart)
@@ -126,7 +125,7 @@ async def play(
 
 
 async def _lay(memory: Memory, apart: Collection[Place]) -> dict[str, str]:
-    """The team's scopes; their labels, by their ids."""
+    """Makes the team's scopes and returns their labels by id."""
     labels = {}
     await memory.groups.create("tern", **AGENT)
     for place in PLACES:
@@ -134,7 +133,7 @@ async def _lay(memory: Memory, apart: Collection[Place]) -> dict[str, str]:
             place.kind, **AGENT, owner_id=place.owner, name=place.name, display_name=place.called
         )
         scope, mode = made.ref.id, ScopeSettings(extraction_mode="isolated" if place in apart else "batch")
-        await memory.scopes.set(scope, mode, **AGENT)  # also of the group's, which is there already
+        await memory.scopes.set(scope, mode, **AGENT)  # also for the group's main scope, which exists already
         if place.guidance:
             await memory.prompts.set(scope, "extraction", place.guidance, **AGENT)
         labels[scope] = place.label
@@ -148,7 +147,7 @@ def _stored(name: str, said: Messages, labels: Mapping[str, str], one: Observati
 
 
 def pairs(one: Sequence[Stored], other: Sequence[Stored]) -> list[tuple[Stored, Stored]]:
-    """Those that claim the same: first in the same scope, then the likest; each in one pair at most."""
+    """Pairs that claim the same: same scope first, then the most similar. Each item is in at most one pair."""
     beside = ((a, b) for a in one for b in other if a.conversation == b.conversation)
     alike = [
         (a.place == b.place, score, a, b) for a, b in beside if (score := same_claim(a.content, b.content)) >= ALIKE
@@ -162,11 +161,11 @@ def pairs(one: Sequence[Stored], other: Sequence[Stored]) -> list[tuple[Stored, 
     return found
 
 
-# What is printed
+# Printing
 
 
 def report(plays: Mapping[str, Play], before: Sequence[Stored]) -> str:
-    """A table with a column for each mode; agreement is with the first, and with what was answered `before`."""
+    """A table with a column for each mode. Agreement is with the first mode, and with the answers `before`."""
     rows = [["", *plays]]
     rows += [[name, *values] for name, values in _figures(plays.values(), before).items()]
     rows += [[f"in {place}", *(_count(one, place) for one in plays.values())] for place in _places(plays.values())]
@@ -214,7 +213,7 @@ def crossed(play: Play) -> str:
 
 
 def outdated(plays: Iterable[Play]) -> set[str]:
-    """The prompts that were sent and that nobody has read who wrote the answers."""
+    """Versions of prompts that were sent but that the author of the answers hasn't read."""
     sent = {"+".join(call.prompt_version.split("+")[:2]) for play in plays for call in play.calls}
     return sent - {WRITTEN_FOR}
 
@@ -248,7 +247,7 @@ async def main(given: Sequence[str] = ()) -> None:
 
 
 async def live(conversations: Mapping[str, Messages]) -> dict[str, Play]:
-    """Raises `ConfigurationError` where the settings name no model."""
+    """Raises `ConfigurationError` if the settings name no model."""
     settings = Settings()
     model = language_model(settings)
     try:

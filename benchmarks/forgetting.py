@@ -1,7 +1,7 @@
-"""How long forgetting a user takes, without the model's time: 500 to 5,000 observations of one user among as many of others.
+"""How long forgetting a user takes, without the model: 500 to 5,000 observations of one user among as many of others.
 
-The user's observations stand in 50 versions of one text and share a group with others. Said as a ratio to a bare DELETE of
-the same rows, which is rolled back, in the same run; with the number of statements that were sent.
+The user's observations are in 50 versions of one text and share a group with others. The result is the ratio to a bare
+DELETE of the same rows in the same run, which is rolled back, and the number of statements sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZES = (500, 5000)
 
 
 async def fill(memory: Memory, size: int) -> float:
-    """Seconds for the user's observations."""
+    """Returns the seconds for the user's observations."""
     started = time.perf_counter()
     scope_id = ""
     for n in range(size):
@@ -58,7 +58,7 @@ DELETES = (
 
 
 async def bare(memory: Memory, receipt: Receipt) -> float:
-    """Seconds for deleting the same rows, and nothing else."""
+    """The seconds for deleting the same rows, and nothing else."""
     async with memory.database.transaction() as session:
         await session.execute(GOING, {"ids": list(receipt.observations)})
         await session.execute(text("ANALYZE going"))
@@ -72,7 +72,7 @@ async def bare(memory: Memory, receipt: Receipt) -> float:
 
 @contextmanager
 def counted(memory: Memory) -> Iterator[list[str]]:
-    """The statements that are sent."""
+    """Collects the statements that are sent."""
     sent: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""What a turn costs beside the model: add, observe, context, search, against `SELECT 1` on the same connection pool.
+"""What a turn costs apart from the model: add, observe, context, search, against `SELECT 1` on the same connection pool.
 
-Ratios in one run count, not the milliseconds of this machine. Shape: one user with a consolidated text of 2,500
-characters, a group and the collective scope, 20 pending observations each, 1,000 absorbed ones.
+Only ratios within one run count, not the milliseconds of this machine. One user has a consolidated text of 2,500
+characters, a group and the collective scope, 20 pending observations each, and 1,000 absorbed ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""An import from a dump, beside a bare COPY of the same rows into a table with the same indexes.
+"""An import from a dump, compared with a bare COPY of the same rows into a table with the same indexes.
 
     python -m benchmarks importing [--records 1000000] [--verify]
 
-Times are of one run each, side by side. Reading and planning the source is told apart from storing it. MiB is the most
-memory that this process had until then; one of its own writes the dump. `--verify`: also what `imports.verify` and
-`admin.verify` find behind each.
+Times are of one run each. Reading and planning the source is reported apart from storing it. MiB is the most memory that
+this process has used so far; the dump is written by another process. `--verify`: also runs `imports.verify` and
+`admin.verify` after each.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def _measured(url: str, folder: Path, records: int, *, verify: bool) -> No
 
 
 async def _copied(url: str) -> tuple[int, float]:
-    """How many observations there are, and how long it takes to copy them where nothing else is done with them."""
+    """The number of observations, and how long merely copying them takes."""
     connection = await asyncpg.connect(url.replace("+asyncpg", ""))
     try:
         kept = io.BytesIO()

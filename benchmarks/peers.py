@@ -1,8 +1,8 @@
 """The same operations by this library, mem0 and LangGraph's store, each through its own public API, in turns, in one run.
 
-One server, a database each; a user with so many memories among others'. The embedder and the model are in this process,
-take no time and are the same for all, so that what is left is what each does itself. Multiples of a bare `SELECT 1` count,
-not the milliseconds of this machine. Who isn't installed is left out.
+One server, a database for each; a user with so many memories among other users. The embedder and the model are in this
+process, take no time and are the same for all, so only the libraries' own work is left. Only multiples of a bare
+`SELECT 1` count, not the milliseconds of this machine. Libraries that aren't installed are left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Call = Callable[[int], Awaitable[object]]
 Calls = Mapping[str, Call]
 
 DIMENSIONS = 256
-MEMORIES = 1_000  # of the user, before anything is measured
+MEMORIES = 1_000  # of the user, before measuring begins
 ROUNDS, WARM_UP = 200, 10
 FIVE = 5
 STORE, STORE_FIVE, EXTRACT = "store one", "store five messages", "five messages, facts extracted"
@@ -49,7 +49,7 @@ MINE = {"user_id": "mia"}
 
 
 def sentence(n: int) -> str:
-    """Of words as unevenly common as those of a language; another one for each number."""
+    """Words as unevenly common as those of a language; a different sentence for each number."""
     return f"{words(random.Random(n), 12)} {n}."
 
 
@@ -69,7 +69,7 @@ def vector_of(text: str) -> list[float]:
 
 
 class Embeddings:
-    """As this library asks for vectors."""
+    """The interface that this library uses."""
 
     name, dimensions, local = "instant", DIMENSIONS, True
 
@@ -78,7 +78,7 @@ class Embeddings:
 
 
 class Embedder:
-    """As mem0 does."""
+    """The interface that mem0 uses."""
 
     def embed(self, text: str, _action: str | None = None) -> list[float]:
         return vector_of(text)
@@ -88,7 +88,7 @@ class Embedder:
 
 
 class Model:
-    """Finds `facts`, in the shapes in which this library and mem0 ask for them."""
+    """Finds `facts`, in the formats that this library and mem0 ask for."""
 
     def __init__(self) -> None:
         self.facts: list[str] = []
@@ -158,7 +158,7 @@ async def mem0(url: str) -> AsyncIterator[Calls]:
 
 
 def _at_once(call: Callable[[int], object]) -> Call:
-    """A call that blocks: nothing else runs here meanwhile, which its own asynchronous form would pay a thread for."""
+    """A blocking call. Nothing else runs here meanwhile, and the asynchronous form would cost a thread."""
 
     async def answer(n: int) -> object:
         return call(n)
@@ -218,7 +218,7 @@ async def main(rounds: int = ROUNDS) -> None:
 
 
 async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], rounds: int) -> None:
-    """The median of each in milliseconds and in multiples of a `SELECT 1` of the same turns."""
+    """The median of each in milliseconds, and in multiples of a `SELECT 1` in the same turns."""
     print(f"\n{'':32}" + "".join(f"{name:>28}" for name in known))
     for operation in OPERATIONS:
         calls: dict[str, Call] = {"SELECT 1": lambda _: connection.fetchval("SELECT 1")}

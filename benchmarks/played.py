@@ -1,7 +1,7 @@
-"""The conversations that were played with a team, and a model that gives the answers written for them by hand.
+"""Conversations that were played with a team, and a model with handwritten answers for them.
 
-They lie beside the checkout (`../shared/data/played`): `team-1`, `private-nadia` and `team-2`, as they followed one
-another, and what a strong model once answered to an older prompt (`answers.jsonl`), in fewer and longer observations.
+They are beside the checkout (`../shared/data/played`): `team-1`, `private-nadia` and `team-2`, in this order, and what a
+strong model once answered to an older prompt (`answers.jsonl`), in fewer and longer observations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memory_sql.llm.answers import read
 T = TypeVar("T", bound=BaseModel | str)
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "played"
 WRITTEN = Path(__file__).with_name("extraction_modes.jsonl")
-WRITTEN_FOR = "extraction@4+e4999b14"  # the prompt that whoever wrote the answers read
+WRITTEN_FOR = "extraction@4+e4999b14"  # the prompt that the author of the answers read
 CONVERSATIONS = ("team-1", "private-nadia", "team-2")
 
 Messages = Sequence[Mapping[str, Any]]
@@ -31,11 +31,11 @@ Answers = Mapping[tuple[str, frozenset[str]], str]
 
 
 class PlayedError(Exception):
-    """There are no conversations, or a call for which nobody has written an answer."""
+    """There are no conversations, or a call has no written answer."""
 
 
 def conversations_of(folder: Path) -> dict[str, Messages]:
-    """By their names, in order. Raises `PlayedError`."""
+    """By name, in order. Raises `PlayedError`."""
     try:
         return {name: lines(folder / f"{name}.jsonl") for name in CONVERSATIONS}
     except FileNotFoundError as error:
@@ -45,7 +45,7 @@ def conversations_of(folder: Path) -> dict[str, Messages]:
 
 
 def written(path: Path = WRITTEN) -> Answers:
-    """By the conversation, and the scopes that a call offers."""
+    """By conversation and the scopes that a call offers."""
     return {(row["of"], frozenset(row["answer"])): json.dumps(row["answer"], ensure_ascii=False) for row in lines(path)}
 
 
@@ -55,7 +55,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One question: the scopes that it offered, with the texts that it showed of each, and what was sent."""
+    """One call: the scopes that it offered, the texts that it showed of each, and what was sent."""
 
     conversation: str
     knows: Mapping[str, Sequence[str]]
@@ -66,14 +66,14 @@ class Call:
 
     @property
     def foreign(self) -> int:
-        """The remembered texts of others that lay before the model while it wrote for a scope, summed over the scopes."""
+        """How many of other scopes' remembered texts the model saw while writing for a scope, summed over the scopes."""
         shown = sum(map(len, self.knows.values()))
         return sum(shown - len(own) for own in self.knows.values())
 
 
 @dataclass(slots=True)
 class Recording:
-    """A model, with a note of each call."""
+    """Wraps a model and records each call."""
 
     model: LanguageModel
     conversations: Mapping[str, Messages]
@@ -82,7 +82,7 @@ class Recording:
     async def generate(self, request: Request[T]) -> Answer[T]:
         try:
             answer = await self.model.generate(request)
-        except LanguageModelError as error:  # paid for all the same
+        except LanguageModelError as error:  # it was paid for nevertheless
             self._note(request, error.usage if isinstance(error.usage, Usage) else Usage(""))
             raise
         self._note(request, answer.usage)
@@ -97,7 +97,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Tokens are estimated, as everywhere where no provider counts them."""
+    """Tokens are estimated, as wherever no provider counts them."""
 
     conversations: Mapping[str, Messages]
     answers: Answers
@@ -121,14 +121,14 @@ def _name(asked: ExtractionTask, conversations: Mapping[str, Messages]) -> str:
     return next(name for name, said in conversations.items() if said[0]["content"] == asked.turns[0].text)
 
 
-# What comes of it
+# Results
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An observation as it was stored: where, and from which messages of a conversation, by their numbers.
+    """A stored observation: its scope, and the numbers of the messages of a conversation that it was made from.
 
-    What an extraction meant for others is a `… (proposed)` of whoever said it.
+    What an extraction assigned to other scopes is `… (proposed)` in the scope of whoever said it.
     """
 
     conversation: str
@@ -139,7 +139,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a message says that is worth keeping, told by a word, and where it belongs: judged by hand."""
+    """Something worth keeping in a message, identified by a word, and where it belongs: judged by hand."""
 
     conversation: str
     number: int
@@ -180,7 +180,7 @@ FACTS = (
 
 
 def earlier(folder: Path) -> list[Stored]:
-    """What was answered to the older prompt, each in the scope by its name there."""
+    """The answers to the older prompt, each in the scope by its name there."""
     answers = {row["of"]: row["answer"] for row in lines(folder / "answers.jsonl") if row["kind"] == "formation"}
     return [
         Stored(name, alias, item["content"], frozenset(item["sources"]))

@@ -1,7 +1,7 @@
 """How search grows with the database and with the scope, and what the library adds to its statements.
 
-Ratios in one run count. One database is filled step by step: scopes of 1,000 observations each, then one of 100,000 beside
-them. `python -m benchmarks.scale --sizes 10000,100000,1000000` goes as far as a million. Another one is filled with
+Only ratios within one run count. One database is filled step by step: scopes of 1,000 observations each, then one of
+100,000. `python -m benchmarks.scale --sizes 10000,100000,1000000` goes up to a million. Another database is filled with
 conversations.
 """
 
@@ -35,25 +35,25 @@ from memory_sql.memory import Memory
 
 SIZES = (10_000, 100_000)
 SCOPE = 1_000  # observations of an ordinary user
-BIG = 100_000  # of the one with most
+BIG = 100_000  # observations of the largest user
 SESSIONS = (1, 100_000, 500_000)  # conversations of one agent
-OTHERS = 1_000  # agents beside it
+OTHERS = 1_000  # other agents
 NAMESAKES = 100_000  # agents with a user of the same id
 LONG = 5_000  # messages of a long conversation
 QUERY_WORDS = 4
 WARM_UP, ROUNDS = 30, 300
-SETTINGS = Settings(llm="offline", embedding="off")  # what an encoder takes is printed by itself
+SETTINGS = Settings(llm="offline", embedding="off")  # an encoder is measured separately
 
 Call = Callable[[int], Awaitable[object]]
 
 
 class CrowdError(Exception):
-    """What was copied into the tables isn't what the library would have left there."""
+    """The rows copied into the tables aren't what the library would have left there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A statement as it went to the driver."""
+    """A statement as it was sent to the driver."""
 
     statement: str
     parameters: Sequence[Any]
@@ -84,7 +84,7 @@ async def observations(sizes: Sequence[int], big: int) -> None:
 
 
 async def growth(memory: Memory, crowd: Crowd, sizes: Sequence[int]) -> list[Person]:
-    """What a turn asks for in scopes of one size while the database grows; other users and words each time."""
+    """Measures a turn in scopes of one size while the database grows. Users and words differ each time."""
     people: list[Person] = []
     first: dict[str, float] = {}
     print(f"p50 in scopes of {SCOPE:,} observations, {QUERY_WORDS} words, and times the first")
@@ -103,7 +103,10 @@ async def growth(memory: Memory, crowd: Crowd, sizes: Sequence[int]) -> list[Per
 
 
 async def conversations(sessions: Sequence[int], agents: int) -> None:
-    """A user's one conversation among others' of the agent, then of namesakes elsewhere; last who has a tenth of them."""
+    """A user's only conversation among those of the agent's other users, then among namesakes of other agents.
+
+    Last a user who has a tenth of the conversations.
+    """
     print("\none conversation of a user, among so many of the agent's")
     async with fresh_database() as url, Memory(url, Offline(), SETTINGS) as memory:
         connection = await asyncpg.connect(plain_url(url), server_settings=SERVER_SETTINGS)
@@ -124,7 +127,7 @@ async def conversations(sessions: Sequence[int], agents: int) -> None:
 
 
 async def among(memory: Memory, connection: asyncpg.Connection, name: str, user: str) -> None:
-    """Times, and how many pages the statement asks Postgres' buffers for, once it is planned."""
+    """Measures times, and how many pages the statement reads from Postgres' buffers once it is planned."""
     await settle(connection)
     whose: dict[str, Any] = {"agent_id": AGENT, "user_id": user}
     calls: dict[str, Call] = {
@@ -152,14 +155,14 @@ async def settle(connection: asyncpg.Connection) -> None:
 
 
 async def check(memory: Memory) -> None:
-    """Raises `CrowdError` where an invariant doesn't hold."""
+    """Raises `CrowdError` if an invariant doesn't hold."""
     violations = await memory.admin.verify()
     if violations:
         raise CrowdError(f"{len(violations)} violations, the first of {violations[0].invariant}")
 
 
 def turns(memory: Memory, people: Sequence[Person], size: int) -> dict[str, Call]:
-    """Each for somebody else of the people every time."""
+    """Each call is for a different person every time."""
     source = random.Random(SEED)
 
     def whose() -> dict[str, Any]:
@@ -186,7 +189,7 @@ async def times_ms(call: Call) -> list[float]:
 
 
 async def width(memory: Memory, ordinary: Person, giant: Person) -> None:
-    """The commonest words, which hit most, in the largest scope and in an ordinary one, in turns."""
+    """The commonest words, which match most, in the largest scope and in an ordinary one, in turns."""
     query = commonest(QUERY_WORDS)
 
     def search(person: Person) -> Call:
@@ -199,7 +202,7 @@ async def width(memory: Memory, ordinary: Person, giant: Person) -> None:
 
 
 async def nearness(crowd: Crowd, giant: Person) -> None:
-    """What lies nearest in meaning, among so many that one may see: every vector is compared, by Hamming distance."""
+    """The nearest observations in meaning among so many visible ones. Every vector is compared, by Hamming distance."""
     print("\nthe 50 nearest in meaning (memory.similar, 512 bits)")
     ones = [(await crowd.add(f"near{size}-", 1, size))[0] for size in (1_000, 10_000) if size < giant.observations]
     for person in (*ones, giant):
@@ -223,7 +226,7 @@ _SIMILAR = f"SELECT * FROM memory.similar($1, $2, NULL, NULL, 'bench:512', {_BIT
 
 
 async def overhead(memory: Memory, connection: asyncpg.Connection, person: Person) -> None:
-    """The calls beside their own statements, sent again by bare asyncpg, in turns."""
+    """Compares the calls with their own statements, sent again by bare asyncpg, in turns."""
     print("\nbeside the same statements by bare asyncpg")
     for name, call in reads(memory, person).items():
         with sent(memory) as seen:
@@ -233,7 +236,7 @@ async def overhead(memory: Memory, connection: asyncpg.Connection, person: Perso
 
 
 async def searching(memory: Memory, person: Person) -> None:
-    """What it costs a context to search as well, in the same statement, and what an encoder in the process adds."""
+    """What a search in the same statement adds to a context, and what an encoder in the process adds."""
     query = words(random.Random(SEED), QUERY_WORDS)
     whose: dict[str, Any] = {"agent_id": AGENT, "user_id": person.user_id}
     without, searched = await medians_ms(
@@ -260,7 +263,7 @@ def reads(memory: Memory, person: Person) -> dict[str, Call]:
 
 @contextmanager
 def sent(memory: Memory) -> Iterator[list[Sent]]:
-    """What the library sends to the driver meanwhile."""
+    """Collects what the library sends to the driver."""
     seen: list[Sent] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_: Any) -> None:
@@ -272,7 +275,7 @@ def sent(memory: Memory) -> Iterator[list[Sent]]:
 
     engine, fetch = memory.database.engine.sync_engine, asyncpg.Connection.fetch
     event.listen(engine, "before_cursor_execute", note)
-    asyncpg.Connection.fetch = note_direct  # hot reads ask the driver directly
+    asyncpg.Connection.fetch = note_direct  # hot reads call the driver directly
     try:
         yield seen
     finally:

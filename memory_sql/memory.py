@@ -1,8 +1,8 @@
-"""The whole flow on one page: what goes in, what is made of it, what comes out. Read this first.
+"""The whole flow on one page: storing, model work, reading, deleting. Read this first.
 
-`Memory` and its faces (`resources/`), and the jobs, are the only openers of transactions. Work with a language model goes
-in three steps: load and lease, in a transaction; ask the model, holding no connection; apply, in a transaction that
-re-checks what was loaded.
+Only `Memory`, its faces (`resources/`) and the jobs open transactions. Work with a language model has three steps: load and
+lease, in one transaction; ask the model, without holding a connection; apply, in a transaction that checks again what was
+loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from memory_sql.arguments import id_of, lane_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
 from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checked_for_agent
@@ -19,45 +19,68 @@ from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import change_settings, ensure_agent
+from memory_sql.domain.adding import AddResult
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.messages import Message
 from memory_sql.domain.reading import Context, Digest, SearchResult
-from memory_sql.domain.results import AddResult, ObserveResult, Receipt, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.formation import adding, intake
-from memory_sql.lifecycle import forgetting, journal, observing
+from memory_sql.later import imported, later
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.privacy import Sensitivity
-from memory_sql.resources.admin import Admin
-from memory_sql.resources.conversations import Conversations
-from memory_sql.resources.groups import Groups
-from memory_sql.resources.holds import Holds
-from memory_sql.resources.imports import Imports
-from memory_sql.resources.observations import Observations
-from memory_sql.resources.people import People
-from memory_sql.resources.prompts import Prompts
 from memory_sql.resources.runtime import Runtime, asked_of, settings_of
-from memory_sql.resources.scopes import Scopes
-from memory_sql.resources.work import Work
 from memory_sql.retrieval import search
 from memory_sql.telemetry import measured
 
+if TYPE_CHECKING:
+    from memory_sql.db.repositories import agents
+    from memory_sql.domain.results import ObserveResult, Receipt, RunDueResult
+    from memory_sql.lifecycle import forgetting, journal, observing
+    from memory_sql.resources.admin import Admin
+    from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.groups import Groups
+    from memory_sql.resources.holds import Holds
+    from memory_sql.resources.imports import Imports
+    from memory_sql.resources.observations import Observations
+    from memory_sql.resources.people import People
+    from memory_sql.resources.prompts import Prompts
+    from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.work import Work
+else:
+    agents = later("memory_sql.db.repositories.agents")
+    forgetting = later("memory_sql.lifecycle.forgetting")
+    journal = later("memory_sql.lifecycle.journal")
+    observing = later("memory_sql.lifecycle.observing")
+
+FACES = {
+    "observations": "Observations",
+    "scopes": "Scopes",
+    "imports": "Imports",
+    "prompts": "Prompts",
+    "conversations": "Conversations",
+    "groups": "Groups",
+    "people": "People",
+    "holds": "Holds",
+    "work": "Work",
+    "admin": "Admin",
+}
+"""The methods by subject: each a module of `resources`, imported with the first of its calls."""
+
 
 class Memory:
-    """Long-term memory in one Postgres.
+    """Long-term memory in one Postgres database.
 
-    `url` None: that of the settings, else the embedded Postgres, whose schema is kept up to date. `engine`, in place of
-    `url`: the host's own SQLAlchemy engine on asyncpg, so that a process has one pool; it stays open, and as it is
-    (docs/deploying.md). `llm` None: that of the settings. `embeddings` (makes vectors) None: that of the settings, if
-    any. `read_url`: a replica for context, digest and search; it may lag. `clock` returns the present moment, aware; for
-    replays and tests.
+    `url` None: the one in the settings, else the embedded Postgres, whose schema is upgraded automatically. `engine`,
+    instead of `url`: the host's own SQLAlchemy engine on asyncpg, so that the process has one pool; it is neither changed
+    nor closed (docs/deploying.md). `llm` None: the model in the settings. `embeddings` (makes vectors) None: the model in
+    the settings, if any. `read_url`: a replica for context, digest and search; it may lag. `clock` returns the current
+    time as an aware datetime; for replays and tests.
 
-    Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the asking
-    user. A call with `session=` joins the host's transaction, which the host commits.
+    Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the user who
+    asks. A call with `session=` joins the host's transaction, which the host commits.
     """
 
     def __init__(
@@ -72,30 +95,41 @@ class Memory:
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
-        runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
-        self._runtime = runtime
-        self.observations = Observations(runtime)
-        self.scopes = Scopes(runtime)
-        self.imports = Imports(runtime)
-        self.prompts = Prompts(runtime)
-        self.conversations = Conversations(runtime)
-        self.groups = Groups(runtime)
-        self.people = People(runtime)
-        self.holds = Holds(runtime)
-        self.work = Work(runtime)
-        self.admin = Admin(runtime)
+        self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
+
+    if TYPE_CHECKING:
+        observations: Observations
+        scopes: Scopes
+        imports: Imports
+        prompts: Prompts
+        conversations: Conversations
+        groups: Groups
+        people: People
+        holds: Holds
+        work: Work
+        admin: Admin
+    else:
+
+        def __getattr__(self, name: str) -> object:
+            if name not in FACES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            face = getattr(imported(f"memory_sql.resources.{name}"), FACES[name])(self._runtime)
+            return self.__dict__.setdefault(name, face)
+
+        def __dir__(self) -> list[str]:
+            return sorted({*super().__dir__(), *FACES})
 
     async def open(self, *, restoring: bool = False) -> Self:
-        """Connects, once. Raises `SchemaError` if the database isn't at this release's revision.
+        """Connects. Raises `SchemaError` if the schema isn't at this release's revision, `InputError` if it is open already.
 
-        With the setting `forget_journal` it raises `RestoredError` for a backup from before a forgetting, until
-        `admin.restore_check` has run: for that alone there is `restoring=True`.
+        With the setting `forget_journal`, it raises `RestoredError` if the database is a backup from before a forgetting,
+        until `admin.restore_check` has run. Pass `restoring=True` only to run that.
         """
         await self._runtime.open(restoring=restoring)
         return self
 
     async def close(self) -> None:
-        """Closes connections and models. An embedded Postgres stops when its last user has closed."""
+        """Closes connections and models. The embedded Postgres stops when no process uses it any more."""
         await self._runtime.close()
 
     async def __aenter__(self) -> Self:
@@ -108,18 +142,18 @@ class Memory:
 
     @property
     def database(self) -> Database:
-        """Its connections, while it is open."""
+        """The connections of an open memory."""
         return self._runtime.database
 
     def require_llm(self) -> None:
-        """Creates the language model of the settings now. Raises `ConfigurationError` if there is none."""
+        """Creates the language model now rather than at its first use. Raises `ConfigurationError` if there is none."""
         _ = self._runtime.llm
 
     def now(self) -> datetime:
-        """The present moment on this memory's clock, in UTC."""
+        """The current time on this memory's clock, in UTC."""
         return self._runtime.now()
 
-    # What goes in
+    # Storing
 
     @measured
     async def add(
@@ -136,23 +170,23 @@ class Memory:
         wait: bool = False,
         session: Session | None = None,
     ) -> AddResult:
-        """Stores the messages of a conversation, each once; observations are formed from them later, when it is due.
+        """Stores the messages of a conversation, each once. Observations are formed later, when the conversation is due.
 
-        A message is identified by its id within the conversation. Without an id it is always new, unless
-        `idempotency_key` names the call: the same key with other messages is refused. `user_id` is the speaker of
-        messages that name no other; with `group_ids` the conversation belongs to these groups, and who speaks in
-        this call becomes a member, unless they have left. What is said while a conversation is `excluded` is never
-        formed, and work under way is refused; None leaves it unchanged. `time_zone` is the IANA name of the zone in
-        which "yesterday" is meant, kept for the conversation. `wait=True` forms a due conversation before returning
-        (`formation` in the result says what came of it); an error from that has this call's result as `added`: the
-        messages are stored.
+        A message is identified by its id within the conversation. A message without an id is always new, unless
+        `idempotency_key` identifies the call: repeating a key with other messages is refused. `user_id` is the speaker
+        of every message that names no other. With `group_ids` the conversation belongs to these groups, and everyone who
+        speaks in this call becomes a member, unless they have left the group. Messages stored while a conversation is
+        `excluded` are never formed, and model work under way is discarded; None leaves it unchanged. `time_zone` is an
+        IANA name, kept for the conversation, and says in which zone "yesterday" is meant. `wait=True` forms a due
+        conversation before returning, with the outcome in `formation`. If forming raises an error, the messages are
+        stored, and the error's `added` is the result of this call.
 
         Secrets are masked before anything is stored, unless the setting `secrets` says otherwise.
 
-        A message over the limit refuses only itself: the others are stored, and `refused` names it. Its time, if more
-        than a day ahead, counts as now. At most 10,000 messages and 100 groups.
+        A message over the size limit is refused alone: the others are stored, and `refused` names it. A message time more
+        than a day ahead counts as now. At most 10,000 messages and 100 groups.
 
-        Raises `InputError` (nothing is stored) for an unacceptable message, id or zone, or a list that is too long.
+        Raises `InputError` (nothing is stored) for an invalid message, id or time zone, or a list that is too long.
         """
         if wait and session is not None:
             raise InputError(
@@ -237,19 +271,19 @@ class Memory:
     ) -> ObserveResult:
         """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `scope_kind`.
 
-        Of these there are `conversation` (the one that `conversation_id` names), `agent` and `guideline`, which everybody
-        sees. Beside `group_id`, `collective` or `scope_kind`, `user_id` is who said it. `scope` names another scope of
-        the owner, beside the main one. If it equals the newest observation of the scope, word for word, that one gains
-        evidence instead, and stays as it was, save that it may become more private.
-        A relative date ("yesterday") gets the calendar date, counted from `observed_at` in the conversation's time
-        zone. With `fact_key`, the host's name of the fact, it supersedes the scope's older observation (by
-        `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined. `lane` chooses
-        between the two of a scope that has both (docs/scopes.md); None: `absorb`, or the only one that there is. One that
-        the scope doesn't have raises `InputError`. An unknown conversation that it is of raises `NotFoundError`.
+        `scope_kind` is `conversation` (the one named by `conversation_id`), or `agent` or `guideline`, which everybody
+        sees. Beside `group_id`, `collective` or `scope_kind`, `user_id` is who said it. `scope` is the name of another
+        scope of the same owner, used instead of the main one. If the scope's newest observation has the same text, word
+        for word, that observation gains evidence instead and is otherwise unchanged, except that it may become more
+        private. The calendar date is added to a relative date ("yesterday"), counted from `observed_at` in the
+        conversation's time zone. With `fact_key`, the host's name for the fact, it supersedes the scope's older
+        observation (by `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined.
+        `lane` chooses a lane in a scope that has both (docs/scopes.md); None: `absorb`, or the scope's only lane. Raises
+        `InputError` for a lane that the scope doesn't have, `NotFoundError` for an unknown conversation.
 
-        What the host knows of it: its `kind` (by which a digest has budgets), its `category` (a word of the host's, up to
-        40 lower-case letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` makes it more
-        private than rules find its text to be, never less; what has become of it elsewhere is taken back then.
+        The host may add a `kind` (each has a budget in a digest), a `category` (a word of the host's: up to 40 lower-case
+        letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` can make the observation more
+        private than the rules find its text to be, never less; what was derived from it in other scopes is then erased.
 
         It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
         refused (`InputError`), as the setting `secrets` says.
@@ -290,34 +324,35 @@ class Memory:
 
     @measured
     async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
-        """Changes this agent's own settings, `None` removes one; returns all that it has of its own then.
+        """Changes this agent's own settings and returns all that it has; None removes one.
 
-        Possible are the settings of `config.AGENT_SETTINGS`. They apply from the next call on, in every process; what
-        becomes due by them is due at once; what is being stored at that moment, when a worker next ends retention. Raises
-        `InputError` for an unknown setting or an invalid value.
+        `config.AGENT_SETTINGS` lists the settings that an agent can have. A change applies from the next call on, in every
+        process. Work that becomes due by it is due at once; work from messages that are being stored at that moment becomes
+        due at a worker's next maintenance. Raises `InputError` for an unknown setting or an invalid value.
         """
         agent, given = id_of("agent_id", agent_id), checked_for_agent(settings)
         unset = [name for name in settings if name not in given]
 
         async def change(unit: Session) -> None:
-            known = await ensure_agent(unit, agent, self.now())
-            await change_settings(unit, known.key, given, unset)
+            known = await agents.ensure_agent(unit, agent, self.now())
+            await agents.change_settings(unit, known.key, given, unset)
             await self._runtime.jobs.make_due(unit, known.key)
 
         await self.database.write(change, principal=service(agent))
         return await self.admin.settings(agent_id=agent)
 
-    # What is made of it
+    # Model work
 
     @measured
     async def run_due(self, *, agent_id: Id | None = None, limit: int = 100) -> RunDueResult:
-        """Does what is due, of one agent or all: forms, consolidates, propagates, embeds. Failures are in the result.
+        """Does the work that is due, for one agent or all: forms, consolidates, propagates, embeds.
 
-        At most `limit` of each, one after another. A `Worker` does several at once, continuously.
+        At most `limit` pieces of each kind, one after another. Failures are in the result. A `Worker` runs continuously and
+        does several at once.
         """
         return await self._runtime.jobs.run_due(optional_id("agent_id", agent_id), limit)
 
-    # What comes out
+    # Reading
 
     @measured
     async def context(
@@ -334,18 +369,18 @@ class Memory:
         assembly: Assembly | None = None,
         session: Session | None = None,
     ) -> Context:
-        """What goes into the prompt of this user's turn with this agent; `str()` of it is the text.
+        """The memory to put into the prompt for this user's turn with this agent; `str()` of it is the text.
 
-        That is XML (`assembly` eden), the digest of `message`, or both; None: as the agent's settings say. In the XML,
-        observations are retrieved if they answer `message` (`retrieve=None`), always, or never; a digest searches for
-        the words of any message, unless `retrieve=False`.
+        The text is XML (`assembly` eden), the digest of `message`, or both; None: as the agent's settings say. In the XML,
+        observations are retrieved if they answer `message` (`retrieve=None`), always (True) or never (False). A digest
+        searches for the words of any message, unless `retrieve=False`.
 
-        With `budget_tokens`, 4 or more, the XML never exceeds it (`count_tokens`); texts are cut after sentences,
-        observations left out whole. `format` is `standard` or `legacy`. None: as the agent's settings say. Neither
+        The XML never exceeds `budget_tokens` (4 or more; counted by `count_tokens`): texts are cut after a sentence,
+        observations are left out whole. `format` is `standard` or `legacy`; None: as the agent's settings say. Neither
         affects the digest, which has its own budgets (`digest_tokens` …): both together have at most the sum.
 
-        `as_of`: as it was at that moment of recorded time, limited to what this user may see now and could see then,
-        without what was forgotten since.
+        `as_of`: the memory at that moment of recorded time, limited to what this user may see now and could see then,
+        without what has been forgotten since.
         """
         turn = turn_of(
             message,
@@ -373,12 +408,12 @@ class Memory:
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Digest:
-        """Single observations for a prompt, within budgets, each line with its id and source; deterministic.
+        """Single observations for a prompt, within budgets, one a line with its id and source; deterministic.
 
-        What the agent's settings pin, then what contains any of the query's words; without either, the most important
-        and then newest that the user may see. `budgets` replace those of the settings, in part or whole: `{"total":
-        {"items": 5}, "fact": {"characters": 400}}`, for total, fact, note, procedure, episode. `as_of`: of what was
-        known at that moment of recorded time. Raises `InputError`.
+        Pinned observations come first, then those that contain any of the query's words. Without either: the most
+        important that the user may see, then the newest. `budgets` override those of the settings, in part or whole:
+        `{"total": {"items": 5}, "fact": {"characters": 400}}`, for total, fact, note, procedure, episode. `as_of`: what
+        was known at that moment of recorded time. Raises `InputError`.
         """
         turn = Turn(
             principal_of(agent_id, user_id, conversation_id),
@@ -406,15 +441,15 @@ class Memory:
         plan: bool = False,
         session: Session | None = None,
     ) -> SearchResult:
-        """What a query finds in the observations and kept messages that the user may see; each list best first.
+        """The observations and kept messages that a query finds, of those that the user may see; each list best first.
 
         A hit contains any of the query's words. A query may contain `"a phrase"`, `-word`, `from:name`, `after:`,
-        `before:` (a year, month or day) and `tag:`. `top_k` and `messages` (None: as many; 0: none) limit the two
-        lists. `semantic`: also by meaning (None: if vectors are on; False: words alone); if that isn't possible,
-        `notice` says why. `as_of`: of what was known at that moment of recorded time. `include_superseded`: also
-        observations whose place a newer one has taken (`status` superseded, `superseded_by`). `explain`: with
-        the parts of each score, what was matched and what wasn't searched; `plan`: also the query plan, which runs the
-        statement twice.
+        `before:` (a year, month or day) and `tag:`. `top_k` limits the observations, `messages` the messages (None: the
+        same limit; 0: none). `semantic`: also search by meaning (None: if vectors are on; False: by words alone); if that
+        isn't possible, `notice` says why. `as_of`: search what was known at that moment of recorded time.
+        `include_superseded`: also return superseded observations (`status`, `superseded_by`). `explain`: add the parts of
+        each score, what matched and what wasn't searched. `plan`: also add the query plan, which runs the statement
+        twice.
         """
         question = question_of(
             query,
@@ -432,7 +467,7 @@ class Memory:
         )
         return await search.answer(self._runtime.reads, question, session)
 
-    # What is deleted
+    # Deleting
 
     @measured
     async def forget(
@@ -446,17 +481,17 @@ class Memory:
         reason: str | None = None,
         session: Session | None = None,
     ) -> Receipt:
-        """Deletes what is selected, with everything derived from it and the messages it came from.
+        """Deletes what is selected, with everything derived from it and the messages that it came from.
 
-        `selection` is an observation's id, or a `Selection`: a user (everything they said or own, and what only they
-        support; with `about` what others said of them alone, which is listed otherwise), a conversation, a group, a
-        message, some observations, or all of the agent. `dry_run` only reports what would be deleted.
+        `selection` is an observation's id, or a `Selection`: a user (everything that they said or own, and what only they
+        support; with `about` also what others said about them alone, which is otherwise only listed), a conversation, a
+        group, a message, some observations, or everything of the agent. `dry_run` only reports what would be deleted.
 
-        It is gone when this returns, from texts as well: a text that held it returns to an earlier version, or is
-        missing, and pending observations are shown instead, until it is rewritten from what is left. With `wait` that
-        is tried before returning; if the model fails, it stays due (`withheld` in the receipt). What an open legal hold
-        covers is kept, out of use, and goes when the last hold on it is released. Raises `InputError`, `NotFoundError`
-        (an unknown agent or observation), `HeldError`.
+        When this returns, it is gone from texts as well: a text that contained it goes back to an earlier version, or to
+        none, and pending observations are shown instead until the text is rewritten from what is left. With `wait` it is
+        rewritten before returning; if the model fails, that stays due (`withheld` in the receipt). What an open legal hold
+        covers is kept but not used, and is erased when the last hold on it is released. Raises `InputError`,
+        `NotFoundError` (an unknown agent or observation), `HeldError`.
         """
         chosen = Selection(observation_id=selection) if isinstance(selection, str) else selection
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())

@@ -1,11 +1,11 @@
-"""The tables of schema `memory` as SQLAlchemy maps them, to be queried from a host's own code (docs/sqlalchemy.md).
+"""The tables of schema `memory` as SQLAlchemy models, for queries in a host's own code (docs/sqlalchemy.md).
 
     select(ObservationRow).join(ObservationRow.scope).options(selectinload(ObservationRow.evidence))
 
-To read, with a session of the host's. Only `Memory` writes: what may be remembered, who sees it and what follows from a
-change are decided there. Relationships are therefore view-only, and one that a query didn't load raises instead of
-asking the database. The tables may change with a release; the values that `Memory` returns are `memory_sql.Observation`
-and its like.
+They are for reading, with a session of the host's. Only `Memory` writes, because it decides what may be remembered, who
+sees it and what follows from a change. Relationships are therefore view-only, and a relationship that a query didn't load
+raises an error instead of querying the database. The tables may change between releases. `Memory` returns other types:
+`memory_sql.Observation` and so on.
 """
 
 from memory_sql.db.models import (

@@ -1,13 +1,13 @@
-"""`Memory` for code that doesn't await: the same methods, which return when it is done.
+"""`Memory` for code that doesn't await: the same methods, which block until they are done.
 
     from memory_sql.sync import Memory
 
     with Memory() as memory:
         memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
 
-Each method is the one of `memory_sql.Memory` (docs/api.md), run in an event loop that has a thread of its own; any number
-of threads may call at once. Only `session=` isn't possible: a session belongs to the loop that it was opened in. `Worker`
-and `work.claim`, `work.refusal` are for code that awaits.
+Each method runs the method of `memory_sql.Memory` (docs/api.md) in an event loop in a thread of its own. Any number of
+threads may call at once. `session=` isn't possible, because a session belongs to the loop in which it was opened. `Worker`,
+`work.claim` and `work.refusal` are only for code that awaits.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from memory_sql.resources import (
 P = ParamSpec("P")
 R = TypeVar("R")
 
-AHEAD = 100  # of what is iterated, at most so many wait to be taken
-IN_A_LOOP = "memory_sql.sync blocks the event loop that runs here; use memory_sql.Memory, and await it"
+AHEAD = 100  # items read ahead at most while iterating
+IN_A_LOOP = "memory_sql.sync would block the event loop that runs here; use memory_sql.Memory and await it"
 NOT_OPEN = "this Memory is not open; use `with Memory(…) as memory`"
-FORKED = "this Memory was opened in another process, whose threads a fork doesn't take along; open one in each"
-CLOSED = "this Memory was closed by another thread meanwhile"
-NO_SESSION = "session= belongs to an event loop of its own; without it only memory_sql.Memory joins your transaction"
+FORKED = "this Memory was opened in another process, and its thread doesn't survive a fork; open one in each process"
+CLOSED = "this Memory was closed by another thread during the call"
+NO_SESSION = "session= belongs to another event loop; to join your transaction, use memory_sql.Memory"
 
 
 class Portal:
@@ -73,14 +73,14 @@ class Portal:
         self._process = os.getpid()
 
     def stop(self) -> None:
-        """What still runs is cancelled."""
+        """Cancels what is still running."""
         loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None and self._process == os.getpid():
             loop.call_soon_threadsafe(self._stopping.set)
             thread.join()
 
     def call(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """What comes of it; whoever interrupts the wait (Ctrl-C) cancels it. Raises `InputError` where nobody may wait."""
+        """The result. Interrupting the wait (Ctrl-C) cancels the work. Raises `InputError` where waiting isn't possible."""
         _refuse_a_loop()
         if self._loop is None:
             raise InputError(NOT_OPEN)
@@ -96,7 +96,7 @@ class Portal:
             raise
 
     def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
-        """Each when it is there; taken in one task, as an asynchronous generator is meant to be."""
+        """Each item as soon as it is there. One task reads them, as an asynchronous generator requires."""
         ready = asyncio.Queue[R | _End](AHEAD)
         taking = self.call(lambda: _begin(items, ready))
         try:
@@ -152,7 +152,7 @@ def _refuse_a_loop() -> None:
 
 
 class Face:
-    """A part of `Memory`, whose methods are called."""
+    """A part of `Memory`, with blocking methods."""
 
     def __init__(self, portal: Portal, part: object) -> None:
         self._portal = portal
@@ -160,7 +160,7 @@ class Face:
 
 
 class _Blocking(Generic[P, R]):
-    """A method that is awaited, as one that is called: with the same parameters and result, for type checkers too."""
+    """Makes an awaited method a blocking one, with the same parameters and result, for type checkers too."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
         self.method = method
@@ -174,7 +174,7 @@ class _Blocking(Generic[P, R]):
 
 
 class _Iterating(Generic[P, R]):
-    """The same of an asynchronous generator."""
+    """The same for an asynchronous generator."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncGenerator[R, None]]) -> None:
         self.method = method
@@ -193,7 +193,7 @@ def _refuse_session(named: object) -> None:
 
 
 def _like(method: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:
-    """With the name and the documentation of the method; its signature without `session=`."""
+    """The function with the name and docstring of the method, and its signature without `session=`."""
     signature, made = inspect.signature(method), cast("Any", call)
     shown = [one for one in list(signature.parameters.values())[1:] if one.name != "session"]
     made.__name__, made.__qualname__, made.__doc__ = method.__name__, method.__qualname__, method.__doc__
@@ -302,7 +302,7 @@ class Admin(Face):
 
 
 class Memory(Face):
-    """As `memory_sql.Memory`, without `engine=`: an engine of the host's belongs to the loop of the host."""
+    """Like `memory_sql.Memory`, without `engine=`: the host's engine belongs to the host's event loop."""
 
     add = _Blocking(awaited.Memory.add)
     observe = _Blocking(awaited.Memory.observe)
@@ -339,7 +339,7 @@ class Memory(Face):
         self.admin = Admin(portal, memory.admin)
 
     def open(self, *, restoring: bool = False) -> Self:
-        """Connects, once, and starts the thread. Raises as `memory_sql.Memory.open`."""
+        """Connects and starts the thread. Raises the same errors as `memory_sql.Memory.open`."""
         if self._portal.is_running:
             raise InputError("this Memory is open already")
         self._portal.start()
@@ -351,7 +351,7 @@ class Memory(Face):
         return self
 
     def close(self) -> None:
-        """Closes connections and models, and ends the thread. What other threads still wait for is cancelled."""
+        """Closes connections and models, and ends the thread. Calls of other threads are cancelled."""
         if not self._portal.is_running:
             return
         try:
@@ -366,13 +366,13 @@ class Memory(Face):
         self.close()
 
     def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
-        """As `memory_sql.Memory.configure`."""
+        """Like `memory_sql.Memory.configure`."""
         return self._portal.call(lambda: self._memory.configure(agent_id=agent_id, **settings))
 
     def require_llm(self) -> None:
-        """Creates the language model of the settings now. Raises `ConfigurationError` if there is none."""
+        """Creates the language model now rather than at its first use. Raises `ConfigurationError` if there is none."""
         self._memory.require_llm()
 
     def now(self) -> datetime:
-        """The present moment on this memory's clock, in UTC."""
+        """The current time on this memory's clock, in UTC."""
         return self._memory.now()

@@ -1,9 +1,9 @@
-"""Runs what is due, as long as it is wanted: any number of workers, on any number of machines.
+"""Does due work continuously: any number of workers, on any number of machines.
 
-What is due is a state in the database, claimed under a lease, so workers need not know of each other. They look when
-somebody notifies, when something of their own has ended, and every few seconds. Only the last is relied on. Beside it each
-ends, now and then, the retention of messages, and evicts what is more than budgets; several share that work. Where vectors
-are on, each makes those that are missing.
+Due work is a state in the database and is claimed under a lease, so workers need not know of each other. They look for work
+on a notification, when a piece of their own work has ended, and every few seconds. Correctness relies only on the last.
+Now and then each worker also deletes the texts of messages past their retention and evicts what exceeds budgets; several
+workers share that. Where vectors are on, each worker makes the missing ones.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LISTEN_AGAIN_SECONDS = 1.0
 TELL_SECONDS, ANSWER_SECONDS, STALE = 5.0, 10.0, timedelta(minutes=1)
 EMBED_SELDOMER = 6  # times as long a pause when the embedding model has failed
 GRACE_SECONDS = 10.0
-GIVE_BACK_SECONDS = 5.0  # for what was interrupted to give back its lease; else that runs out by itself
+GIVE_BACK_SECONDS = 5.0  # for interrupted work to give back its lease; else the lease expires
 
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What a worker did. `failed` is tried again by itself, or is in `dead_runs`; `interrupted` is due again."""
+    """What a worker did. `failed` work is retried automatically or listed by `work.dead`; `interrupted` work is due again."""
 
     formed: int = 0
     consolidated: int = 0
@@ -48,10 +48,11 @@ class Worked:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a worker is, at that moment by the machine's clock. `error`: why the database didn't answer; None: it did.
+    """The state of a worker at a moment, by the machine's clock.
 
-    `running`: pieces of work under way. `backlog`: what waits, None while the database doesn't answer. `refusal`: what the
-    provider of the model said who refuses everybody, None if it doesn't.
+    `running`: pieces of work in progress. `backlog`: what waits, None while the database doesn't answer. `error`: why the
+    database didn't answer; None: it did. `refusal`: what the model's provider said when it refused the key or the account,
+    None if it doesn't.
     """
 
     at: datetime
@@ -63,21 +64,21 @@ class Health:
 
     @property
     def is_well(self) -> bool:
-        """It reaches its database, and told so not long ago."""
+        """The database answered, and this state isn't stale."""
         return self.error is None and not self.is_stale
 
     @property
     def is_stale(self) -> bool:
-        """It has told nothing for a minute, which it does every few seconds."""
+        """This state is more than a minute old; a worker reports every few seconds."""
         return own_time() - self.at > STALE
 
 
 class Worker:
-    """Does what is due, of one agent or of all.
+    """Does due work, for one agent or all.
 
-    `concurrency`: how much at once, that is, how many model calls; a connection is held only between them.
-    `poll_seconds`: how long something may be due before it is seen, where no notification came. `grace_seconds`: how
-    long what runs may go on after the stop. `watch` is called with the worker's `Health` every few seconds, from the event
+    `concurrency`: how many pieces of work run at once, which is the number of concurrent model calls; no connection is held
+    during a model call. `poll_seconds`: how often to look for work when no notification arrives. `grace_seconds`: how long
+    running work may continue after the stop. `watch` is called with the worker's `Health` every few seconds, in the event
     loop of `run`; it must return at once and not raise.
     """
 
@@ -106,10 +107,10 @@ class Worker:
         self._worked = Worked()
 
     async def run(self, stop: asyncio.Event) -> Worked:
-        """Works until `stop` is set. Then it takes nothing new, and what doesn't end in time is given back.
+        """Works until `stop` is set. Then it takes nothing new, and gives back what doesn't end in time.
 
-        It outlives any failure of the work, of the model and of the database, save `SchemaError`: another release is
-        needed then. Raises `ConfigurationError` at once where there is no language model.
+        It survives every failure of the work, the model and the database, except `SchemaError`: then it needs another
+        release. Raises `ConfigurationError` at once if there is no language model.
         """
         self._memory.require_llm()
         is_watched = self._watch is not None or self._memory.settings.telemetry
@@ -120,8 +121,8 @@ class Worker:
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
         """Does what is due now and returns: conversations, then the scopes that are due after them, then retention, vectors.
 
-        Raises `DatabaseError` when the database can't be reached; what was claimed is finished first. Raises
-        `ConfigurationError` where there is no language model.
+        Raises `DatabaseError` if the database can't be reached, after finishing the claimed work. Raises
+        `ConfigurationError` if there is no language model.
         """
         self._memory.require_llm()
         stop = stop or asyncio.Event()
@@ -170,7 +171,7 @@ class Worker:
                 await self._wait(self._poll_seconds)
 
     async def _tell_on(self) -> None:
-        """To who watches; telemetry hears of what waits where that is read."""
+        """Reports to `watch`; reading the backlog reports it to telemetry."""
         try:
             while True:
                 health = await self.health()
@@ -182,11 +183,11 @@ class Worker:
                 self._asking.cancel()
 
     async def health(self) -> Health:
-        """How it is now; asks the database what waits, and waits 10 seconds for that."""
+        """The current state. Reads the backlog from the database, waiting 10 seconds at most."""
         backlog, failure = None, None
         asking = self._asking or asyncio.create_task(self._memory.work.backlog(agent_id=self._agent_id))
         done, _ = await asyncio.wait({asking}, timeout=ANSWER_SECONDS)
-        self._asking = None if done else asking  # a database that hangs isn't asked again and again
+        self._asking = None if done else asking  # a database that hangs isn't queried again and again
         try:
             backlog = asking.result() if done else None
         except DatabaseError as error:
@@ -213,9 +214,9 @@ class Worker:
         while True:
             try:
                 await self._end_retention()
-                await self._memory.work.catch_up()  # what was stored just as a setting changed waits by the old one
+                await self._memory.work.catch_up()  # what was stored while a setting changed waits by the old one
             except DatabaseError as error:
-                log.warning("%s; retention is ended next time", error)
+                log.warning("%s; retention is enforced next time", error)
             await asyncio.sleep(self._memory.settings.maintenance_minutes * 60)
 
     async def _end_retention(self) -> None:
@@ -224,12 +225,12 @@ class Worker:
             done = await self._memory.work.maintain(agent_id=self._agent_id)
             complete = done.complete
             if done.messages:
-                log.info("retention: %s messages have lost their texts", done.messages)
+                log.info("retention: texts of %s messages deleted", done.messages)
             if done.evicted:
                 log.info("retention: %s observations evicted", done.evicted)
 
     async def _embed_on(self) -> None:
-        """What is new every few seconds; what a look at the newest alone doesn't find now and then."""
+        """New observations every few seconds; now and then all that have no vector."""
         clock, whole_at = asyncio.get_running_loop().time, 0.0
         while True:
             whole, embedded = clock() >= whole_at, False
@@ -242,7 +243,7 @@ class Worker:
             await asyncio.sleep(self._poll_seconds if embedded else self._poll_seconds * EMBED_SELDOMER)
 
     async def _embed(self, *, whole: bool) -> bool:
-        """Whether the model could be asked. What fails stays missing, and searches do without."""
+        """Whether the model answered. A vector that fails stays missing, and searches work without it."""
         complete = False
         while not complete:
             try:
@@ -260,7 +261,7 @@ class Worker:
         return True
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
-        """Whether there was something due; kinds take turns at being looked for first, so that neither starves."""
+        """Whether something was due. The kinds take turns at being looked for first, so that none starves."""
         for kind in kinds:
             work = await self._memory.work.claim(kind, agent_id=self._agent_id, by=by)
             if work is not None:
@@ -284,10 +285,10 @@ class Worker:
         except asyncio.CancelledError:
             self._count(interrupted=1)
             raise
-        except Exception as error:  # noqa: BLE001 (a mistake of ours in one piece of work stops no other)
+        except Exception as error:  # noqa: BLE001 (a bug in one piece of work stops no other)
             self._count(failed=1)
             where = "".join(traceback.format_tb(error.__traceback__))  # without the message: it may quote a memory
-            log.error("a piece of work failed by %s\n%s", type(error).__name__, where)
+            log.error("a piece of work failed with %s\n%s", type(error).__name__, where)
             return
         for event, sentence, counts in _told(done):
             facts = {"event": event, "agent_id": work.agent_id, "what": work.name, **counts}
@@ -303,21 +304,21 @@ class Worker:
         )
 
     def _count(self, **more: int) -> None:
-        """Adds to what `Worked` counts, by its names."""
+        """Adds to the counts of `Worked`, by name."""
         counted = {name: getattr(self._worked, name) + number for name, number in more.items()}
         self._worked = replace(self._worked, **counted)
 
     def _left(self) -> str:
         running = len(self._running)
-        return f"what runs ({running}) may take {self._grace_seconds:g} s" if running else "nothing is running"
+        return f"{running} running, waiting {self._grace_seconds:g} s at most" if running else "nothing is running"
 
     async def _all_done(self) -> None:
         while self._running:
             await asyncio.wait(self._running)
 
     async def _interrupt(self, taking: asyncio.Task[None]) -> None:
-        taking.cancel()  # first, so that nothing more is begun
-        await asyncio.sleep(0)  # what is cancelled before it has begun couldn't give back its lease
+        taking.cancel()  # first, so that nothing more is started
+        await asyncio.sleep(0)  # a task cancelled before it starts couldn't give back its lease
         for task in self._running:
             task.cancel()
         left = {task for task in (taking, *self._running) if not task.done()}
@@ -332,7 +333,7 @@ class Worker:
     async def _listen(self) -> None:
         database = self._memory.database
         if database.pooled:
-            return  # the pooler gives the server that listens to somebody else
+            return  # the pooler gives the listening connection to others
         while True:
             try:
                 await listen(database, self._look.set)
@@ -353,7 +354,7 @@ async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 
 def _told(done: RunDueResult) -> Iterator[tuple[str, str, dict[str, int]]]:
-    """What happened in a word, in a sentence, and in numbers by name: no content."""
+    """What happened: a word, a sentence, and numbers by name; no content."""
     for formed in done.formed:
         messages, observations = formed.messages, len(formed.observations)
         said = f"{_many(messages, 'message')}, {_many(observations, 'observation')}"

@@ -1,7 +1,7 @@
-"""Texts by which somebody tries to get something into everybody's memory: data for tests.
+"""Texts that somebody uses to get something into everybody's memory: data for tests.
 
-`passes` is the reason why a text has to be let through by rules: in its form it is an innocent statement, and only the
-number of its sources can stop it. `None`: it should be withheld; which aren't stands in the tests, by family.
+`passes`: why the rules must let a text through: its form is that of an innocent statement, and only the number of its
+sources can stop it. `None`: it should be withheld; the tests list by family which ones aren't.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`memory-sql` as a test runs it: in this process, with its output caught."""
+"""Runs `memory-sql` in the process of the test and captures its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ran(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The one object that a command with --json prints."""
+        """The object that a command prints with --json."""
         (row,) = self.rows
         return row
 
@@ -63,7 +63,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def commands(inside: Any = None, *names: str) -> Iterator[tuple[str, ...]]:
-    """The names of every command, with its group's in front."""
+    """The names of all commands, each preceded by its group's."""
     group: Any = inside or cli.commands()
     for name, command in group.commands.items():
         if hasattr(command, "commands"):

@@ -1,4 +1,4 @@
-"""Where the suite gets its Postgres, and a fresh migrated database for each test."""
+"""The Postgres of the suite, and a fresh migrated database for each test."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from memory_sql.memory import Memory
 from tests.fakes import Scripted
 from tests.pooler import PROGRAM, Pooler, pooling
 from tests.recycling import Databases
-from tests.recycling import administer as administer  # what makes databases finds these here
+from tests.recycling import administer as administer  # imported from here by what makes databases
 from tests.recycling import named as named
 from tests.servers import choose, docker_answers, serve
-from tests.sizes import share as share  # loads the profile of Hypothesis
+from tests.sizes import share as share  # loads the Hypothesis profile
 from tests.warm import Engines
 
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
-os.environ["MEMORY_SQL_EMBEDDING"] = "off"  # an encoder may be installed; for settings that modules make as well
+os.environ["MEMORY_SQL_EMBEDDING"] = "off"  # an encoder may be installed; set here for settings that modules make too
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,7 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting, key or file of whoever runs the tests reaches them. The model is the rules: nobody has another."""
+    """No setting, key or file of whoever runs the tests reaches them.
+
+    The model is the rules: no test has another by default.
+    """
     for name in list(os.environ):
         if name.startswith(("MEMORY_SQL_", "OPENAI_")) and name != "MEMORY_SQL_TEST_URL":
             monkeypatch.delenv(name)
@@ -62,7 +65,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_question_too_many() -> Iterator[None]:
-    """The work that asked has handled the error as one of the model's: here it counts all the same."""
+    """Fails the test if the model was asked too often, although the code that asked treated the error as the model's."""
     Scripted.too_many.clear()
     yield
     assert Scripted.too_many == []
@@ -70,7 +73,7 @@ def _no_question_too_many() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_task_stays(request: pytest.FixtureRequest) -> None:
-    """The loop goes on after a test: what the test has left running in it doesn't."""
+    """The loop survives a test. What the test left running in it doesn't."""
     if inspect.iscoroutinefunction(getattr(request.node, "function", None)):
         request.getfixturevalue("_own_tasks")
 
@@ -90,7 +93,7 @@ async def _own_tasks() -> AsyncIterator[None]:
 
 @pytest.fixture(scope="session")
 def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
-    """A database of the server in which others may be created."""
+    """The URL of a database on a server in which others can be created."""
     choice = choose(pytestconfig.getoption("--server"), os.environ, docker_answers)
     with serve(choice, os.environ) as url:
         yield url
@@ -98,7 +101,7 @@ def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def template(server_url: str) -> Iterator[str]:
-    """The name of a database that the migrations have built; nobody connects to it."""
+    """The name of a database built by the migrations. Nobody connects to it."""
     name = f"memory_sql_template_{os.getpid()}"
     asyncio.run(administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}"))
     migrate.upgrade(named(server_url, name))
@@ -117,13 +120,13 @@ async def empty_database(server_url: str) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def roles() -> Roles:
-    """Roles belong to the whole server: names of their own for this run."""
+    """Roles belong to the whole server, so their names are this run's own."""
     return Roles.of(f"owner_{os.getpid()}", f"app_{os.getpid()}", f"analyst_{os.getpid()}")
 
 
 @pytest.fixture(scope="session")
 def walled_template(server_url: str, template: str, roles: Roles) -> Iterator[str]:
-    """As `template`, behind walls; with a role that logs in and is nothing but a member of the application's."""
+    """As `template`, but behind walls, with a login role that is only a member of the application's role."""
     name = f"{template}_walled"
     asyncio.run(
         administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -140,13 +143,13 @@ def login(roles: Roles) -> str:
 
 
 def users_of(server_url: str, roles: Roles) -> dict[str, str]:
-    """Who enters the tests' databases, with their passwords."""
+    """The users of the tests' databases, with their passwords."""
     owner = asyncpg_url(server_url)
     return {owner.username or "postgres": owner.password or "", login(roles): "walled"}
 
 
 def as_login(url: str, roles: Roles) -> str:
-    """The same database, entered by the role of the application."""
+    """The same database, for a member of the application's role."""
     parts = asyncpg_url(url).set(username=login(roles), password="walled")
     return parts.render_as_string(hide_password=False)
 
@@ -199,7 +202,7 @@ def chosen_databases(request: pytest.FixtureRequest) -> Databases:
 
 @pytest.fixture(scope="session")
 def pooler(server_url: str, roles: Roles) -> Iterator[Pooler]:
-    """A PgBouncer of the run's own, with one connection of the server for each database and role."""
+    """This run's own PgBouncer, with one connection to the server for each database and role."""
     if PROGRAM is None:
         pytest.skip("PgBouncer isn't installed here")
     with pooling(server_url, users_of(server_url, roles), servers=1) as started:
@@ -230,7 +233,7 @@ async def database_url(
     engines: Engines,
     roles: Roles,
 ) -> AsyncIterator[str]:
-    """The URL of a migrated database that nobody else uses meanwhile and that holds nothing yet."""
+    """The URL of an empty migrated database that nobody else uses meanwhile."""
     async with lent(chosen_databases, engines) as direct:
         url = as_login(direct, roles) if pytestconfig.getoption("--walled") else direct
         yield url if chosen_pooler is None else chosen_pooler.url(url)
@@ -254,7 +257,7 @@ async def memory(database_url: str, llm: Scripted, settings: Settings) -> AsyncI
 
 @pytest.fixture
 def shared() -> Path:
-    """Material that isn't in a user's clone; what needs it is skipped there."""
+    """Material that a user's clone doesn't have. Tests that need it are skipped there."""
     if not SHARED.is_dir():
         pytest.skip("needs the material beside the checkout")
     return SHARED

@@ -1,4 +1,4 @@
-"""Looking at the database from outside: plain SQL for what the public surface doesn't show, and counting statements."""
+"""Looks at the database from outside: plain SQL for what the public API doesn't show, and counts of statements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLD = "memory.scopes LEFT JOIN memory.consolidations USING (agent_key, scope_id
 
 
 async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    """Of a query without columns the driver says that it gives no rows, however many there are: it is refused."""
+    """Refuses a query without columns: the driver reports no rows for it, however many there are."""
     assert not re.match(r"\s*SELECT\s+FROM\b", sql), "say SELECT 1 FROM"
     async with memory.database.transaction(principal=SERVICE) as session:
         found = await session.execute(text(sql), parameters)
@@ -28,7 +28,7 @@ async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, .
 
 @contextmanager
 def statements(memory: Memory) -> Iterator[list[str]]:
-    """The statements that go over the wire meanwhile, whether SQLAlchemy sends them or the driver is asked directly."""
+    """The statements sent meanwhile, whether by SQLAlchemy or by the driver directly."""
     seen: list[str] = []
     fetch = asyncpg.Connection.fetch
 
@@ -51,7 +51,7 @@ def statements(memory: Memory) -> Iterator[list[str]]:
 
 @asynccontextmanager
 async def refusing(memory: Memory, table: str) -> AsyncIterator[None]:
-    """Nothing can be inserted there meanwhile: a model's answer comes, is kept, and can't be applied."""
+    """Nothing can be inserted into the table meanwhile: a model's answer arrives and is kept, but can't be applied."""
     refuses = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$"
     await rows(memory, refuses)
     await rows(memory, f"CREATE TRIGGER t BEFORE INSERT ON memory.{table} FOR EACH ROW EXECUTE FUNCTION refuse()")
@@ -62,7 +62,7 @@ async def refusing(memory: Memory, table: str) -> AsyncIterator[None]:
 
 
 async def are_waiting(memory: Memory, count: int) -> None:
-    """Until so many connections wait for a lock; asks again and again, since nobody tells."""
+    """Waits until so many connections wait for a lock. It polls, since there is no notification."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     async with asyncio.timeout(30):
         while True:

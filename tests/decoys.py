@@ -1,4 +1,4 @@
-"""How a model of the tests answers decoys: it knows them by heart, unlike any judge."""
+"""How a test's model answers decoys: unlike a real judge, it knows the answers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def is_decoy(text: str) -> bool:
 
 
 def verdict(text: str) -> dict[str, Any]:
-    """Yes to every claim, and what is right of a decoy."""
+    """Yes to every claim; the right answer to a decoy."""
     goes = _GOES.get(text, True)
     return {"personal": not goes, "general": goes, "valuable": goes}

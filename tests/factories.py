@@ -15,7 +15,7 @@ def message(
 
 
 def conversation(count: int, *, first: int = 1, **more: Any) -> list[dict[str, Any]]:
-    """Turns of a user and the assistant, one a minute; nothing in them is a signal."""
+    """Turns of a user and the assistant, one a minute. None of them is a signal."""
     return [
         message(f"Turn {n} about the boats.", n=n, role="user" if n % 2 else "assistant", **more)
         for n in range(first, first + count)

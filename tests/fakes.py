@@ -1,4 +1,4 @@
-"""A language model whose answers the test says. The only thing that is faked."""
+"""A language model whose answers a test gives, and other models for tests. Nothing else is faked."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.decoys import verdict
 from tests.judges import Judge
 
 T = TypeVar("T", bound=BaseModel | str)
-HOPELESS = ("nonsense",) * 3  # an answer, its repair, the first scope by itself: then a formation of several has failed
+HOPELESS = ("nonsense",) * 3  # an answer, its repair, the first scope alone: then a formation of several fails
 Reply = str | BaseException | Callable[[Request[Any]], "str | Awaitable[str]"]
 
 
 class Scripted:
-    """Gives the replies in turn, read as real answers are. Keeps the requests.
+    """Gives the replies in turn, parsed as real answers are. Records the requests.
 
-    A question too many fails the test, whatever the asking code makes of the error (the fixture `_no_question_too_many`).
-    A test that wants one says `may_run_out`.
+    A request without a reply fails the test, whatever the code under test makes of the error (the fixture
+    `_no_question_too_many`), unless the test sets `may_run_out`.
     """
 
     too_many: ClassVar[list[str]] = []
@@ -53,7 +53,7 @@ class Scripted:
 
     @property
     def windows(self) -> list[int]:
-        """How many messages each request for observations showed."""
+        """How many messages each extraction request showed."""
         tasks = [request.material for request in self.requests]
         return [len(task.turns) for task in tasks if isinstance(task, ExtractionTask)]
 
@@ -68,12 +68,12 @@ Item = tuple[str, str] | tuple[str, str, list[int]]  # content, scope, sources
 
 
 def extracted(*items: Item) -> str:
-    """The answer to an extraction as one flat list, which doesn't depend on what was offered."""
+    """The answer to an extraction as one flat list, independent of the scopes offered."""
     return json.dumps({"observations": [{**_finding(item), "scope": item[1]} for item in items]})
 
 
 def by_scope(offered: Iterable[str], *items: Item) -> str:
-    """The answer to an extraction as it is asked for: a list for each scope that was offered, and for what is invented."""
+    """The answer to an extraction in the requested form: a list for each scope, offered or invented."""
     lists: dict[str, list[dict[str, Any]]] = {alias: [] for alias in offered}
     for item in items:
         lists.setdefault(item[1], []).append(_finding(item))
@@ -90,7 +90,7 @@ def _finding(item: Item) -> dict[str, Any]:
 
 
 def promoted(task: PropagationTask, said: Callable[[str], str] = str, judge: Judge = verdict) -> str:
-    """All of it goes everywhere, as `said`; decoys are answered as they should be. Or what another judge says."""
+    """Shares everything everywhere, worded by `said`, and answers decoys correctly; or judges as another judge does."""
     decisions = [
         {
             "n": claim.n,
@@ -105,12 +105,11 @@ def promoted(task: PropagationTask, said: Callable[[str], str] = str, judge: Jud
 
 
 class Parrot:
-    """Remembers every word: an observation of each user's turn, a text of all that it is shown. Never refuses, and would
-    share all of it with everybody.
+    """Remembers every word: an observation of each user's turn, and a text of everything that it is shown.
 
-    A turn that says "we" goes to the group, if there is one, one that says "everybody" to all, any other to who said it.
-    `meanwhile` is awaited once, before the next answer; `extracted` are the observations of the next extraction:
-    `(content, kind of scope, sources)` each.
+    It never refuses, and would share everything with everybody. A turn that says "we" goes to the group, if there is one;
+    one that says "everybody" goes to all; any other to the speaker. `meanwhile` is awaited once, before the next answer.
+    `extracted`: the observations of the next extraction, each as `(content, kind of scope, sources)`.
     """
 
     def __init__(self) -> None:
@@ -119,11 +118,11 @@ class Parrot:
         self.failing: BaseException | None = None
         self.extracted: list[tuple[str, str, list[int]]] = []
         self.rewritten: dict[str, str] = {}
-        self.promote: Callable[[PropagationTask], str | None] | None = None  # None: all of it
+        self.promote: Callable[[PropagationTask], str | None] | None = None  # None: everything
         self._contradicted: str | None = None
 
     def contradicts(self, text: str) -> None:
-        """In the next text the last observation contradicts the one that says this."""
+        """In the next text the last observation contradicts the one with this text."""
         self._contradicted = text
 
     async def generate(self, request: Request[T]) -> Answer[T]:
@@ -143,7 +142,7 @@ class Parrot:
         return self._promote(task) if isinstance(task, PropagationTask) else self._tell(task)
 
     def _promote(self, task: PropagationTask) -> str:
-        """All of it, in the words in which it stands there, or in those of `rewritten`."""
+        """Shares everything, in the original words or in those of `rewritten`."""
         other = self.promote(task) if self.promote else None
         if other is not None:
             return other
@@ -184,9 +183,11 @@ DIMENSIONS_OF_EACH = 3  # so that two texts of one concept differ in fewer signs
 
 
 class Meanings:
-    """An embedding model that knows a few words of like meaning; all that a text has beside them is a dimension of its own.
+    """An embedding model that knows a few words of similar meaning.
 
-    Keeps the texts; `meanwhile` is awaited once, before the next answer; `failing` is raised.
+    All other words of a text make up one dimension of its own.
+
+    Records the texts. `meanwhile` is awaited once, before the next answer; `failing` is raised.
     """
 
     def __init__(self, name: str = "meanings", dimensions: int = 16, *, local: bool = False) -> None:
@@ -197,7 +198,7 @@ class Meanings:
         self.calls = 0
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
         self.failing: BaseException | None = None
-        self.without: str | None = None  # a text that holds it gets no vector
+        self.without: str | None = None  # texts that contain it get a zero vector
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.calls += 1

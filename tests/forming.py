@@ -1,4 +1,4 @@
-"""The steps of a formation, as the engine takes them."""
+"""The steps of a formation, as the engine runs them."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ async def loading(
     unit: Session, agent_id: str, conversation_id: str, settings: Settings, now: datetime, reason: str
 ) -> tuple[ConversationState, Loaded | None]:
     """The conversation, leased, and its next window."""
-    state = await formation.take(unit, agent_id, conversation_id, settings)
-    return state, await formation.load_claimed(unit, state, settings, now, reason)
+    state = await formation.take(unit, formation.ConversationKey(agent_id, conversation_id), settings)
+    return state, await formation.load_claimed(unit, state, settings.of_agent(state.agent_settings), now, reason)

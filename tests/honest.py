@@ -1,8 +1,8 @@
 """The table of honest answers: `tests/acceptance/honest/*.toml`, a file for each walk of life.
 
-A case says what came in, what a strong model answers to the prompt, and what must be stored then, all written by hand. What
-the model wrote has to come out byte for byte: `in` names the scope that holds it, `as` what stands there instead where a
-secret or contact data is cut out. Without `in` it is stored nowhere, and `refused` says for which reason.
+A case says what came in, what a strong model answers to the prompt, and what must then be stored, all written by hand.
+What the model wrote must be stored byte for byte: `in` names its scope, `as` the text stored instead if a secret or
+contact data is removed. Without `in` it isn't stored, and `refused` gives the reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Strict(BaseModel):
 
 
 class Case(_Strict):
-    """`points`: those of the issue that name it. `settings`: the agent's own; `then`: those before the last answer."""
+    """`points`: the requirements that it shows. `settings`: the agent's own; `then`: those set before the last answer."""
 
     name: str
     language: Literal["en", "de", "fr", "es", "nl", "fi"]
@@ -58,10 +58,10 @@ class Case(_Strict):
 
 
 class Item(_Strict):
-    """An observation as the model writes it, and below what must come of it.
+    """An observation as the model writes it, followed by what must become of it.
 
-    `about` names people as the conversation does; the model writes their handles. `cues`: what is kept of the terms, where
-    that isn't all of them. `days`: those that it is found by.
+    `about` names people as the conversation does; the model writes their handles. `cues`: the terms that are kept, unless
+    all are. `days`: the days by which it is found.
     """
 
     content: str
@@ -81,9 +81,9 @@ class Item(_Strict):
 
 
 class Extraction(Case):
-    """A conversation. Who speaks has an id, their name in lower case. `known`: what somebody's scope holds already.
+    """A conversation. A speaker's id is their name in lower case. `known`: what somebody's scope already holds.
 
-    `members`: who else belongs to the groups, and doesn't speak.
+    `members`: group members who don't speak.
     """
 
     said: list[Said]
@@ -96,10 +96,11 @@ class Extraction(Case):
 
 
 class Consolidation(Case):
-    """A scope's text so far, made of `known`; what has been observed since, and the text that the model makes of both.
+    """A scope's text so far, made from `known`; the new observations; and the text that the model makes from both.
 
-    In its lists it names what it was shown by the number there; a case by the words with which that begins. `superseded`
-    and `repeated` are what gives way afterwards, and what is no fact of its own any more; all else stays as it was.
+    In its lists the model refers to what it was shown by number; a case refers to it by its first words. `superseded` and
+    `repeated`: the observations that are superseded, or turned into repetitions, afterwards. All others stay as they
+    were.
     """
 
     of: str
@@ -119,10 +120,10 @@ NOT_OFFERED = "not offered"
 
 
 class Claim(_Strict):
-    """What is known in a narrow scope, and how it is said in the wider one, `shared`.
+    """Something known in a narrow scope, and its wording in the wider one, `shared`.
 
-    `shown`: how the model gets to read it, where contact data is cut out. `no`: which of the three criteria it finds
-    unmet. `withheld`, with the reason: the model never sees it; what is marked as sensitive isn't even looked at.
+    `shown`: the text that the model is shown if contact data was removed. `no`: the criterion that it finds unmet.
+    `withheld`: the reason why the model never sees it; what is marked as sensitive isn't even considered.
     """
 
     text: str
@@ -151,7 +152,7 @@ class Propagation(Case):
 
 
 class File(_Strict):
-    """`software`: whether this walk of life is the making of it."""
+    """`software`: whether this walk of life is software development."""
 
     walk: str
     software: bool = False
@@ -169,13 +170,13 @@ def files() -> dict[str, File]:
 
 
 def as_parameters(by_file: Mapping[str, Sequence[Case]]) -> list[Any]:
-    """Each case as a parameter of a test, by its file and name."""
+    """Each case as a parameter of a test, named by its file and its own name."""
     return [pytest.param(case, id=f"{stem}: {case.name}") for stem, cases in by_file.items() for case in cases]
 
 
 @dataclass(slots=True)
 class Clock:
-    """Moves on by a second whenever it is read."""
+    """Moves on by a second with each reading."""
 
     now: datetime = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 
@@ -186,7 +187,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Table:
-    """A memory at which cases are played. The model is the real client, at a server that gets its answers from `write`."""
+    """A memory on which cases are played. The model is the real client, on a server that gets its answers from `write`."""
 
     memory: Memory
     server: Loopback
@@ -194,8 +195,8 @@ class Table:
     write: Callable[[Received], dict[str, Any]] = lambda _: {}
 
     def answer(self, received: Received) -> str:
-        """What it writes after it has read the prompt. Who is asked again has nothing else to say."""
-        log.warning("… %s", received.instructions[-300:])  # pytest shows it where a case fails: why it is asked again
+        """What it writes after reading the prompt. If it is asked again, it has nothing else to say."""
+        log.warning("… %s", received.instructions[-300:])  # pytest shows it if a case fails: why it was asked again
         return json.dumps(self.write(received), ensure_ascii=False)
 
     async def begin(self, case: Case) -> None:
@@ -221,7 +222,7 @@ def id_of(name: str) -> str:
 
 
 def messages(said: list[Said]) -> list[dict[str, Any]]:
-    """Numbered from 1, as the answers name them."""
+    """Numbered from 1, as in the answers."""
     return [
         {"id": f"m{n}", "content": text, "created_at": at, **_speaker(who)} for n, (who, at, text) in enumerate(said, 1)
     ]
@@ -232,7 +233,7 @@ def _speaker(who: str) -> dict[str, Any]:
 
 
 def place_of(scope: ScopeRef) -> str:
-    """As cases name it: a user's id, `group choir`, `collective`."""
+    """The name of a scope in cases: a user's id, `group choir`, `collective`."""
     return {"individual": f"{scope.owner_id}", "group": f"group {scope.owner_id}"}.get(scope.kind, scope.kind)
 
 
@@ -244,7 +245,7 @@ def owner_of(place: str) -> dict[str, Any]:
 
 
 def stored(observation: Observation, groups: Mapping[str, str]) -> tuple[Any, ...]:
-    """Where it lies, what it says, which messages it was taken from, and to whom it is proposed: a group by its scope."""
+    """Its scope, its text, the messages it was made from, and the group to which it is proposed, by that group's scope."""
     proposed = groups.get(str(observation.proposed), observation.proposed)
     return place_of(observation.scope), observation.content, observation.source.message_ids, proposed
 
@@ -254,7 +255,7 @@ def expected(item: Item) -> tuple[Any, ...]:
 
 
 async def extract(laid: Table, case: Extraction) -> Any:
-    """Plays the conversation, and the answer of the model to it. What formation returns."""
+    """Plays the conversation and the model's answer to it. Returns the result of the formation."""
     await laid.begin(case)
     for place, known in case.known.items():
         for at, text in known:
@@ -263,7 +264,7 @@ async def extract(laid: Table, case: Extraction) -> Any:
         hello = messages([(who, laid.clock(), "Hello.")])
         mine: dict[str, Any] = {**AGENT, "user_id": id_of(who)}
         await laid.memory.add(hello, **mine, conversation_id=f"hello-{who}", group_ids=case.groups)
-        await laid.memory.observe(f"{who} says hello.", **mine, speaker=who)  # by whose name they are known
+        await laid.memory.observe(f"{who} says hello.", **mine, speaker=who)  # so that their names are known
     people = [who for who, _, _ in case.said if who not in ROLES]
     here = {**AGENT, "conversation_id": "talk"}
     laid.clock.now = case.said[-1][1]
@@ -275,7 +276,7 @@ async def extract(laid: Table, case: Extraction) -> Any:
 
 
 def lists(received: Received, items: list[Item]) -> dict[str, Any]:
-    """The answer in the form that the schema asks for: a list for each scope that was offered."""
+    """The answer in the form of the schema: a list for each scope that was offered."""
     assert received.schema is not None
     answer: dict[str, list[Any]] = {alias: [] for alias in received.schema["properties"]}
     people = {json.loads(name): handle for handle, name in _PEOPLE.findall(received.prompt)}
@@ -288,7 +289,7 @@ _PEOPLE = re.compile(r'^(P\d+)(?:, who says nothing here,)? is (".*")$', re.MULT
 
 
 async def consolidate(laid: Table, case: Consolidation) -> ConsolidateResult:
-    """Plays the text so far and what comes of it. The result of the last consolidation."""
+    """Plays the text so far and what follows. Returns the result of the last consolidation."""
     await laid.begin(case)
     scope = None
     for told, answer in ((case.known, case.text), (case.new, case.answer)):
@@ -324,7 +325,7 @@ _REFERENCES = ("newer", "older", "n", "same_as", "what", "by", "of")
 
 
 def _numbered(item: Mapping[str, Any], shown: Mapping[str, str]) -> dict[str, Any]:
-    """With the numbers that the prompt has for what the case names by its beginning: `k: The fee is`."""
+    """Replaces names by the numbers in the prompt. A case names an item by its beginning: `k: The fee is`."""
 
     def number_of(name: str) -> str:
         kind, _, beginning = name.partition(": ")
@@ -338,7 +339,7 @@ def _numbered(item: Mapping[str, Any], shown: Mapping[str, str]) -> dict[str, An
 
 
 async def propagate(laid: Table, case: Propagation) -> PropagateResult:
-    """Plays who knows what, in a text of theirs, and the judgement of it. People have been known for ten days."""
+    """Plays who knows what, in texts of their own, and the judgement. People have been known for ten days."""
     await laid.begin(case)
     scopes = dict[str, str]()
     places = [claim.by or f"{case.of} {case.to.partition(' ')[2]}" for claim in case.claims]
@@ -366,7 +367,7 @@ async def propagate(laid: Table, case: Propagation) -> PropagateResult:
 
 
 def judging(received: Received, claims: Sequence[Claim]) -> dict[str, Any]:
-    """What the case says of its claims, and what is right of decoys."""
+    """The case's decisions on its claims, and the right answers to decoys."""
     known = {claim.shown or claim.text: claim.decision for claim in claims if claim.withheld is None}
     decisions = []
     for line in sections(received.prompt)["claims"].splitlines():

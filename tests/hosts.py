@@ -1,4 +1,4 @@
-"""A host of the system before, as far as memory sees it: its objects, and a backend of its own that says what it is told."""
+"""A host of the legacy system, as far as memory sees it: its objects, and a scripted backend of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Person:
 
 @dataclass
 class Session:
-    """With so many messages; nothing in them is a signal."""
+    """A session with so many messages. None of them is a signal."""
 
     id: str = "42"
     owner: str = MIA
@@ -35,7 +35,7 @@ class Session:
 
 @dataclass
 class HostScope:
-    """A document of the later design's scopes."""
+    """A document of the later system's scopes."""
 
     agent_id: str
     scope_type: str
@@ -45,7 +45,7 @@ class HostScope:
 
 @dataclass
 class Legacy:
-    """Keeps what it was asked, by name. `failing` is raised by every call."""
+    """Records what it was asked, by name. Every call raises `failing`, if it is set."""
 
     context: str = "<MemoryContext/>"
     asked: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Judges of propagation that are worth nothing, and one that is worse than that: it is right on decoys alone."""
+"""Useless judges of propagation, and a worse one that is right only on decoys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def guessing(seed: int = 5) -> Judge:
     return lambda _: {name: chance.random() < 0.5 for name in ("personal", "general", "valuable")}
 
 
-# Each makes one. `obeys` does what every claim says, and leaves it to the rules alone.
+# Each makes a judge. `obeys` does what every claim says, so that only the rules stand in its way.
 JUDGES: dict[str, Callable[[], Judge]] = {
     "yes": lambda: yes,
     "no": lambda: no,

@@ -5,8 +5,8 @@
         ...
         assert len(server.requests) == 2
 
-Replies are used up in turn; a single one instead of a list answers every request. What comes after the end of the list
-is answered with HTTP 410, which clients don't retry. A reply may also be a function from the request to a text.
+Replies are used up in turn; a single reply instead of a list answers every request. Requests after the end of the list
+are answered with HTTP 410, which clients don't retry. A reply may also be a function from the request to a text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from memory_sql.llm.notation import as_written
 
 INPUT_TOKENS = 11
 OUTPUT_TOKENS = 7
-# Retries are the client's own; this header makes them quick.
+# The client makes the retries; this header makes them quick.
 RETRY_SOON = {"retry-after-ms": "1"}
 
 
@@ -49,7 +49,7 @@ class Received:
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON schema that was asked for; None where plain text was."""
+        """The requested JSON schema; None if plain text was requested."""
         asked = self.body.get("response_format") if self.is_chat else self.body.get("text", {}).get("format")
         if not asked or asked["type"] != "json_schema":
             return None
@@ -73,7 +73,7 @@ class Loopback:
 
 @asynccontextmanager
 async def loopback(script: Script, *, port: int = 0) -> AsyncIterator[Loopback]:
-    """The running server; `port` 0 takes a free one."""
+    """The running server. `port` 0 takes a free one."""
     server = Loopback()
     left = list(script) if isinstance(script, Sequence) else None
 
@@ -112,7 +112,7 @@ def answering(answer: Callable[[Received], str]) -> Reply:
 
 
 def status(code: int, body: object = None, headers: Mapping[str, str] = RETRY_SOON) -> Reply:
-    """An HTTP error; a `body` that isn't a dict becomes the message of an OpenAI error."""
+    """An HTTP error. A `body` that isn't a dict becomes the message of an OpenAI error."""
     said = body if isinstance(body, dict) else {"error": {"message": str(body or "scripted"), "type": "error"}}
 
     async def respond(_: web.Request, __: Received) -> web.Response:
@@ -122,7 +122,7 @@ def status(code: int, body: object = None, headers: Mapping[str, str] = RETRY_SO
 
 
 def hang(seconds: float) -> Reply:
-    """Nothing for that long, then a good answer that hardly anybody waits for."""
+    """Nothing for so long, then a good answer, for which hardly any client waits."""
 
     async def respond(_: web.Request, received: Received) -> web.Response:
         await asyncio.sleep(seconds)
@@ -132,7 +132,7 @@ def hang(seconds: float) -> Reply:
 
 
 def drip(pause_seconds: float) -> Reply:
-    """One blank after another and never an answer, as gateways do to keep a connection alive."""
+    """One space after another and never an answer, as gateways send to keep a connection alive."""
 
     async def respond(request: web.Request, _: Received) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "application/json"})
@@ -181,7 +181,7 @@ def empty() -> Reply:
 
 
 def embedded(vectors: Callable[[list[str]], list[list[float]]]) -> Reply:
-    """The vectors of the texts that were asked for, last first, as servers may do."""
+    """The vectors of the requested texts in reverse order, as servers may send them."""
 
     async def respond(_: web.Request, received: Received) -> web.Response:
         found = enumerate(vectors(received.body["input"]))
@@ -237,7 +237,7 @@ def _completion(
 
 
 def _response(received: Received, content: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """With the reasoning item that real answers begin with; without `content` there is no message at all."""
+    """Begins with a reasoning item, as real answers do. Without `content` there is no message."""
     reasoning = {"id": "rs_loopback", "type": "reasoning", "summary": []}
     message = {"id": "msg_loopback", "type": "message", "role": "assistant", "status": "completed", "content": content}
     return {
@@ -263,7 +263,7 @@ def _response(received: Received, content: list[dict[str, Any]] | None) -> dict[
 
 
 def numbered(prompt: str, kind: str) -> list[str]:
-    """The texts that a consolidation's prompt shows as `s1`, `n1` or `k1` and so on, in their order."""
+    """The texts that a consolidation's prompt shows as `s1`, `n1` or `k1` and so on, in order."""
     found = re.findall(rf'^{kind}\d+ [^"\n]*(".*")$', prompt, re.MULTILINE)
     return [json.loads(text) for text in found]
 
@@ -285,7 +285,7 @@ _TURN = re.compile(r'^(\d+) ([A-Z]\d*)(?: "[^\n]*?")? \d\d:\d\d ([^\n]*(?:\n\|[^
 
 
 def turns(prompt: str) -> list[ShownTurn]:
-    """The turns that an extraction's prompt shows, as they were said; none is no conversation that anybody is asked about."""
+    """The turns in an extraction's prompt, as they were said. No conversation without turns is ever asked about."""
     found = [
         ShownTurn(int(n), handle, as_written(text.replace("\n| ", "\n"))) for n, handle, text in _TURN.findall(prompt)
     ]

@@ -1,7 +1,7 @@
-"""The worst model that there can be: it does what whoever wrote the text would want, over the OpenAI protocol.
+"""The worst possible model: it does what the author of a text would want, over the OpenAI protocol.
 
-It writes down every sentence of every turn, sums up by saying all of it again, and would share all that it is shown with
-everybody. What stands between it and the others are rules alone.
+It writes down every sentence of every turn, repeats everything as its text, and would share whatever it is shown with
+everybody. Only rules stand between it and other users.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ def purpose_of(received: Received) -> Purpose:
 
 
 def sections(prompt: str) -> dict[str, str]:
-    """What stands between the marks of a prompt, by the name of the part."""
+    """The parts of a prompt between delimiters, by name."""
     found = re.finditer(_SECTION.pattern, prompt, re.MULTILINE | re.DOTALL)
     return {section["name"]: section["body"] for section in found}
 
 
 def lines(body: str) -> Iterator[Any]:
-    """The JSON values of a part, one a line; none where nothing is there yet."""
+    """The JSON values of a part, one a line; nothing if the part is still empty."""
     return (json.loads(line) for line in body.split("\n") if line[:1] in ("{", '"'))
 
 
 class Obedient:
-    """`place` says into which of the offered scopes a sentence goes, `say` how a claim is said to more people, `judge`
-    whether it is: everything is, and decoys as they should be."""
+    """`place`: the offered scope that a sentence goes to. `say`: the wording of a claim for more people.
+
+    `judge`: whether a claim is shared. By default every claim is, and decoys are answered correctly.
+    """
 
     def __init__(
         self,

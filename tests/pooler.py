@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode in front of the tests' server, where Debian's package is installed."""
+"""A real PgBouncer in transaction mode in front of the tests' server, if Debian's package is installed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pathlib import Path
 from memory_sql.db.engine import CACHE_SIZE, asyncpg_url
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-USER = "postgres"  # it refuses to run as root; the package brings this one
+USER = "postgres"  # it refuses to run as root; the package creates this user
 UP = "process up"
 
-# docs/deploying.md says what of it a host needs.
+# docs/deploying.md says which of these a host needs.
 CONFIGURATION = """
 [databases]
 * = host={host} port={port}
@@ -45,14 +45,14 @@ class Pooler:
     port: int
 
     def url(self, direct: str) -> str:
-        """The same database and user, through it."""
+        """The same database and user, through the pooler."""
         parts = asyncpg_url(direct).difference_update_query(["host", "port"]).set(host="127.0.0.1", port=self.port)
         return parts.update_query_dict({CACHE_SIZE: "0"}).render_as_string(hide_password=False)
 
 
 @contextmanager
 def pooling(server_url: str, users: Mapping[str, str], *, servers: int) -> Iterator[Pooler]:
-    """Meanwhile these users, with their passwords, share so many connections of the server for each database."""
+    """While this is open, these users, with their passwords, share so many connections for each database."""
     assert PROGRAM is not None
     with ExitStack() as ending:
         directory = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="memory-sql-pooler-")))
@@ -67,7 +67,7 @@ def pooling(server_url: str, users: Mapping[str, str], *, servers: int) -> Itera
 
 
 def _where(server_url: str, directory: Path) -> tuple[str, int]:
-    """Of a Unix socket another name is made, in a directory that the pooler's user may enter."""
+    """A Unix socket gets another name, in a directory that the pooler's user may enter."""
     url = asyncpg_url(server_url)
     host, port = (
         str(url.query.get("host") or url.host or "127.0.0.1"),
@@ -99,7 +99,7 @@ def _running(configuration: Path) -> Iterator[None]:
                 if UP in line:
                     break
             assert UP in "".join(said[-1:]), f"PgBouncer hasn't started: {''.join(said)}"
-            # It stands still once the pipe is full, and nothing goes through it any more.
+            # Once the pipe is full, PgBouncer stops and forwards nothing any more.
             threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
             yield
         finally:

@@ -1,6 +1,7 @@
-"""What people say in 210 small conversations: facts of theirs alone, each with a word to look for, and facts for all.
+"""What people say in 210 small conversations: private facts, each with a word to look for, and facts for everybody.
 
-Deterministic: the same conversations each time. Every private fact holds a canary, a made-up word that stands nowhere else.
+Deterministic: the conversations are the same each time. Every private fact contains a canary, a made-up word that occurs
+nowhere else.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 CONVERSATIONS = 210
 
-# The second half of them stands in no list of given names.
+# The second half of them aren't in any list of given names.
 PEOPLE = (
     "Anna Tom Jonas Mia Lena Marc Priya Carlos Sofia Henrik Grace Yusuf "
     "Kemal Siobhan Oluwaseun Thandeka Bogdan Xiulan Ngozi Aurelio Ylva Tadeusz Ioana Rajan"
@@ -134,7 +135,7 @@ _ENDS = "vex dril mond tuk phon zim lar bex".split()
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """`canary` stands in `text`, and in no other text of the conversations."""
+    """`canary` is in `text`, and in no other text of the conversations."""
 
     text: str
     canary: str
@@ -149,7 +150,7 @@ class Conversation:
 
 
 def conversations() -> list[Conversation]:
-    """Each with two facts of the speaker's alone and one to share."""
+    """Each has two private facts of the speaker and one to share."""
     canaries = _canaries()
     made = []
     for number in range(CONVERSATIONS):

@@ -1,8 +1,8 @@
 """Databases that are emptied after a test and given to the next one, instead of being made and dropped for each.
 
-What has to be emptied is read from the catalogue, what the migrations put there from a database that nobody has used.
-A test that changed anything but rows is recognised by the system catalogues, which tell of every table, function,
-grant and statistic: its database is dropped.
+What has to be emptied is read from the catalogue; what the migrations put there is read from an unused database. If a
+test changed anything but rows, the system catalogues show it, since they record every table, function, grant and
+statistic. Its database is then dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from memory_sql.db.engine import asyncpg_url
 
-# Of a database that a test has dropped, renamed or closed to us.
+# Errors of a database that a test has dropped, renamed or closed to us.
 GONE = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.OperatorInterventionError,
@@ -27,7 +27,7 @@ GONE = (
     OSError,
 )
 SCHEMA = "memory"
-PATIENCE_MS = 10_000  # for a session to end
+PATIENCE_MS = 10_000  # how long to wait for a session to end
 _numbers = itertools.count(1)
 
 TABLES = """
@@ -37,26 +37,26 @@ SEQUENCES = """
 SELECT sequencename, coalesce(last_value, start_value), last_value IS NOT NULL
 FROM pg_sequences WHERE schemaname = $1 ORDER BY sequencename
 """
-# Of a table that was never vacuumed the planner expects ten pages: one that has fewer stays as it is, with its dead rows,
-# and so do the plans of the connections that are kept. Planning costs most tests more than all else that the server does.
+# For a table that was never vacuumed the planner expects ten pages. A smaller table keeps its dead rows, so that it stays
+# that way and the plans of kept connections stay valid. Planning costs most tests more than all other work of the server.
 USED = """
 SELECT c.relname, pg_relation_size(c.oid) > $2 OR c.reltuples <> -1 FROM pg_class c
 WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
 """
 SMALL = 8 * 8192
-# VACUUM gives back the pages of an emptied table, not those of its indexes, by which the planner reckons.
+# VACUUM frees the pages of an emptied table but not those of its indexes, whose size the planner uses.
 LARGEST = """
 SELECT coalesce(max(pg_relation_size(indexrelid)), 0) FROM pg_index JOIN pg_class c ON c.oid = indrelid
 WHERE c.relnamespace = $1::regnamespace
 """
 LARGEST_KEPT = 64 * 1024
-# Settings and grants of the database itself stand in catalogues of the whole server, where other databases have theirs.
+# Settings and grants of the database itself are in catalogues of the whole server, together with other databases'.
 SHARED_CATALOGUES = """
 SELECT 'setting', setrole::text, xmin::text FROM pg_db_role_setting
 WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
 UNION ALL SELECT 'database', datname, xmin::text FROM pg_database WHERE datname = current_database()
 """
-# What was ever changed in each of them. A session's part is counted in when it ends, or is told to send it off.
+# How many changes each catalogue has had. A session's share is added when it ends, or is told to flush it.
 CATALOGUES = """
 SELECT oid::regclass::text, '',
        (pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid))::text
@@ -67,7 +67,7 @@ END_OTHERS = """
 SELECT pid, pid = ANY ($1::int[]) OR pg_terminate_backend(pid, $2)
 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
-# The planner takes a table that VACUUM has seen empty for one that stays so; of a new one it expects some pages.
+# If VACUUM saw a table empty, the planner expects it to stay empty. For a new table it expects some pages.
 FRESH = "UPDATE pg_class SET reltuples = -1 WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND reltuples = 0"
 
 
@@ -89,7 +89,10 @@ async def administer(url: str, *statements: str) -> None:
 
 
 async def copy(server_url: str, source: str, name: str) -> str:
-    """The URL of a new database with what another holds, whose sessions are ended: Postgres copies only what is idle."""
+    """Copies a database and returns the URL of the copy.
+
+    Ends the sessions of the original: Postgres copies only idle databases.
+    """
     end = "SELECT pg_terminate_backend(pid, {}) FROM pg_stat_activity WHERE datname = '{}'"
     await administer(server_url, end.format(PATIENCE_MS, source), f"CREATE DATABASE {name} TEMPLATE {source}")
     return named(server_url, name)
@@ -97,7 +100,7 @@ async def copy(server_url: str, source: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the migrations leave in the schema: its tables with their rows, and how far its sequences have counted."""
+    """What the migrations leave in the schema: tables with their rows, and the positions of sequences."""
 
     tables: Sequence[str]
     rows: dict[str, bytes]
@@ -115,7 +118,10 @@ class Contents:
         return cls(tables, {table: copied for table, copied in rows.items() if copied}, sequences)
 
     async def restore(self, connection: Any) -> bool:
-        """As replica: nothing fires, and no key asks for an order. Whether a catalogue has changed by it."""
+        """Restores the contents as a replica, so that no trigger fires and the order of tables doesn't matter.
+
+        Returns whether that changed a catalogue.
+        """
         used = {f'{SCHEMA}."{table}"': grown for table, grown in await connection.fetch(USED, SCHEMA, SMALL)}
         emptying = "".join(f"DELETE FROM {table};" for table in used)
         counting = "".join(
@@ -138,14 +144,14 @@ Fingerprint = frozenset[tuple[str, ...]]
 
 
 async def fingerprint(connection: Any) -> Fingerprint:
-    """How often each system catalogue was changed: it differs when anything but rows has changed."""
+    """The number of changes of each system catalogue. It differs if anything but rows has changed."""
     rows = await connection.fetch(f"{CATALOGUES} UNION ALL {SHARED_CATALOGUES}")
     return frozenset(tuple(row) for row in rows)
 
 
 @dataclass(slots=True)
 class Kept:
-    """A database, a connection of the superuser's to it, and its catalogues as they were when it was clean."""
+    """A database, a superuser's connection to it, and its catalogues' fingerprint from when it was clean."""
 
     url: str
     connection: Any
@@ -154,7 +160,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Databases:
-    """The databases of one worker that are copies of one template; made when none is free."""
+    """The databases of one worker, copies of one template. One is made if none is free."""
 
     server_url: str
     template: str
@@ -164,13 +170,13 @@ class Databases:
     dropped: int = 0
 
     async def take(self) -> str:
-        """The URL, for a superuser, of a database that holds what the migrations leave and that nobody else uses."""
+        """The URL, for a superuser, of a database with what the migrations leave, which nobody else uses."""
         kept = self.free.pop() if self.free else await self._make()
         self.taken[kept.url] = kept
         return kept.url
 
     async def give_back(self, url: str, spared: Collection[int] = ()) -> bool:
-        """Whether it was kept. Every session but those of the `spared` processes is ended."""
+        """Returns whether it was kept. Ends every session except those of the `spared` processes."""
         kept = self.taken.pop(url)
         if await self._cleaned(kept, spared):
             self.free.append(kept)
@@ -192,7 +198,7 @@ class Databases:
         return Kept(url, connection, await fingerprint(connection))
 
     async def _cleaned(self, kept: Kept, spared: Collection[int]) -> bool:
-        """False for one that a test has changed or has left in a state in which it can't be cleaned."""
+        """False if a test has changed it, or left it in a state in which it can't be cleaned."""
         assert self.contents is not None
         try:
             await self._reconnect(kept)
@@ -210,7 +216,7 @@ class Databases:
 
     @staticmethod
     async def _reconnect(kept: Kept) -> None:
-        """If a test has ended our session as well, which the driver may not know before it asks something."""
+        """In case a test has ended our session too, which the driver may notice only when it sends something."""
         try:
             await kept.connection.execute("SELECT 1")
         except GONE:

@@ -1,4 +1,4 @@
-"""Scopes' settings, of several scopes at once."""
+"""Changes the settings of several scopes at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.database import rows
 
 
 async def scopes_of(memory: Memory, owner: str | None = None, agent: str = "ada") -> Sequence[str]:
-    """The ids of an agent's scopes, of all or of one owner (`c`, `u:mia` …); `%` stands for anything."""
+    """The ids of an agent's scopes: of all, or of one owner (`c`, `u:mia` …). `%` matches anything."""
     sql = (
         "SELECT 's' || scope_id FROM memory.scopes JOIN memory.agents USING (agent_key) WHERE agent_id = :agent"
         " AND owner LIKE :owner ORDER BY scope_id"

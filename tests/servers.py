@@ -1,4 +1,4 @@
-"""Where the suite gets its Postgres: a URL that it is given, a container, or the embedded server."""
+"""The Postgres of the suite: a given URL, a container, or the embedded server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Choice = Literal["url", "container", "embedded"]
 
 
 def choose(server_option: str | None, environ: Mapping[str, str], docker_answers: Callable[[], bool]) -> Choice:
-    """What was asked for, or an error where it can't be had; unasked the URL, else a container, else the embedded one."""
+    """The requested server, or an error if it isn't available.
+
+    Without a request: the URL, else a container, else the embedded server.
+    """
     match server_option:
         case "embedded":
             return "embedded"
@@ -44,8 +47,8 @@ def choose(server_option: str | None, environ: Mapping[str, str], docker_answers
 
 
 def docker_answers() -> bool:
-    """Whether anything answers where DOCKER_HOST says, else on the usual socket (an engine behind TLS says 400)."""
-    # Not by the client of Docker: where nobody answers it forgets a socket, which our tests take for a failure.
+    """Whether anything answers at DOCKER_HOST, else on the usual socket (an engine behind TLS says 400)."""
+    # Docker's own client leaks a socket if nobody answers, which our tests treat as a failure.
     try:
         with _engine(urlsplit(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")) as engine:
             engine.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
@@ -69,7 +72,10 @@ def _engine(where: SplitResult) -> socket.socket:
 
 @contextmanager
 def serve(choice: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a database of the server in which others may be created; its server ends with it, save a given one."""
+    """The URL of a database on a server in which others can be created.
+
+    The server is stopped at the end, unless it was given.
+    """
     if choice == "url":
         yield environ[URL]
         return
@@ -87,7 +93,7 @@ def _container() -> Iterator[str]:
 
 
 def postgres_image() -> str:
-    """The one that users are given."""
+    """The image that users are given."""
     return str(yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]["postgres"]["image"])
 
 

@@ -1,6 +1,6 @@
-"""How much a random test tries: all of it under the profile `full` (CI, `make prove`), a tenth under `fast` (`make test`).
+"""How much a random test tries: everything under the profile `full` (CI, `make prove`), a tenth under `fast` (`make test`).
 
-Another than the environment's: `pytest --hypothesis-profile=full`.
+To override the environment's profile: `pytest --hypothesis-profile=full`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-PER_TEST = 100  # Hypothesis' own number of examples
-settings.register_profile("full", max_examples=PER_TEST, deadline=None)  # no test asserts wall time unasked
+PER_TEST = 100  # Hypothesis' default number of examples
+settings.register_profile("full", max_examples=PER_TEST, deadline=None)  # no test asserts wall time unless asked to
 settings.register_profile("fast", max_examples=PER_TEST // 10, deadline=None)
 settings.load_profile("full" if os.environ.get("CI") else "fast")
 
@@ -24,7 +24,7 @@ def share(whole: int) -> int:
 
 
 def few_in_every_run(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
-    """For `parametrize`: all of them, those that aren't `kept` marked slow."""
+    """For `parametrize`: all values, with those not in `kept` marked slow."""
     return [value if value in kept else pytest.param(*_several(value), marks=pytest.mark.slow) for value in values]
 
 

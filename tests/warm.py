@@ -1,11 +1,11 @@
-"""Engines that outlive the `Database` they were made for: their connections know the schema, their statements are compiled.
+"""Engines that outlive their `Database`: their connections know the schema, and their statements are compiled.
 
-A new connection learns tables and functions by using them, which costs the server more than the calls of most tests.
-So the engine of a recycled database isn't disposed of when its `Database` is closed, but reset and given to the next
-one with the same URL and options. No two have one at the same time.
+A new connection learns tables and functions by using them, which costs the server more than the calls of most tests do.
+So the engine of a recycled database isn't disposed of when its `Database` is closed, but is reset and given to the next
+`Database` with the same URL and options. Two never have the same engine at the same time.
 
-Whatever engine is made compiles for the same dialect into the same cache: a command's own engine, too, finds what an
-earlier one has compiled.
+Every engine compiles for the same dialect into the same cache: even a command's own engine finds what an earlier engine
+has compiled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from memory_sql.db import engine as product
 from memory_sql.db.engine import Database
 
-# What a session may have changed for itself. Prepared statements stay with their plans: they are what it is kept for. A plan
-# for many rows goes when their table is emptied (tests/recycling.py). What it has counted is sent off, or the next test's
-# transaction would count it too.
+# What a session may have changed for itself. Prepared statements stay with their plans, which is why the session is kept.
+# A plan for many rows is dropped when its table is emptied (tests/recycling.py). Its counts are flushed; otherwise the
+# next test's transaction would include them.
 RESET = """
 CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
 DISCARD SEQUENCES; DISCARD TEMP; SELECT pg_stat_force_next_flush()
 """
-GONE = (asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError, OSError)  # of a connection that has been cut
+GONE = (asyncpg.PostgresError, asyncpg.InterfaceError, DBAPIError, OSError)  # errors of a connection that has been cut
 AT_MOST = 3  # kept for one database
 
 
@@ -42,22 +42,22 @@ class Warm:
     database: str
     options: str
     engine: AsyncEngine
-    connections: list[Any] = field(default_factory=list)  # of asyncpg, idle since the last reset
+    connections: list[Any] = field(default_factory=list)  # asyncpg's, idle since the last reset
 
     @property
     def is_fresh(self) -> bool:
-        """Nothing has come from the server since, not even a goodbye, which the loop may not have read yet."""
+        """Whether the server has sent nothing since, not even the end of a connection that the loop hasn't read yet."""
         return all(not connection.is_closed() and not _readable(connection) for connection in self.connections)
 
     @property
     def in_use(self) -> bool:
-        """By a session that has not been closed, or by a listener that a test has not taken away."""
+        """Whether a session wasn't closed, or a test left a listener behind."""
         pool, dispatch = self.engine.pool, self.engine.sync_engine.dispatch
         assert isinstance(pool, AsyncAdaptedQueuePool)
         return bool(pool.checkedout() or dispatch.before_cursor_execute or dispatch.after_cursor_execute)
 
     async def reset(self) -> bool:
-        """Whether all its connections are as they were when they were new; else they are closed."""
+        """Returns whether all of its connections are as new. Otherwise they are closed."""
         try:
             self.connections = await self._reset()
         except GONE:
@@ -84,18 +84,18 @@ def _readable(connection: Any) -> bool:
 
 
 class Engines:
-    """The engines of one event loop, which their connections are bound to."""
+    """The engines of one event loop, to which their connections are bound."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._databases: set[str] = set()
         self._used: dict[AsyncEngine, Warm] = {}
         self._free: list[Warm] = []
-        self._compiling: Engine | None = None  # the first of them
+        self._compiling: Engine | None = None  # the first engine
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Meanwhile each `Database` gets its engine here, and leaves it here."""
+        """While this is open, each `Database` gets its engine here and returns it here."""
         dispose = Database.close
 
         async def close(database: Database) -> None:
@@ -113,12 +113,12 @@ class Engines:
         self._databases.add(database)
 
     def pids(self, database: str) -> list[int]:
-        """The processes of the server behind what is kept."""
+        """The server processes behind the kept connections."""
         kept = [warm for warm in self._free if warm.database == database and warm.is_fresh]
         return [connection.get_server_pid() for warm in kept for connection in warm.connections]
 
     async def end(self, database: str, *, dropped: bool) -> None:
-        """The test is over: what it has not closed isn't kept; nothing is, of a database that has been dropped."""
+        """To be called when a test is over. What it hasn't closed isn't kept, and nothing is if the database was dropped."""
         self._databases.discard(database)
         self._used = {engine: warm for engine, warm in self._used.items() if warm.database != database}
         kept = [warm for warm in self._free if warm.database == database]
@@ -146,7 +146,7 @@ class Engines:
         return found.engine
 
     def _sharing(self, made: AsyncEngine) -> AsyncEngine:
-        """What it compiles, once the first has learnt from the server what to compile for."""
+        """Shares the compiled statements, once the first engine has learnt from the server what to compile for."""
         engine, first = made.sync_engine, self._compiling
         if first is None or first.dialect.server_version_info is None:
             self._compiling = engine
@@ -155,7 +155,7 @@ class Engines:
         return made
 
     def _is_ours(self) -> bool:
-        """Commands run in a loop of their own."""
+        """Commands run in loops of their own."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:

@@ -1,1 +1,1 @@
-"""How well the right memory is found: questions whose evidence is known, asked of this library and of others in one run."""
+"""How well the right memory is found: questions with known evidence, asked of this library and of others in one run."""

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.recall --data DIR`: which of the systems finds the turns that answer the questions.
+"""`python -m benchmarks.recall --data DIR`: which of the systems find the turns that answer the questions.
 
-Own searches run first, then the others, one after the other, on one server. `--ablate all` (or names of weights, with
-commas) takes one part of our ranking out at a time.
+Our own searches run first, then the others, one after the other, on one server. `--ablate all` (or names of weights,
+separated by commas) removes one part of our ranking at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.server import has_extension, server
 
 
 class LackingError(Exception):
-    """The server doesn't have what a system needs."""
+    """The server lacks something that a system needs."""
 
 
 def _names(value: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""What each part of our ranking is worth: the same questions with one weight at a time taken out.
+"""Measures what each part of our ranking is worth: the same questions with one weight at a time removed.
 
-The weights are a frozen dataclass, `memory_sql.domain.query.Weights`, which the search
-statement's function takes as `weights`. Which fields there are isn't known here.
+The weights are the frozen dataclass `memory_sql.domain.query.Weights`, which the search statement's function takes as
+`weights`. Nothing here knows which fields it has.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ POINTS = 100
 
 
 class AblationError(Exception):
-    """The weights can't be taken out."""
+    """The weights can't be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In points (hundredths) against the whole ranking; below zero: the part helps."""
+    """The change against the whole ranking, in points (hundredths). Below zero: the part helps."""
 
     points: float
     interval: Interval
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Ablated:
-    """`neutral` is the value that stood in for `value`; changes by measure, over the answerable questions."""
+    """`neutral`: the value that replaced `value`. Changes by measure, over the answerable questions."""
 
     system: str
     field: str
@@ -47,9 +47,10 @@ class Ablated:
 
 
 def variants(weights: Any, chosen: Sequence[str] = (ALL,)) -> Iterator[tuple[str, Any]]:
-    """The weights with one number, of those chosen, neutral at a time; what is neutral already is left out.
+    """Yields the weights with one of the chosen numbers neutral at a time. Numbers that are already neutral are left out.
 
-    Neutral is what the field's metadata says (`neutral`), else zero. Raises `AblationError` for names of no number.
+    A field's metadata says what is neutral (`neutral`), else it is zero. Raises `AblationError` for names that aren't
+    numbers.
     """
     numbers = [field for field in fields(weights) if isinstance(getattr(weights, field.name), int | float)]
     unknown = set(chosen) - {field.name for field in numbers} - {ALL}
@@ -63,7 +64,7 @@ def variants(weights: Any, chosen: Sequence[str] = (ALL,)) -> Iterator[tuple[str
 
 
 def default_weights() -> Any:
-    """Raises `AblationError` where this release has none."""
+    """Raises `AblationError` if this release has no weights."""
     try:
         return import_module("memory_sql.domain.query").Weights()
     except (ModuleNotFoundError, AttributeError) as error:
@@ -73,7 +74,7 @@ def default_weights() -> Any:
 
 
 def check(chosen: Sequence[str]) -> None:
-    """Raises `AblationError` where these can't be taken out: to be asked before anything is measured."""
+    """Raises `AblationError` if these can't be removed. To be called before anything is measured."""
     list(variants(default_weights(), chosen))
     _takes_weights(import_module("memory_sql.retrieval.search").search)
 
@@ -85,9 +86,10 @@ def _takes_weights(search: Callable[..., Any]) -> None:
 
 @contextmanager
 def weighted(weights: Any) -> Iterator[None]:
-    """Meanwhile every search of a `Memory` goes by these weights.
+    """While this is open, every search of a `Memory` uses these weights.
 
-    Raises `AblationError` where the search takes none, or where none was made: its figures would be those of the whole.
+    Raises `AblationError` if the search takes no weights, or if no search was made: its figures would be those of the
+    whole ranking.
     """
     module: Any = import_module("memory_sql.retrieval.search")
     search, calls = module.search, 0
@@ -108,7 +110,7 @@ def weighted(weights: Any) -> Iterator[None]:
 
 
 async def ablate(name: str, chosen: Sequence[str], dataset: Dataset, server: str) -> list[Ablated]:
-    """One of our own shapes, loaded once. Raises `AblationError`."""
+    """Measures one of our own systems, loaded once. Raises `AblationError`."""
     weights = default_weights()
     answerable = replace(dataset, questions=tuple(q for q in dataset.questions if q.category in ANSWERABLE))
     ablated = []
@@ -124,7 +126,7 @@ async def ablate(name: str, chosen: Sequence[str], dataset: Dataset, server: str
 
 
 def changes(whole: Sequence[Scores], without: Sequence[Scores]) -> dict[str, Change]:
-    """By measure, question against question."""
+    """The changes by measure, paired by question."""
     return {
         measure: _change([_of(s, measure) for s in whole], [_of(s, measure) for s in without]) for measure in MEASURES
     }

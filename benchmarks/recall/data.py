@@ -1,7 +1,8 @@
-"""Conversations and the questions about them, as files of a folder: `conv-*.jsonl` and `questions.jsonl`.
+"""Reads conversations and the questions about them from a folder: `conv-*.jsonl` and `questions.jsonl`.
 
-A line of a conversation is a message: `id`, `role`, `name` (who speaks), `content`, `created_at`, `session` (a number).
-A line of the questions: `id`, `conv`, `category`, `question`, `evidence` (the ids of the messages that hold the answer).
+A line of a conversation is a message: `id`, `role`, `name` (the speaker), `content`, `created_at`, `session` (a number).
+A line of the questions: `id`, `conv`, `category`, `question`, `evidence` (the ids of the messages that contain the
+answer).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 
 class DataError(Exception):
-    """The folder doesn't hold what it should."""
+    """The folder lacks something or has wrong contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Turn:
     said_at: datetime
 
     def text(self, form: Form) -> str:
-        """What a store gets that keeps nothing but a text: that alone, with who says it, or also with the day."""
+        """The text for a store that keeps nothing else: the plain text, with its speaker, or also with the day."""
         if form == "plain":
             return self.content
         named = f"{self.speaker}: {self.content}"
@@ -55,7 +56,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Turns in the order in which they were said within a conversation; questions have evidence."""
+    """The turns of a conversation are in order. All questions have evidence."""
 
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
@@ -74,9 +75,9 @@ class Dataset:
 
 
 def read(folder: Path, limit: int | None = None) -> Dataset:
-    """All turns, and the questions that have evidence; with `limit` so many of them, evenly spread.
+    """All turns, and the questions that have evidence; with `limit` only so many, evenly spread.
 
-    Raises `DataError` where there are none that can be answered, or where evidence names a turn that isn't there.
+    Raises `DataError` if no question can be answered, or if evidence names a turn that doesn't exist.
     """
     turns = tuple(turn for path in sorted(folder.glob("conv-*.jsonl")) for turn in _turns(path))
     if not turns:
@@ -92,7 +93,7 @@ def read(folder: Path, limit: int | None = None) -> Dataset:
 
 
 def spread(questions: Sequence[Question], limit: int | None) -> tuple[Question, ...]:
-    """At most `limit` of them at even distances, so that every conversation keeps its share."""
+    """At most `limit` questions at even distances, so that every conversation keeps its share."""
     if limit is None or limit >= len(questions):
         return tuple(questions)
     return tuple(questions[n * len(questions) // limit] for n in range(limit))

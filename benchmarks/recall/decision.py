@@ -1,13 +1,13 @@
-"""`python -m benchmarks.recall.decision`: what the decision to show is fitted on, and what it does on what it wasn't.
+"""`python -m benchmarks.recall.decision`: fits the decision to show something, and measures it on data outside the fit.
 
-Questions are to be shown something: those of the invented conversations, and those of each language (`languages.py`). What
-their users say otherwise is not, nor what strangers say to other assistants. Each of these five kinds weighs the same among
-questions or messages. `all`: the fit of everything, as `memory_sql/retrieval/decide.py` has it. The curve is made of fits
-without the group that they are tried on: a conversation, or a language; statements are judged by words, as they are found.
-By the odds from which on lines are shown:
+Questions should be shown something: those of the invented conversations, and those of each language (`languages.py`). Other
+messages of their users shouldn't, nor should what strangers say to other assistants. Each of these five kinds has the same
+weight among questions or messages. `all`: the fit of everything, as in `memory_sql/retrieval/decide.py`. For the curve, each
+group (a conversation or a language) is measured with a fit of the others; statements are judged by words, as they are found.
+By the odds from which lines are shown:
 
-- answered: the invented questions whose evidence is shown, or that a text that is always shown answers; `not in a text`:
-  of those that none does;
+- answered: the invented questions whose evidence is shown, or that a text which is always shown answers; `not in a text`:
+  those of them that no text answers;
 - languages: the questions in each language whose evidence is shown;
 - turns, of languages, strangers: messages after which lines are shown for nothing.
 """
@@ -42,7 +42,7 @@ WEIGHTS: dict[Kind, float] = {
 }
 ODDS = (1.0, 0.75, 0.5, 0.25, LEAST, 0.0, -0.25, -0.5, -0.75, -1.0)
 STRANGERS = Path(__file__).parents[2] / "tests" / "unit" / "messages_without_memory.txt"
-RIDGE = 0.1  # keeps the weights small where the kinds can be told apart
+RIDGE = 0.1  # keeps the weights small where the kinds can be separated
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Case:
         d = self.decision
         if d is None or d.recalls:
             return d is not None
-        fit, least = (fit, least) if d.near or self.by_words else (BY_WORDS, LEAST)  # of statements words alone count
+        fit, least = (fit, least) if d.near or self.by_words else (BY_WORDS, LEAST)  # for statements only words count
         return fit.odds(d.asks, d.strength, d.covered) >= least
 
 

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.recall.formed --data DIR`: what search finds of observations that a model has formed.
+"""`python -m benchmarks.recall.formed --data DIR`: how well search finds observations that a model has formed.
 
-DIR/formed holds `*.obs.jsonl`: `content`, `terms` (search cues), `sources` (ids of messages), `observed_at`, `speaker` and,
-where not all are one user's, `scope` (`individual:ID`, `group:ID`). DIR/questions.jsonl holds `question`, `evidence` (ids of
-messages) and `conv`, or `file` and `asker`. Recall at k: the share of the evidence behind the first k observations, for each
-weight of the cues; 0 is without. Questions without evidence aren't asked.
+DIR/formed holds `*.obs.jsonl`: `content`, `terms` (search cues), `sources` (ids of messages), `observed_at`, `speaker`
+and, unless all belong to one user, `scope` (`individual:ID`, `group:ID`). DIR/questions.jsonl holds `question`,
+`evidence` (ids of messages) and `conv`, or `file` and `asker`. Recall at k is the share of the evidence behind the first
+k observations, for each weight of the cues; 0 is without cues. Questions without evidence aren't asked.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def questions(folder: Path, agents: Sequence[str]) -> list[Asked]:
 
 
 async def fill(memory: Memory, agent: str, observations: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """The messages behind each observation, by its id."""
+    """The messages behind each observation, by the observation's id."""
     sources, members = dict[str, frozenset[str]](), dict[str, set[str]]()
     for row in observations:
         kind, _, owner = row.get("scope", f"individual:{agent}").partition(":")

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.recall.languages`: what the decision to show does in each language, and without its phrases.
+"""`python -m benchmarks.recall.languages`: the decision to show something, in each language, with and without its phrases.
 
-`turns/LANGUAGE.jsonl` holds what is remembered of one person (`observation`), and turns of that person: `asks` with the
-numbers of what answers them as `evidence`, the others ask for nothing. They were written without knowledge of the files of
-the languages, and aren't used to change these. `shown`: the questions whose evidence is shown; `disturbed`: the others after
-which lines are shown. `marks`: as if the language had no phrases, so that only a question mark tells a question. `if
-always`: the questions whose evidence is shown where every message is shown something.
+`turns/LANGUAGE.jsonl` holds what is remembered about one person (`observation`), and turns of that person. Those with `asks`
+have as `evidence` the numbers of the observations that answer them; the others ask for nothing. They were written without
+knowledge of the languages' files, and aren't used to change these. `shown`: the questions whose evidence is shown.
+`disturbed`: the other turns after which lines are shown. `marks`: as if the language had no phrases, so that only a question
+mark identifies a question. `if always`: the questions whose evidence would be shown if something were always shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ADA = {"agent_id": "ada", "user_id": "me"}
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`found`: all of its evidence stands among what would be shown. `marked`: it asks by a question mark."""
+    """`found`: all of its evidence is among what would be shown. `marked`: it has a question mark."""
 
     asks: bool
     marked: bool

@@ -1,4 +1,4 @@
-"""How good a ranking is, against the ids that should have been found. Pure; every share lies between 0 and 1."""
+"""How good a ranking is, given the ids that should be found. Pure; every share is between 0 and 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of one question, or their means over several."""
+    """The scores of one question, or their means over several."""
 
     recall_5: float
     recall_10: float
@@ -32,17 +32,17 @@ class Scores:
 
 
 def recall(found: Sequence[str], evidence: AbstractSet[str], k: int) -> float:
-    """The share of the evidence that stands among the first k."""
+    """The share of the evidence among the first k."""
     return len(evidence & set(found[:k])) / len(evidence)
 
 
 def hit(found: Sequence[str], evidence: AbstractSet[str], k: int) -> float:
-    """1 where any of the evidence stands among the first k."""
+    """1 if any of the evidence is among the first k."""
     return float(not evidence.isdisjoint(found[:k]))
 
 
 def reciprocal_rank(found: Sequence[str], evidence: AbstractSet[str]) -> float:
-    """1 / the place of the first piece of evidence; 0 where none was found."""
+    """1 / the rank of the first piece of evidence; 0 if none was found."""
     return next((1 / place for place, item in enumerate(found, 1) if item in evidence), 0.0)
 
 
@@ -57,9 +57,9 @@ def _discount(place: int) -> float:
 
 
 def scores(found: Iterable[str], evidence: AbstractSet[str], session_of: Mapping[str, str]) -> Scores:
-    """Of one question's answer, best first; what comes twice counts where it comes first.
+    """The scores of one question's answer, best first. An id that occurs twice counts at its first position.
 
-    Raises `ValueError` for a question without evidence: no share of nothing can be found.
+    Raises `ValueError` for a question without evidence.
     """
     if not evidence:
         raise ValueError("a question without evidence can't be scored")
@@ -76,7 +76,7 @@ def scores(found: Iterable[str], evidence: AbstractSet[str], session_of: Mapping
 
 
 def mean_scores(each: Sequence[Scores]) -> Scores:
-    """Raises `ValueError` where there are none."""
+    """Raises `ValueError` if there are none."""
     return Scores(**{field.name: mean([getattr(item, field.name) for item in each]) for field in fields(Scores)})
 
 
@@ -87,7 +87,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least that share of them doesn't exceed (nearest rank)."""
+    """The smallest value that is at least as large as that share of the values (nearest rank)."""
     if not values:
         raise ValueError("no values, no percentile")
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
@@ -101,6 +101,9 @@ def bootstrap(values: Sequence[float], resamples: int = RESAMPLES, seed: int = S
 
 
 def paired(before: Sequence[float], after: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
-    """By how much the mean rises from `before` to `after`, and its interval: the same questions, so differences are drawn."""
+    """How much the mean rises from `before` to `after`, and the interval.
+
+    Differences are drawn, since the questions are the same.
+    """
     differences = [new - old for old, new in zip(before, after, strict=True)]
     return mean(differences), bootstrap(differences, seed=seed)

@@ -1,4 +1,4 @@
-"""This library, filled and asked through its public face: one agent, one user per conversation."""
+"""This library, filled and queried through its public API: one agent, one user for each conversation."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WORDS = Settings(llm="offline", embedding="off")
 
 
 def observed(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
-    """Every turn is an observation; the arm of observations answers."""
+    """Every turn is an observation. Answered by the search for observations."""
     return _observed(corpus, server, WORDS)
 
 
 def by_meaning(corpus: Corpus, server: str) -> AbstractAsyncContextManager[Ask]:
-    """The same with the vectors of the local model. Raises `ModuleNotFoundError` where it isn't installed."""
+    """The same with the vectors of the local model. Raises `ModuleNotFoundError` if it isn't installed."""
     import_module(ENCODER)
     return _observed(corpus, server, Settings(llm="offline", embedding="local"))
 
@@ -50,7 +50,7 @@ async def _observed(corpus: Corpus, server: str, settings: Settings) -> AsyncIte
 
 @asynccontextmanager
 async def added(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
-    """Every turn is a message that no model has read; the arm of messages answers."""
+    """Every turn is a message that no model has read. Answered by the search for messages."""
     async with _filled(corpus, server, add_turns, WORDS) as memory:
 
         async def ask(question: Question) -> list[str]:
@@ -66,7 +66,7 @@ async def _search(memory: Memory, question: Question) -> SearchResult:
 
 @asynccontextmanager
 async def _filled(corpus: Corpus, server: str, store: Store, settings: Settings) -> AsyncIterator[Memory]:
-    """Conversations are stored side by side, each in its order."""
+    """Conversations are stored concurrently, each in its own order."""
     async with fresh_database(server) as url, Memory(url, Offline(), settings) as memory:
         async with asyncio.TaskGroup() as group:
             for turns in corpus.by_conversation().values():

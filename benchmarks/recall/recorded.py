@@ -1,8 +1,8 @@
-"""Conversations whose observations and texts are recorded, and the model that answers with them whatever it is asked.
+"""Conversations with recorded observations and texts, and a model that answers with these.
 
 A folder holds NAME.jsonl (messages), formed/NAME.obs.jsonl (`scope`, `content`, `terms`, `sources`, and `overtakes`: the
-lines of what no longer holds), formed/texts.json (the last text of each scope), questions.jsonl, and in_texts.json: whether
-a question's answer stands in the texts that its asker sees (true, "part", false).
+lines that no longer hold because of it), formed/texts.json (the last text of each scope), questions.jsonl, and
+in_texts.json: whether the texts that the asker sees contain the answer to a question (true, "part", false).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Row = Mapping[str, Any]
 
 
 class RecordedError(Exception):
-    """Something is asked about for which nothing is recorded."""
+    """Nothing is recorded for what the model is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`stale`: the messages that said what no longer holds. `in_text`: the texts alone answer it whole."""
+    """`stale`: messages that said what no longer holds. `in_text`: the texts alone answer it completely."""
 
     id: str
     asker: str
@@ -50,7 +50,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Conversations:
-    """Of one agent. `observations` in the order of their lines."""
+    """The conversations of one agent. `observations` are in the order of their lines."""
 
     name: str
     messages: Sequence[Row]
@@ -60,7 +60,7 @@ class Conversations:
 
     @cached_property
     def by_session(self) -> Mapping[str, Sequence[Row]]:
-        """In the order in which they began."""
+        """In the order in which the sessions began."""
         ordered = sorted(self.messages, key=lambda message: said_at(message))
         began = {session: n for n, session in enumerate(dict.fromkeys(m["session_id"] for m in ordered))}
         together = sorted(ordered, key=lambda message: began[message["session_id"]])
@@ -72,7 +72,7 @@ class Conversations:
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
-        """The line of each observation, by its text, also as others than its author are shown it."""
+        """The line of each observation by its text, also in the form shown to others than its author."""
         texts = [row["content"] for row in self.observations]
         return {form: n for n, text in enumerate(texts) for form in (text, without_contact(text))}
 
@@ -81,7 +81,7 @@ class Conversations:
         return frozenset(n for row in self.observations for n in row["overtakes"])
 
     def holds(self, content: str) -> bool:
-        """Whether nothing has overtaken the observation of this text."""
+        """Whether nothing has overtaken the observation with this text."""
         return self.numbers[content] not in self.overtaken
 
 
@@ -118,10 +118,10 @@ def _question(row: Row, in_texts: Mapping[str, Any]) -> Question:
 
 @dataclass(slots=True)
 class RecordedModel:
-    """Answers from what is recorded, by what it is asked about and not by the words; raises `RecordedError` otherwise."""
+    """Answers with what is recorded for the material, whatever the prompt says. Raises `RecordedError` otherwise."""
 
     conversations: Conversations
-    unplaced: list[int] = field(default_factory=list)  # lines that overtake something that stands elsewhere
+    unplaced: list[int] = field(default_factory=list)  # lines that overtake something in another scope
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         if isinstance(request.material, ExtractionTask):
@@ -134,7 +134,7 @@ class RecordedModel:
         return Answer(read(raw, request.output), raw, Usage("recorded"))
 
     def _formed(self, asked: ExtractionTask) -> Row:
-        """What was made of these messages, in the lists of the scopes that are offered."""
+        """The recorded observations of these messages, in lists by offered scope."""
         heard = [self._message(turn.said_at) for turn in asked.turns]
         turn_of = {message["id"]: turn.n for message, turn in zip(heard, asked.turns, strict=True)}
         handles = {
@@ -162,7 +162,7 @@ class RecordedModel:
         return self.conversations.by_time[at]
 
     def _consolidated(self, asked: ConsolidationTask) -> Row:
-        """The last text of the scope, and what of the observations shown gives way."""
+        """The last text of the scope, and which of the observations shown are superseded."""
         scope = f"{asked.kind}:{(asked.whose or '').casefold()}"
         if scope not in self.conversations.texts:
             raise RecordedError(f"no text of {scope} is recorded")
@@ -185,7 +185,7 @@ class RecordedModel:
 
 
 def _alias(scope: str, offered: Sequence[OfferedScope], handles: Mapping[str, str]) -> str:
-    """Under which name a scope (`individual:ID`, `group:ID`) is offered."""
+    """The alias under which a scope (`individual:ID`, `group:ID`) is offered."""
     kind, _, owner = scope.partition(":")
     aliases = {one.alias for one in offered if one.kind == kind}
     for alias in (kind, f"{kind}_{handles.get(owner)}", f"{kind}_1"):

@@ -1,4 +1,4 @@
-"""What was measured: as a table for people, as Markdown, as JSON, as a picture."""
+"""Reports the measurements as a table, as Markdown, as JSON and as a picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BAR_WIDTH, _ROW_HEIGHT, _LEFT = 520, 28, 130
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`missing` says why a system has no figures, by name; `measured` holds each in all of its forms."""
+    """`missing`: by name, why a system has no figures. `measured`: each system in all of its forms."""
 
     dataset: Dataset
     measured: Sequence[Measured]
@@ -32,12 +32,12 @@ class Report:
 
     @property
     def asked(self) -> tuple[int, ...]:
-        """The categories that the questions have."""
+        """The categories of the questions."""
         return tuple(sorted({question.category for question in self.questions}))
 
     @property
     def best(self) -> list[Measured]:
-        """Of each system the form with the best recall@5 on the answerable questions, in the order of measuring."""
+        """For each system its form with the best recall@5 on the answerable questions, in the order of measuring."""
         found: dict[str, Measured] = {}
         for run in self.measured:
             known = found.get(run.system)
@@ -53,7 +53,7 @@ class Report:
 
 
 def tables(report: Report) -> list[list[list[str]]]:
-    """Rows of cells, a head first: the measures over the answerable questions, recall@5 by category, the ablations."""
+    """Tables as rows of cells, head first: measures over the answerable questions, recall@5 by category, ablations."""
     found = [_overall(report), _by_category(report)]
     return [*found, _ablations(report.ablated)] if report.ablated else found
 
@@ -123,7 +123,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Names to the left, figures to the right."""
+    """Names are aligned left, figures right."""
     cells = enumerate(zip(row, widths, strict=True))
     return "  ".join(cell.ljust(width) if n < 2 else cell.rjust(width) for n, (cell, width) in cells).rstrip()
 
@@ -139,7 +139,7 @@ def _markdown(table: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Everything that was measured, in all forms; shares between 0 and 1."""
+    """All measurements, in all forms. Shares are between 0 and 1."""
     return {
         "turns": len(report.dataset.turns),
         "questions": len(report.questions),

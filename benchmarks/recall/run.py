@@ -1,4 +1,4 @@
-"""Asking every question of a loaded system, and what came of it."""
+"""Asks a loaded system every question, and scores the answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.recall.data import Dataset, Form, Question
 from benchmarks.recall.metrics import Scores, scores
 from benchmarks.recall.systems import Ask, Corpus, System
 
-WARM_UP = 10  # questions that are asked before the clock runs: caches, plans, lazily loaded models
+WARM_UP = 10  # questions asked before measuring, to fill caches, plan statements and load models
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Measured:
 
 
 async def ask_all(ask: Ask, questions: Sequence[Question]) -> Answers:
-    """One after the other, so that a call's time is its own."""
+    """One after the other, so that each call's time is its own."""
     for question in questions[:WARM_UP]:
         await ask(question)
     found, milliseconds = [], []
@@ -60,7 +60,7 @@ def score_all(answers: Answers, dataset: Dataset) -> tuple[Scores, ...]:
 
 
 async def measure(name: str, system: System, form: Form, dataset: Dataset, server: str) -> Measured:
-    """Raises `ModuleNotFoundError` where what the system needs isn't installed."""
+    """Raises `ModuleNotFoundError` if something that the system needs isn't installed."""
     opener, started = system.load(), time.perf_counter()
     async with opener(Corpus(dataset.turns, form), server) as ask:
         loaded = time.perf_counter() - started

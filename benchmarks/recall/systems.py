@@ -1,4 +1,4 @@
-"""What is asked: this library in its shapes, and others on the same turns. A rival is imported when it is asked for."""
+"""The systems: this library in several forms, and others on the same turns. A rival is imported only when it is asked."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from importlib import import_module
 
 from benchmarks.recall.data import FORMS, Form, Question, Turn
 
-DEPTH = 20  # as many results are asked for; MRR looks no further
+DEPTH = 20  # results that are asked for; MRR looks no further
 
 Ask = Callable[[Question], Awaitable[Sequence[str]]]
-"""The ids of the turns that were found, best first; at most `DEPTH`."""
+"""The ids of the turns found, best first; at most `DEPTH`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What a system stores, and in which form where it keeps nothing but texts."""
+    """What a system stores, and the form of the texts if it keeps nothing else."""
 
     turns: tuple[Turn, ...]
     form: Form
@@ -32,14 +32,14 @@ class Corpus:
 
 
 Opener = Callable[[Corpus, str], AbstractAsyncContextManager[Ask]]
-"""From a corpus and the URL of a server, the loaded system."""
+"""Takes a corpus and the URL of a server, and returns the loaded system."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Where its `Opener` is, and in which forms it takes its texts; of these the best one is reported.
+    """Where its `Opener` is, and which forms of texts it takes. The best of these is reported.
 
-    `extension` is what the server must have for it.
+    `extension`: the extension that the server must have.
     """
 
     module: str
@@ -48,7 +48,7 @@ class System:
     extension: str | None = None
 
     def load(self) -> Opener:
-        """Raises `ModuleNotFoundError` where what it needs isn't installed."""
+        """Raises `ModuleNotFoundError` if something that it needs isn't installed."""
         opener: Opener = getattr(import_module(f"benchmarks.recall.{self.module}"), self.opener)
         return opener
 

@@ -1,15 +1,14 @@
 """`python -m benchmarks.recall.whole_path`: invented conversations on the whole path, and what a context then shows.
 
-They are added, formed and consolidated with the recorded answers; then each question goes to `context` by its asker, as
-each of the ways to remember says: the texts alone, messages alone, observations, with search cues, with vectors. By kind of
-question:
+They are added, formed and consolidated with the recorded answers. Then each question's asker asks `context`, once for each
+way to remember: texts alone, messages alone, observations, with search cues, with vectors. By kind of question:
 
-- answered: the texts that are always shown say it, or it is shown;
-- shown: all of its evidence stands in retrieved or pending lines, as an observation made of it or as the message itself;
-- stale first: what was overtaken, an observation or a message, stands in a line above which nothing of the evidence stands.
+- answered: the texts that are always shown answer it, or it is shown;
+- shown: all of its evidence is in retrieved or pending lines, as an observation made from it or as the message itself;
+- stale first: an overtaken observation or message is shown above all of the evidence.
 
-The second figure of each is for the questions that the texts don't answer whole. A user's message disturbs where retrieved
-lines stand in its context. Nobody may be shown what is forbidden to them, or what another said in private: both must be 0.
+The second figure of each is for the questions that the texts don't answer completely. A user's message is disturbed if its
+context has retrieved lines. Nobody may be shown what is forbidden to them, or what another said in private: both must be 0.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from memory_sql.languages.text import count_tokens
 from memory_sql.llm.embeddings import ENCODER
 from memory_sql.memory import Memory
 
-# As many as are recorded; all in one consolidation, since only its last text is. Vectors are made where they are asked for.
+# As many as are recorded, all in one consolidation, since only its last text is recorded. Vectors are made only where
+# they are needed.
 FILLED: dict[str, Any] = {
     "llm": "offline",
     "observation_max_items": 50,
@@ -49,7 +49,7 @@ UNANSWERABLE = ("none", "forbidden")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What there is to remember by. `days`: for how long messages keep their texts, None: for ever."""
+    """How something is remembered. `days`: how long messages keep their texts; None: for ever."""
 
     name: str
     formed: bool = True
@@ -84,7 +84,7 @@ WAYS = (
 
 
 class Clock:
-    """Stands where the conversations are."""
+    """Shows the time of the conversations."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -95,7 +95,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`sources`: the messages behind it. `holds`: an observation that still does. Not `retrieved`: it is pending."""
+    """`sources`: the messages behind it. `holds`: an observation that still holds. Not `retrieved`: it is pending."""
 
     sources: frozenset[str]
     holds: bool
@@ -105,7 +105,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the context of a question holds. `in_text`: its texts answer it whole."""
+    """What the context of a question contains. `in_text`: its texts answer it completely."""
 
     question: Question
     in_text: bool
@@ -143,7 +143,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`disturbed`: of each user's message, whether anything was retrieved. `leaked`: lines that another said in private."""
+    """`disturbed`: for each user's message, whether anything was retrieved.
+
+    `leaked`: lines that another user said in private.
+    """
 
     shown: Sequence[Shown]
     disturbed: Sequence[bool]
@@ -155,7 +158,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A database with the conversations in it; of its observations the messages behind each, and which still hold."""
+    """A database with the conversations. `sources`: the messages behind each observation; `holding`: those that hold."""
 
     url: str
     sources: dict[str, frozenset[str]]
@@ -163,11 +166,11 @@ class Filled:
     now: datetime
 
 
-# What goes in
+# Filling
 
 
 async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bool) -> list[Observation]:
-    """What was formed. Each conversation is added and formed when it ends; the texts are written in the end."""
+    """Returns the observations. Each conversation is added and formed when it ends; the texts are written at the end."""
     conversations, observations = model.conversations, list[Observation]()
     for session, said in conversations.by_session.items():
         clock.now = said_at(said[-1]) + timedelta(minutes=10)
@@ -192,7 +195,7 @@ async def _add(memory: Memory, agent: str, session: str, said: Sequence[Row]) ->
 
 
 async def consolidate(memory: Memory, conversations: Conversations) -> None:
-    """Five months at once: more gives way than one version may supersede by itself, so a person accepts the rest."""
+    """Five months at once supersede more than one version may by itself, so a person accepts the rest."""
     for user in _users(conversations.messages):
         for scope in await memory.scopes.list(agent_id=conversations.name, user_id=user):
             if not scope.version:
@@ -205,7 +208,7 @@ def _users(messages: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(message["user_id"] for message in messages if "user_id" in message))
 
 
-# What is asked
+# Asking
 
 
 async def asked(memory: Memory, conversations: Conversations, way: Way, filled: Filled) -> Measured:
@@ -250,12 +253,12 @@ def lines_of(context: Context, filled: Filled) -> list[Line]:
 
 
 def _private(conversations: Conversations) -> Callable[[str], frozenset[str]]:
-    """What others than this user said with the assistant alone, or heard from it there."""
+    """What others than this user said to the assistant alone, or were told by it there."""
     theirs = [said for said in conversations.by_session.values() if "group_ids" not in said[0]]
     return lambda user: frozenset(m["id"] for said in theirs if _users(said) != [user] for m in said)
 
 
-# What is printed
+# Printing
 
 Column = tuple[str, Callable[[Shown], bool]]
 COLUMNS: tuple[Column, ...] = (
@@ -295,7 +298,7 @@ def _share(ones: Sequence[Shown], holds: Callable[[Shown], bool]) -> str:
     return f"{mean([holds(one) for one in ones]):.2f}" if ones else "-"
 
 
-# All of it
+# Everything
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Switching from another memory: the old names over this memory, both behind one backend, and the differences between them.
+"""Switching from another memory: its calls over this memory, both behind one backend, and their differences.
 
 from memory_sql.backends import memory_service
 """

@@ -1,7 +1,7 @@
-"""What two contexts say that the other doesn't. Pure.
+"""The statements that only one of two contexts makes. Pure.
 
-They are compared by what they state, not as XML: a context of before may not be well-formed. A statement is a sentence or
-line in its normal form, without elements, headings, bullets and ages, a text's version and its count of words.
+Contexts are compared by their statements, not as XML: a context of the legacy system may not be well-formed. A statement
+is a sentence or line in normal form, without elements, headings, bullets, ages, a text's version and its word count.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WHEN = re.compile(
     r"\s*\((?:(?:today|yesterday|(?:\w+ )?\d{4}-\d\d-\d\d)(?:, disputed)?|disputed)\)[ \t]*$", re.MULTILINE
 )
 _AGE = re.compile(r"\s*\(age: [^()\n]{1,40}\)[ \t]*$", re.MULTILINE)
-_NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+", re.MULTILINE)  # of an item of a list
-_KEY = os.urandom(32)  # of this process: a hash in a log confirms no guess
+_NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]+", re.MULTILINE)  # of a list item
+_KEY = os.urandom(32)  # per process, so that a hash in a log can't confirm a guess
 _MOST_HASHES = 10
 
 
 class ContextDifference(Value):
-    """What one context states and the other doesn't, in normal form, in order; `common` counts what both state.
+    """The statements that only one of two contexts makes, in normal form and in order. `common`: how many both make.
 
     `ContextDifference.between(legacy, sql)` compares two texts.
     """
@@ -43,7 +43,7 @@ class ContextDifference(Value):
 
     @classmethod
     def between(cls, legacy: str, sql: str) -> Self:
-        """Order counts for nothing, nor how often something is said."""
+        """Order and repetition don't matter."""
         before, now = statements_of(legacy), statements_of(sql)
         return cls(
             common=len(before.keys() & now.keys()),
@@ -57,13 +57,13 @@ class ContextDifference(Value):
 
     @property
     def rate(self) -> float:
-        """Which share of all that is stated stands on one side alone; 0 where nothing is."""
+        """The share of all statements that only one side makes; 0 if there are none."""
         one_side = len(self.only_legacy) + len(self.only_sql)
         return one_side / (one_side + self.common) if one_side else 0.0
 
 
 def statements_of(context: str) -> dict[str, None]:
-    """Each once, in order."""
+    """The distinct statements, in order."""
     text = html.unescape(_ELEMENT.sub("\n", context))
     for pattern in (_FRAME, _NUMBER, _AGE, _WHEN):
         text = pattern.sub("", text)
@@ -71,7 +71,7 @@ def statements_of(context: str) -> dict[str, None]:
 
 
 def hashes(said: Iterable[str]) -> str:
-    """Of the first few, for a log: equal for equal statements, in this process alone."""
+    """Hashes of the first few statements, for a log. Equal statements have equal hashes only within one process."""
     found = [hashlib.blake2b(one.encode(), key=_KEY, digest_size=4).hexdigest() for one in said]
     more = f" and {len(found) - _MOST_HASHES} more" if len(found) > _MOST_HASHES else ""
     return f"{' '.join(found[:_MOST_HASHES])}{more}" or "none"

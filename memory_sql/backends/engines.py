@@ -1,4 +1,4 @@
-"""Which engine an agent has: asked for now and then, and known while the database can't be asked."""
+"""The engine of each agent: read from the database now and then, and remembered while the database can't be reached."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class _Known:
 
 
 class Engines:
-    """What is known holds for `seconds`; to ask for it takes `patience_seconds` at most.
+    """Remembers an engine for `seconds`. Reading it takes at most `patience_seconds`.
 
-    Where that fails the engine of before counts, and of an agent never asked for that of the settings of the process: the
-    host's own memory doesn't depend on this database. Nobody waits for it again before it has answered.
+    If that fails, the last known engine counts, or that of the process's settings for an agent whose engine was never
+    read: the host's own memory doesn't depend on this database. Until the database answers again, no call waits for it.
     """
 
     def __init__(self, memory: Memory, *, seconds: float, patience_seconds: float) -> None:
@@ -58,6 +58,6 @@ class Engines:
         return engine
 
     async def settle(self) -> None:
-        """Waits for what is asked behind the calls."""
+        """Waits for the query that runs in the background."""
         if self._asking is not None:
             await asyncio.wait([self._asking])

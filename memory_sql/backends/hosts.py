@@ -1,6 +1,6 @@
-"""A host's own objects, read as memory takes them: ids, sessions and their messages.
+"""Reads a host's own objects in the form that memory takes: ids, sessions and their messages.
 
-Objects with attributes and mappings alike, with the field names of the system before. Pure.
+Accepts objects with attributes as well as mappings, with the field names of the legacy system. Pure.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError
 
 _ROLES = {"eden": "assistant"}
-_EXCLUDED = ("incognito", "exclude_memory")  # now, and until the end of 2025
+_EXCLUDED = ("incognito", "exclude_memory")  # the current name, and the one until the end of 2025
 
 
 @dataclass(frozen=True, slots=True)
 class HostSession:
-    """A session of the host's. `messages` have ids, and may repeat what was given before: each is stored once.
+    """A session of the host. Messages need ids and may be passed again: each is stored once.
 
-    `user_id` is the speaker of those that name none. `excluded`: whether nothing is to be remembered of it; None leaves it
-    as it is.
+    `user_id` is the speaker of messages that name none. `excluded`: whether nothing of it is to be remembered; None
+    leaves that unchanged.
     """
 
     conversation_id: str
@@ -34,16 +34,16 @@ class HostSession:
 
 
 async def read_fields(session: Any) -> HostSession:
-    """The session as it is, with the messages that it holds itself."""
+    """The session with the messages that it holds itself."""
     return session_of(session, field_of(session, "messages") or ())
 
 
 def session_of(session: Any, messages: Sequence[Any], canonical: Mapping[str, str] | None = None) -> HostSession:
-    """`canonical` are the ids that count, by those that they stand for. Raises `InputError` where nobody owns it."""
+    """`canonical` maps other ids of a user to the canonical one. Raises `InputError` if the session has no owner."""
     names = canonical or {}
     owner = field_of(session, "owner", "user_id", "user")
     if owner is None:
-        raise InputError("the session has no owner: say whose it is with owner or user_id")
+        raise InputError("the session has no owner: pass owner or user_id")
     excluded = field_of(field_of(session, "extras"), *_EXCLUDED)
     user_id = user_id_of(owner)
     return HostSession(
@@ -56,11 +56,11 @@ def session_of(session: Any, messages: Sequence[Any], canonical: Mapping[str, st
 
 
 def message_of(message: Any, canonical: Mapping[str, str]) -> Message | Mapping[str, Any]:
-    """A message of the host's in the shape that `Memory.add` takes; one that is in it stays as it is."""
+    """A host's message in the form that `Memory.add` takes. A `Message` is returned unchanged."""
     if isinstance(message, Message):
         return message
     if not isinstance(message, Mapping) and field_of(message, "role") is None:
-        raise InputError("the session's messages aren't messages: give SqlBackend a read_session that reads them")
+        raise InputError("the session's messages can't be read as messages: pass SqlBackend a read_session that can")
     role = str(field_of(message, "role"))
     given: dict[str, Any] = {
         "role": _ROLES.get(role, role),
@@ -79,7 +79,7 @@ def message_of(message: Any, canonical: Mapping[str, str]) -> Message | Mapping[
 
 
 def id_of_host(thing: Any) -> str:
-    """The id of an object, or the id that it is. Raises `InputError` for anything else."""
+    """The id of an object, or the value itself if it is an id. Raises `InputError` for anything else."""
     if isinstance(thing, str | int | UUID) or type(thing).__name__ == "ObjectId":
         return str(thing)
     found = field_of(thing, "id", "_id")
@@ -89,13 +89,13 @@ def id_of_host(thing: Any) -> str:
 
 
 def user_id_of(user: Any) -> str:
-    """The id that counts, of a user with several."""
+    """The canonical id of a user who may have several."""
     canonical = None if isinstance(user, str | int | UUID) else field_of(user, "eden_user_id")
     return id_of_host(user if canonical is None else canonical)
 
 
 def field_of(thing: Any, *names: str) -> Any:
-    """The first of these that it has, and that isn't None."""
+    """The first of these fields that exists and isn't None."""
     for name in names:
         value = thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
         if value is not None:
@@ -108,7 +108,7 @@ def _optional_id(value: Any) -> str | None:
 
 
 def _moment(value: Any) -> Any:
-    """Drivers give times in UTC without saying so."""
+    """Drivers return times in UTC without a zone."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 

@@ -1,7 +1,7 @@
-"""The context of the system before, assembled from its own collections, which are only read (R288–R292).
+"""Assembles the context of the legacy system from its own collections, which are only read (R288–R292).
 
-To try shadow mode without the host's code. It shows what that system stored, as it stored it: every waiting record (not the
-first 200), facts in their order, and of a session with up to four people the memory of each.
+It is meant for trying shadow mode without the host's code. It shows what that system stored, as it was stored: every
+waiting record (not only the first 200), facts in order, and in a session with up to four people the memory of each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A line as it stands in a record."""
+    """A line as it appears in a record."""
 
     id: str
     content: str
@@ -41,11 +41,11 @@ class _Item:
 
 
 class LegacyMongoBackend:
-    """The memory of the system before, as its host read it. It forms nothing: nothing is ever written there.
+    """The memory of the legacy system as its host read it. Nothing is formed or written there.
 
-    It reads `memory_user`, `memory_agent` and `memory_sessions`, not the collections of a later system (`memory2_…`).
+    It reads `memory_user`, `memory_agent` and `memory_sessions`, not the collections of the later system (`memory2_…`).
 
-    `clock` returns the present moment, aware: ages are counted from it.
+    `clock` returns the current time (aware), from which ages are counted.
     """
 
     def __init__(self, reader: LegacyReader, *, clock: Callable[[], datetime] | None = None) -> None:
@@ -54,10 +54,9 @@ class LegacyMongoBackend:
 
     @classmethod
     def at(cls, url: str, *, database: str | None = None, patience_seconds: float = 5.0) -> Self:
-        """Of the MongoDB at `url`, which names the database, or `database` does; by the extra `mongo`.
+        """Reads the MongoDB at `url`, which must name the database unless `database` does. Needs the extra `mongo`.
 
-        A server that isn't found within `patience_seconds` isn't there: the call raises `SourceError`.
-        Raises `ConfigurationError`.
+        If no server is found within `patience_seconds`, calls raise `SourceError`. Raises `ConfigurationError`.
         """
         try:
             module = import_module(_READER)
@@ -78,9 +77,9 @@ class LegacyMongoBackend:
         await self._reader.close()
 
     async def read_session(self, session: Any) -> HostSession:
-        """The session with its messages, for `SqlBackend(memory, read_session=…)`; `session` may be its id alone.
+        """Returns the session with its messages, for `SqlBackend(memory, read_session=…)`. `session` may be just its id.
 
-        People have the ids that an import gives them.
+        Users have the ids that an import gives them.
         """
         session_id = id_of_host(session)
         document = await self._reader.session(session_id)
@@ -111,7 +110,7 @@ class LegacyMongoBackend:
         skip_save: bool = False,
         instrumentation: Any = None,
     ) -> str:
-        """The XML as of now; never cached. A document that can't be read is left out of it, and named in the log."""
+        """The current XML; never cached. Documents that can't be read are left out and named in the log."""
         agent_id, now = id_of_host(agent), self._now()
         session_id = None if session is None else id_of_host(session)
         blocks = [block for number, shard in enumerate(await self._reader.shards(agent_id))
@@ -123,7 +122,7 @@ class LegacyMongoBackend:
         return _LAYOUT.write(blocks).xml
 
     async def _people(self, session_id: str | None, user: Any) -> list[str]:
-        """Who is told of: all that have written, if they are few; else nobody."""
+        """The people whose memory is shown: everybody who wrote, or nobody if they are too many."""
         said = [] if session_id is None else await self._reader.senders(session_id)
         people: dict[str, None] = {}
         for one in [user_id_of(user), *said]:
@@ -188,7 +187,7 @@ def _item(document: Document) -> _Item | None:
 
 
 def _read(reader: Callable[[Document, Notes, Any], Any], document: Document) -> Any:
-    """None: it is damaged, for a reason that an import would give (A3, A5, A23)."""
+    """None if the document is damaged, for a reason that an import would give too (A3, A5, A23)."""
     try:
         return reader(document, Notes(), "keep")
     except UnreadableError as error:

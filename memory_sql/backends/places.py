@@ -1,4 +1,4 @@
-"""A scope as somebody names it, whichever way: ours by its id or value, the host's by agent, type and owner."""
+"""Resolves a scope however it is named: ours by its id or value, the host's by agent, type and owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Place:
 
 
 async def place_of(memory: Memory, scope: Any, agent_id: str | None) -> Place:
-    """`agent_id` where the scope names no agent. One of the host's that isn't known yet is made.
+    """`agent_id` is used if the scope names no agent. A host's scope that doesn't exist here yet is created.
 
     Raises `InputError`, `NotFoundError`.
     """
@@ -34,7 +34,7 @@ async def place_of(memory: Memory, scope: Any, agent_id: str | None) -> Place:
         return Place(agent, (await memory.scopes.get(scope, agent_id=agent)).ref)
     kind = field_of(scope, "scope_type", "kind")
     if kind not in get_args(OwnedKind):
-        raise InputError(f"{type(scope).__name__} is no scope: it has no scope_type that is one")
+        raise InputError(f"{type(scope).__name__} isn't a scope: it has no valid scope_type")
     owner = field_of(scope, _OWNERS[kind]) if kind in _OWNERS else None
     owner_id = None if owner is None else id_of_host(owner)
     made = await memory.scopes.create(cast("OwnedKind", kind), agent_id=agent, owner_id=owner_id)
@@ -42,17 +42,17 @@ async def place_of(memory: Memory, scope: Any, agent_id: str | None) -> Place:
 
 
 def agent_of(thing: Any, agent_id: str | None) -> str:
-    """Raises `InputError`: nothing says which agent."""
+    """Raises `InputError` if the agent isn't given."""
     named = None if isinstance(thing, str) else field_of(thing, "agent_id")
     if named is not None:
         return id_of_host(named)
     if agent_id is None:
-        raise InputError("nothing says which agent it is of: pass agent_id")
+        raise InputError("the agent can't be found out: pass agent_id")
     return agent_id
 
 
 async def is_due(memory: Memory, place: Place) -> bool:
-    """Whether as much is pending there as the scope waits for."""
+    """Whether enough is pending in the scope."""
     details = await memory.scopes.get(place.ref.id, agent_id=place.agent_id)
     settings = {name: setting.value for name, setting in details.settings.items()}
     if not settings["consolidate"] or not settings["is_active"]:
@@ -66,7 +66,7 @@ async def is_due(memory: Memory, place: Place) -> bool:
 
 
 async def _viewer(memory: Memory, place: Place) -> str | None:
-    """Somebody who sees the scope; None: nobody does."""
+    """A user who can see the scope; None: nobody can."""
     ref, everybody = place.ref, place.agent_id
     if ref.kind == "group" and ref.owner_id is not None:
         members = await memory.groups.members(ref.owner_id, agent_id=place.agent_id)

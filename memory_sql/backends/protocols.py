@@ -1,4 +1,4 @@
-"""What a host calls for memory, whoever answers: the names and parameters of the system before (R108, R111, R112, R295)."""
+"""The calls that a host makes, with the names and parameters of the legacy system (R108, R111, R112, R295)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class MemoryBackend(Protocol):
-    """The three calls of a turn. A host's own backend is one as it stands, with its own sessions, agents and users."""
+    """The three calls of a turn. A host's own backend is one as it is, with its own sessions, agents and users."""
 
     async def assemble_memory_context(
         self,
@@ -28,7 +28,7 @@ class MemoryBackend(Protocol):
 
 
 class StepwiseBackend(MemoryBackend, Protocol):
-    """The steps of forming, consolidating, propagating and retrieving as calls of their own."""
+    """Forming, consolidating, propagating and retrieving as separate calls."""
 
     async def extract_observations(
         self, conversation_text: str, user: Any, groups: Sequence[Any], existing_consolidations: Mapping[str, str]
@@ -50,33 +50,33 @@ class StepwiseBackend(MemoryBackend, Protocol):
 
 
 class LegacyReader(Protocol):
-    """The collections of the system before, read as they are. Ids are 24 hexadecimal digits.
+    """Reads the collections of the legacy system as they are. Ids are 24 hexadecimal digits.
 
-    What finds nothing is empty. Raises `SourceError`.
+    Results are empty if nothing is found. Raises `SourceError`.
     """
 
     async def person(self, user_id: str) -> Mapping[str, Any] | None:
-        """The document of `users3`, of a user or an agent."""
+        """The document of `users3`, for a user or an agent."""
 
     async def session(self, session_id: str) -> Mapping[str, Any] | None:
         """The document of `sessions`."""
 
     async def senders(self, session_id: str) -> Sequence[str]:
-        """Who has written to the session, each once, but agents."""
+        """The distinct users who wrote to the session, without agents."""
 
     async def user_memory(self, agent_id: str, user_id: str) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_user`, the newest last: there may be several."""
+        """Documents of `memory_user`, newest last: there may be several."""
 
     async def shards(self, agent_id: str) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_agent`, those that are active, oldest first."""
+        """The active documents of `memory_agent`, oldest first."""
 
     async def records(self, record_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_sessions`, in whatever order; ids without a document are left out."""
+        """Documents of `memory_sessions`, in any order. Ids without a document are skipped."""
 
     async def episodes(self, session_id: str, limit: int) -> Sequence[Mapping[str, Any]]:
-        """Of `memory_sessions`, the newest of the session, oldest first."""
+        """The session's newest episodes in `memory_sessions`, oldest first."""
 
     async def messages(self, session_id: str) -> Sequence[Mapping[str, Any]]:
-        """Of `messages`, all of the session, oldest first."""
+        """All messages of the session, oldest first."""
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""One backend in front of two: by an agent's `engine` the host's own answers, ours, or that one with ours beside it."""
+"""Routes calls by the agent's `engine`: to the host's own backend, to this memory, or to the host's with a shadow here."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ Call = Callable[[], Awaitable[T]]
 
 
 class RoutingBackend:
-    """Asks `legacy`, the host's own backend, or this memory, as the agent's setting `engine` says.
+    """Calls `legacy`, the host's own backend, or this memory, as the agent's setting `engine` says.
 
-    In shadow mode the host gets the answer of `legacy`, and the same is done here afterwards, on tasks of their own: at most
-    `most_shadows` at once, each for `shadow_seconds` at most. They never fail or hold up the host's answer; `counts` and the
-    log say what came of them. A change of `engine` counts in every process within `refresh_seconds`. While the database
-    can't be asked for it, the engine of before counts; of an agent not asked for yet, that of the process's settings; the
-    first call that finds it so waits for `patience_seconds`, no other one.
+    In shadow mode the host gets the answer of `legacy`, and the same call is then repeated here in a separate task: at
+    most `most_shadows` tasks at once, each for at most `shadow_seconds`. They never make the host's answer fail or wait;
+    `counts` and the log report their results. A change of `engine` takes effect in every process within
+    `refresh_seconds`. While the database can't be reached, the last known engine counts, or, for an agent whose engine
+    was never read, that of the process's settings. Only the first call that fails to reach the database waits for
+    `patience_seconds`.
 
-    `sql` None: a `SqlBackend` of the memory. `agent_id` is of calls that name no agent.
+    `sql` None: a `SqlBackend` of the memory. `agent_id` is for calls that name no agent.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class RoutingBackend:
         return self._shadow.counts(id_of_host(agent_id))
 
     async def settle(self) -> None:
-        """Waits for the shadows that are under way."""
+        """Waits for the shadows that are running."""
         await self._engines.settle()
         await self._shadow.settle()
 
@@ -81,7 +82,7 @@ class RoutingBackend:
         *,
         user_message: str | None = None,
     ) -> str:
-        """In shadow mode both contexts are compared, without what a message retrieves: `legacy` isn't told the message."""
+        """In shadow mode both contexts are compared, without retrieved observations: `legacy` isn't given the message."""
         agent_id, given = id_of_host(agent), (session, agent, user, force_refresh, reason, skip_save)
         engine = await self._engines.of(agent_id)
         if engine == "sql":
@@ -95,7 +96,7 @@ class RoutingBackend:
 
     async def _compare(self, agent_id: str, told: str, given: tuple[Any, Any, Any, bool, str, bool]) -> None:
         found = await self._sql.assemble_memory_context(*given)
-        difference = await asyncio.to_thread(ContextDifference.between, told, found)  # 19 ms of 76 kB: not in the loop
+        difference = await asyncio.to_thread(ContextDifference.between, told, found)  # takes 19 ms for 76 kB
         self._shadow.compared(agent_id, difference)
 
     async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
@@ -137,7 +138,7 @@ class RoutingBackend:
         )
 
     async def save_observations(self, observations: Sequence[Any], *, agent_id: Any = None) -> Sequence[Any]:
-        """A shadow has stored its own when it extracted them."""
+        """Shadows don't repeat this: theirs were stored when they were extracted."""
         return await self._routed(
             self._agent(None, agent_id),
             "save_observations",
@@ -195,7 +196,7 @@ class RoutingBackend:
         user: Any = None,
         agent_id: Any = None,
     ) -> Sequence[Any]:
-        """The scopes of one engine say nothing to the other: a shadow doesn't look."""
+        """Shadows don't repeat this: the scopes of one engine mean nothing to the other."""
         agent = self._agent(scope_ids[0] if scope_ids else None, agent_id)
         return await self._routed(
             agent,
@@ -208,7 +209,7 @@ class RoutingBackend:
     async def _routed(
         self, agent_id: str, call: str, legacy: Call[T], sql: Call[T], session: Any = None, *, shadowed: bool = True
     ) -> T:
-        """In shadow mode what `legacy` fails at is done here all the same."""
+        """In shadow mode the call is repeated here even if `legacy` fails."""
         engine = await self._engines.of(agent_id)
         if engine == "sql":
             return await sql()
@@ -223,5 +224,5 @@ class RoutingBackend:
 
 
 def _name_of(session: Any) -> str:
-    """Something to tell sessions apart by, whatever they are: here nothing may fail."""
+    """Something that distinguishes sessions, whatever they are. Nothing may fail here."""
     return "" if session is None else str(field_of(session, "id", "_id") or session)

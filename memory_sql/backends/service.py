@@ -1,4 +1,4 @@
-"""The façade that a host of the system before calls, and the one instance that it imports (R014, R019, R020, R295)."""
+"""The façade that a host of the legacy system calls, and the instance that it imports (R014, R019, R020, R295)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STEPS = (
 
 
 class MemoryService:
-    """The calls of the system before, with their names and parameters.
+    """The calls of the legacy system, with their names and parameters.
 
-    Answered by `backend`, which may be set later, once, where the host starts. Of a backend that has only the three calls
-    of a turn the other ones raise `ConfigurationError`; so does every call while there is none. What a backend takes
-    beside the parameters here, such as `agent_id` where a call names no agent, is passed on to it.
+    `backend` answers them. It may be set later, once, when the host starts. Without a backend every call raises
+    `ConfigurationError`; with a backend that has only the three calls of a turn, the other calls do. Further parameters,
+    such as `agent_id` in a call that names no agent, are passed on to the backend.
     """
 
     def __init__(self, backend: MemoryBackend | None = None) -> None:
@@ -36,19 +36,19 @@ class MemoryService:
         instrumentation: Any = None,
         **more: Any,
     ) -> str:
-        """The XML for the prompt of this user's turn; `user_message` may be among `more`."""
+        """The XML for the prompt of this user's turn. `more` may contain `user_message`."""
         return await self._turn.assemble_memory_context(
             session, agent, user, force_refresh, reason, skip_save, instrumentation, **more
         )
 
     async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
-        """Forms memories of the session if it is due; whether it did."""
+        """Forms memories of the session if it is due. Returns whether it did."""
         return await self._turn.maybe_form_memories(agent_id, session, agent)
 
     async def form_memories(
         self, agent_id: Any, session: Any, agent: Any, conversation_text: str | None = None, char_counts: Any = None
     ) -> bool:
-        """Forms memories of the session now; whether there was anything to form."""
+        """Forms memories of the session now. Returns whether there was anything to form."""
         return await self._turn.form_memories(agent_id, session, agent, conversation_text, char_counts)
 
     async def extract_observations(
@@ -59,13 +59,13 @@ class MemoryService:
         existing_consolidations: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Sequence[Any]:
-        """What is worth remembering of a text, with scopes, by one model call."""
+        """Extracts what is worth remembering from a text, with scopes, in one model call."""
         return await self._steps.extract_observations(
             conversation_text, user, groups, existing_consolidations or {}, **more
         )
 
     async def save_observations(self, observations: Sequence[Any]) -> Sequence[Any]:
-        """Those that are stored now."""
+        """Returns the observations that are now stored."""
         return await self._steps.save_observations(observations)
 
     async def maybe_consolidate(self, scope: Any, **more: Any) -> None:
@@ -79,25 +79,25 @@ class MemoryService:
     async def maybe_propagate_to_group(
         self, individual_scope: Any, observations: Sequence[Any] = (), **more: Any
     ) -> None:
-        """Tells the user's groups what concerns them."""
+        """Shares what concerns the user's groups with them."""
         await self._steps.maybe_propagate_to_group(individual_scope, observations, **more)
 
     async def maybe_propagate_to_collective(
         self, group_scope: Any, observations: Sequence[Any] = (), **more: Any
     ) -> None:
-        """Tells everybody what several groups show."""
+        """Shares with everybody what several groups show."""
         await self._steps.maybe_propagate_to_collective(group_scope, observations, **more)
 
     async def retrieve_observations(
         self, user_message: str, scope_ids: Sequence[Any], limit: int = 5, **more: Any
     ) -> Sequence[Any]:
-        """What the message finds in these scopes, best first."""
+        """The observations that the message finds in these scopes, best first."""
         return await self._steps.retrieve_observations(user_message, scope_ids, limit, **more)
 
     @property
     def _turn(self) -> MemoryBackend:
         if self.backend is None:
-            raise ConfigurationError("the memory service has no backend: set its `backend` where the host starts")
+            raise ConfigurationError("the memory service has no backend: set its `backend` when the host starts")
         return self.backend
 
     @property
@@ -106,7 +106,7 @@ class MemoryService:
 
 
 def stepwise(backend: MemoryBackend) -> StepwiseBackend:
-    """The same backend, where it has the single steps. Raises `ConfigurationError`."""
+    """Returns the same backend if it has the single steps. Raises `ConfigurationError`."""
     missing = [name for name in _STEPS if not hasattr(backend, name)]
     if missing:
         raise ConfigurationError(f"{type(backend).__name__} has no {', '.join(missing)}")
@@ -114,4 +114,4 @@ def stepwise(backend: MemoryBackend) -> StepwiseBackend:
 
 
 memory_service = MemoryService()
-"""What a host imports: it has no backend until the host sets one."""
+"""The instance that a host imports. It has no backend until the host sets one."""

@@ -1,4 +1,4 @@
-"""What is done beside the host's answer: never in its way, never raised; counted by agent, logged without remembered text."""
+"""Runs calls beside the host's answer: never delaying it, never raising. Counts by agent, and logs no remembered text."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger("memory_sql")
 
 
 class ShadowCounts(Value):
-    """What an agent's shadow did in this process, since it started.
+    """What an agent's shadow did in this process since it started.
 
-    `calls` were begun, `dropped` were not, since too many were under way. `failed` counts failures by the name of the
-    error. Of the `contexts` that were compared, `differing` weren't the same; `common`, `only_legacy` and `only_sql` add up
-    their statements.
+    `calls`: those begun. `dropped`: those not begun because too many were running. `failed`: failures by the error's
+    name. `contexts`: those compared; `differing`: those of them that weren't the same. `common`, `only_legacy` and
+    `only_sql` add up their statements.
     """
 
     calls: int = 0
@@ -36,12 +36,12 @@ class ShadowCounts(Value):
 
     @property
     def difference_rate(self) -> float | None:
-        """Which share of the contexts differed; None: none was compared."""
+        """The share of the contexts that differed; None: none was compared."""
         return self.differing / self.contexts if self.contexts else None
 
     @property
     def statement_rate(self) -> float | None:
-        """Which share of all that the contexts stated stood on one side alone; None: nothing was stated."""
+        """The share of all statements that only one side made; None: there were none."""
         one_side = self.only_legacy + self.only_sql
         return one_side / (one_side + self.common) if one_side + self.common else None
 
@@ -66,9 +66,9 @@ class _Tally:
 
 
 class Shadow:
-    """Runs at most `most` calls at once, each for at most `seconds`; those of one session one after another, as they came.
+    """Runs at most `most` calls at once, each for at most `seconds`. Calls of one session run one after another, in order.
 
-    So what is compared is what the session's earlier calls have made, on both sides.
+    So the contexts compared include the results of the session's earlier calls on both sides.
     """
 
     def __init__(self, *, most: int, seconds: float) -> None:
@@ -79,11 +79,11 @@ class Shadow:
         self._last: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def start(self, agent_id: str, call: str, work: Callable[[], Awaitable[object]], session: str = "") -> None:
-        """Returns at once; `work` begins when the caller next waits for something."""
+        """Returns at once. `work` begins when the caller next awaits something."""
         tally = self._of(agent_id)
         if len(self._running) >= self._most:
             tally.counted["dropped"] += 1
-            log.warning("the shadow of agent %s leaves out %s: %s calls are under way", agent_id, call, self._most)
+            log.warning("the shadow of agent %s skips %s: %s calls are in progress", agent_id, call, self._most)
             return
         tally.counted["calls"] += 1
         place = (agent_id, session)
@@ -104,7 +104,7 @@ class Shadow:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
             self._of(agent_id).failed[type(error).__name__] += 1
-            why = f": {error}" if isinstance(error, MemorySQLError) else ""  # others may quote what was said
+            why = f": {error}" if isinstance(error, MemorySQLError) else ""  # other errors may quote what was said
             log.warning("the shadow of agent %s failed at %s (%s%s)", agent_id, call, type(error).__name__, why)
 
     def compared(self, agent_id: str, difference: ContextDifference) -> None:
@@ -128,7 +128,7 @@ class Shadow:
         return self._tallies[agent_id].counts if agent_id in self._tallies else ShadowCounts()
 
     async def settle(self) -> None:
-        """Waits for what is under way."""
+        """Waits for the calls that are running."""
         while self._running:
             await asyncio.wait(list(self._running))
 

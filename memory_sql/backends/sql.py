@@ -1,7 +1,7 @@
-"""The calls of the system before, answered by this memory.
+"""The calls of the legacy system, answered by this memory.
 
-A step that was several there is one transaction here: `extract_observations` stores what it extracts, and
-`save_observations` finds it stored. So nothing is lost between the two, and nothing is stored twice.
+Several steps there are one transaction here: `extract_observations` stores what it extracts, and `save_observations`
+finds it already stored. So nothing is lost between the two, and nothing is stored twice.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ log = logging.getLogger("memory_sql")
 
 _BATCH = 1000  # messages in one call
 _PAGE = 500
-_MOST_HITS = 100  # that a search returns
-_PARTS = 4  # of the id of a text, 8 characters each
+_MOST_HITS = 100  # of a search
+_PARTS = 4  # of the id of a conversation made from a text, 8 characters each
 
 
 class SqlBackend:
-    """This memory as the backend of a host that was written for the system before.
+    """This memory as the backend of a host that was written for the legacy system.
 
-    `read_session` reads the host's session; None: its own fields. `format` is the layout of contexts; None: as the
-    agent's settings say. `agent_id` is of calls that name no agent.
+    `read_session` reads the host's session; None: the session's own fields are read. `format` is the layout of contexts;
+    None: the layout in the agent's settings. `agent_id` is for calls that name no agent.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SqlBackend:
         self._format = format
         self._agent_id = agent_id
 
-    # What comes out
+    # Reading
 
     async def assemble_memory_context(
         self,
@@ -63,13 +63,13 @@ class SqlBackend:
         *,
         user_message: str | None = None,
     ) -> str:
-        """The context of this user's turn, as of now.
+        """The context for this user's turn.
 
-        It is never cached, reading saves nothing, and `reason` and `instrumentation` aren't used: what is counted is in
-        `memory.admin.stats`. With `user_message` single observations may be retrieved.
+        It is never cached, and reading stores nothing. `reason` and `instrumentation` aren't used: `memory.admin.stats`
+        has the counts. With `user_message` single observations may be retrieved too.
         """
-        if isinstance(force_refresh, str):  # where a later version of the calls has the message
-            raise InputError("pass the message by its name: user_message")
+        if isinstance(force_refresh, str):  # the position of the message in a later version of the calls
+            raise InputError("pass the message by name: user_message")
         context = await self._memory.context(
             agent_id=id_of_host(agent),
             user_id=user_id_of(user),
@@ -88,15 +88,16 @@ class SqlBackend:
         user: Any = None,
         agent_id: Any = None,
     ) -> list[Observation]:
-        """What the message finds in these scopes, best first: only in those that the user may see.
+        """The observations that the message finds in these scopes, best first, as far as the user may see them.
 
-        Who asks is `user`, or the owner where one of the scopes is a user's own. Raises `InputError` where neither says it.
+        The search is made for `user`, or for the owner if one of the scopes is a user's own. Raises `InputError` if
+        neither is given.
         """
         agent = self._agent(scope_ids[0] if scope_ids else None, agent_id)
         refs = [(await place_of(self._memory, scope, agent)).ref for scope in scope_ids]
         owners = [ref.owner_id for ref in refs if ref.kind == "individual" and ref.owner_id is not None]
         if user is None and not owners:
-            raise InputError("nothing says who asks: pass user")
+            raise InputError("the asking user can't be found out: pass user")
         if not refs:
             return []
         found = await self._memory.search(
@@ -109,13 +110,13 @@ class SqlBackend:
         wanted = {ref.id for ref in refs}
         return list(islice((hit.observation for hit in found.results if hit.observation.scope.id in wanted), limit))
 
-    # What goes in
+    # Writing
 
     async def maybe_form_memories(self, agent_id: Any, session: Any, agent: Any) -> bool:
-        """Stores what is new in the session, and forms observations if it is due; whether it did.
+        """Stores new messages of the session and forms observations if it is due. Returns whether it did.
 
-        What isn't due by now becomes due when the conversation falls silent: a `Worker` or `run_due` forms it then. If the
-        model fails the messages are stored, and it stays due.
+        Otherwise the session becomes due when the conversation falls silent, and a `Worker` or `run_due` forms it then.
+        If the model fails, the messages are stored and the session stays due.
         """
         added = await self._store(id_of_host(agent_id), session, wait=True)
         return added is not None and added.run_id is not None
@@ -123,10 +124,10 @@ class SqlBackend:
     async def form_memories(
         self, agent_id: Any, session: Any, agent: Any, conversation_text: str | None = None, char_counts: Any = None
     ) -> bool:
-        """Stores what is new in the session, and forms observations of all that isn't formed yet; whether there was any.
+        """Stores new messages of the session and forms all that are unformed. Returns whether there were any.
 
-        Messages are formed, and `conversation_text`, which is made of them, isn't read. Raises `InputError` where there is
-        such a text and no message: it would be lost.
+        Only messages are formed; `conversation_text`, which is made of them, is ignored. Raises `InputError` if there is
+        such a text but no message, since the text would be lost.
         """
         known = id_of_host(agent_id)
         added = await self._store(known, session, wait=False)
@@ -138,7 +139,7 @@ class SqlBackend:
         return formed.messages > 0
 
     async def _store(self, agent_id: str, session: Any, *, wait: bool) -> AddResult | None:
-        """What the last call said; None: there is no message."""
+        """The result of the last call; None: there were no messages."""
         found, added = await self._read_session(session), None
         _refuse_without_ids(found.messages)
         for first in range(0, len(found.messages), _BATCH):
@@ -169,14 +170,15 @@ class SqlBackend:
         *,
         agent_id: Any = None,
     ) -> list[Observation]:
-        """What one model call finds in the text, each with its scope; it is stored when this returns.
+        """Extracts observations from the text in one model call, each with its scope. They are stored when this returns.
 
-        There is no moment in which it is extracted and not stored, so a crash before `save_observations` loses nothing.
-        The same text of the same user is the same conversation: asked again, after a crash or an error, it is formed if it
-        wasn't, and else what came of it is returned, without the model. What isn't wanted is forgotten by its id.
+        Extracting and storing aren't separate, so a crash before `save_observations` loses nothing. The same text of the
+        same user is the same conversation. If the call is repeated after a crash or an error, the text is formed if it
+        wasn't; otherwise the earlier observations are returned without calling the model. Use their ids to forget those
+        that you don't want.
 
-        The texts that the model is shown are those that are stored, not `existing_consolidations`. What it files under a
-        group stays with the user as a proposal, since only one person has said it.
+        The model is shown the stored texts, not `existing_consolidations`. What it assigns to a group stays with the user
+        as a proposal, since only one person has said it.
         """
         agent, user_id = self._agent(None, agent_id), user_id_of(user)
         conversation = await self._conversation_of(user_id, conversation_text)
@@ -203,41 +205,41 @@ class SqlBackend:
             before = page[-1]
 
     async def save_observations(self, observations: Sequence[Observation]) -> list[Observation]:
-        """What `extract_observations` returned, which is stored, as it is returned: repeating this changes nothing.
+        """Returns its argument: what `extract_observations` returned is already stored, so repeating this changes nothing.
 
-        Raises `InputError` for anything else: `Memory.observe` stores what no extraction has made.
+        Raises `InputError` for anything else. Use `Memory.observe` to store what wasn't extracted.
         """
         for item in observations:
             if not isinstance(item, Observation):
-                raise InputError(f"{type(item).__name__} comes from no extraction; memory.observe stores it")
+                raise InputError(f"{type(item).__name__} isn't from an extraction; store it with memory.observe")
         return list(observations)
 
-    # What is made of it
+    # Consolidation and propagation
 
     async def maybe_consolidate(self, scope: Any, *, agent_id: Any = None) -> None:
-        """Rewrites the scope's text if as much is pending as it waits for. What fails stays pending."""
+        """Rewrites the scope's text if enough is pending. If that fails, it stays pending."""
         place = await place_of(self._memory, scope, self._agent_or_none(agent_id))
         if await is_due(self._memory, place):
             await self._memory.scopes.consolidate(agent_id=place.agent_id, scope_id=place.ref.id)
 
     async def consolidate_scope(self, scope: Any, *, agent_id: Any = None) -> None:
-        """Rewrites the scope's text with what is pending. Text and what it absorbed change in one transaction, or neither."""
+        """Rewrites the scope's text with what is pending. The text and what it absorbs change in one transaction."""
         place = await place_of(self._memory, scope, self._agent_or_none(agent_id))
         await self._memory.scopes.consolidate(agent_id=place.agent_id, scope_id=place.ref.id)
 
     async def maybe_propagate_to_group(
         self, individual_scope: Any, observations: Sequence[Any] = (), *, agent_id: Any = None
     ) -> None:
-        """Judges what the user's text has absorbed and nobody has judged yet, for the user's groups.
+        """Judges, for the user's groups, the observations that the user's text has absorbed and that weren't judged yet.
 
-        That is more than `observations` says, or less: each is judged once for each group, whoever calls how often.
+        This may differ from `observations`: each observation is judged once for each group, however often this is called.
         """
         await self._propagate(individual_scope, "individual", agent_id)
 
     async def maybe_propagate_to_collective(
         self, group_scope: Any, observations: Sequence[Any] = (), *, agent_id: Any = None
     ) -> None:
-        """As `maybe_propagate_to_group`, of a group for everybody."""
+        """As `maybe_propagate_to_group`, but from a group to everybody."""
         await self._propagate(group_scope, "group", agent_id)
 
     async def _propagate(self, scope: Any, kind: str, agent_id: Any) -> None:
@@ -247,7 +249,7 @@ class SqlBackend:
         await self._memory.scopes.propagate(agent_id=place.agent_id, scope_id=place.ref.id)
 
     async def _conversation_of(self, user_id: str, text: str) -> str:
-        """The id of the conversation that a text of a user is: the same for the same text, in this database alone."""
+        """The id of the conversation made from a user's text. Equal texts have equal ids, within one database."""
         known = clean(f"{user_id}\0{text}")[0]
         parts = await self._memory.conversations.message_ids([f"{part}{known}" for part in range(_PARTS)])
         return f"extracted-{''.join(parts)}"
@@ -260,7 +262,7 @@ class SqlBackend:
 
 
 def _refuse_without_ids(messages: Sequence[Message | Mapping[str, Any]]) -> None:
-    """A session is given whole with each call: without an id a message would be stored each time."""
+    """Each call passes the whole session: a message without an id would be stored every time."""
     for position, message in enumerate(messages):
         if field_of(message, "id") is None:
-            raise InvalidMessageError(position, "has no id, by which it would be known when it comes again")
+            raise InvalidMessageError(position, "has no id, so it couldn't be recognised if it came again")

@@ -1,7 +1,9 @@
-"""The command line: each command parses, calls Memory and prints. Imports late what a command doesn't need."""
+"""The command line. Each command parses, calls Memory and prints; what only some commands need is imported late."""
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import signal
@@ -87,10 +89,10 @@ def about(
 
     \b
     memory-sql demo                                            see it work on an example
-    memory-sql add chat.jsonl --agent ada --user mia           conversations go in
-    memory-sql context --agent ada --user mia                  what the agent should know comes out
+    memory-sql add chat.jsonl --agent ada --user mia           store conversations
+    memory-sql context --agent ada --user mia                  print what the agent should know
 
-    Without --url, --data or MEMORY_SQL_URL an embedded Postgres is used; it starts and stops by itself.
+    Without --url, --data or MEMORY_SQL_URL an embedded Postgres is used; it starts and stops automatically.
     """
     if version:
         print(VERSION)
@@ -100,16 +102,17 @@ def about(
 
 @cache
 def commands() -> TyperGroup:
-    """All of them, as they are parsed: made once, since that takes longer than most of them."""
+    """All commands, for parsing. Built once, because that takes longer than most commands."""
     return get_group(app)
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The exit code of a command, run: 1 for an error or a partial failure, 2 for a command that can't be parsed."""
+    """Runs a command and returns its exit code: 1 for an error or a partial failure, 2 if the command can't be parsed."""
     signal.signal(signal.SIGTERM, _end)
+    atexit.register(gc.freeze)  # at its end a process would go through all that was imported, several times
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
-    if (sys.argv[1:] if args is None else [*args]) == ["--version"]:  # a command that runs imports pydantic
+    if (sys.argv[1:] if args is None else [*args]) == ["--version"]:  # running a command would import pydantic
         print(VERSION)
         return 0
     try:
@@ -121,14 +124,14 @@ def main(args: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         output.complain(_usage(error))
         return error.exit_code
-    except BrokenPipeError:  # whoever read our output has stopped reading
+    except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code or 0
 
 
 def _end(number: int, _frame: object) -> None:
-    """Ends as after an error, so that what is open is closed and the embedded server loses a user."""
+    """Ends as after an error, so that everything is closed and the embedded server is released."""
     raise SystemExit(128 + number)
 
 

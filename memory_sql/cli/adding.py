@@ -1,4 +1,4 @@
-"""What goes in: add, observe."""
+"""Storing: add, observe."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ Groups = Annotated[
 ]
 FileUser = Annotated[
     str | None,
-    typer.Option("--user", metavar="ID", help="Whose conversation it is; else the first user_id among its messages."),
+    typer.Option(
+        "--user", metavar="ID", help="The user of the conversation; default: the first user_id among its messages."
+    ),
 ]
 FileConversation = Annotated[
     str | None,
     typer.Option(
-        "--conversation", metavar="ID", help="The conversation of messages that name none; else the file's name."
+        "--conversation", metavar="ID", help="The conversation of messages that name none; default: the file's name."
     ),
 ]
 
@@ -48,7 +50,9 @@ def add(
     time_zone: Annotated[
         str | None,
         typer.Option(
-            "--time-zone", metavar="ZONE", help='Where "yesterday" was said: Europe/Berlin; else the setting.'
+            "--time-zone",
+            metavar="ZONE",
+            help='The zone in which "yesterday" is meant: Europe/Berlin; default: the setting.',
         ),
     ] = None,
     form: Annotated[
@@ -64,12 +68,12 @@ def add(
     memory-sql add monday.jsonl --agent ada --user mia
     cat chat.json | memory-sql add - --agent ada --user mia --conversation chat-17
 
-    A file is JSON or JSON Lines of messages: role and content, and if you like name, id, created_at, conversation, user_id,
-    group_ids. Or of documents: {"messages": […], "conversation_id": …, "time_zone": …}. conversation is its
-    id; a number counts the conversations of the file. A file with a mistake is not stored at all, nor is any other file of
-    the same command.
+    A file is JSON or JSON Lines of messages: role and content, optionally name, id, created_at, conversation, user_id,
+    group_ids. Or of documents: {"messages": […], "conversation_id": …, "time_zone": …}. conversation is the
+    conversation's id; a number counts the conversations of the file. If one file has a mistake, no file of the command is
+    stored.
 
-    Adding a file again adds nothing: a message is known by its id, and without one by file, line and text.
+    Adding a file again adds nothing: a message is identified by its id, or without one by file, line and text.
     """
     from memory_sql.cli.files import Defaults, read_file
 
@@ -82,9 +86,9 @@ def add(
 async def _add_files(
     memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, as_json: bool
 ) -> list[bool]:
-    """For each file whether something failed."""
+    """For each file, whether something failed."""
     if form:
-        memory.require_llm()  # if there is none, that had better be known before anything is stored
+        memory.require_llm()  # fails before anything is stored if there is none
     return [await _add_file(memory, file, agent, form, as_json) for file in files]
 
 
@@ -109,10 +113,10 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
 
 
 async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
-    """Without an id of its own a message is known by file, place and text.
+    """Gives a message without an id one made from file, place and text.
 
-    So the same file again adds nothing, and another file of that name, or the file with a line changed, doesn't pass for
-    what is known. The text by a hash under the database's own key: who reads ids can't confirm a guess.
+    So adding the same file again adds nothing, while another file of that name, or a changed line, is new. The text is
+    hashed under the database's own key, so that nobody can use ids to confirm a guess at it.
     """
     messages = list(talk.messages)
     said = [f"{m.role}\0{m.name or ''}\0{m.content}" for m in (messages[at] for at in talk.places)]
@@ -123,7 +127,7 @@ async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
 
 
 async def _finish(memory: Memory, agent: str, conversations: Sequence[str]) -> RunDueResult:
-    """A file holds conversations that are over: forms them, then does what has become due."""
+    """A file contains finished conversations: forms them, then does what has become due."""
     unformed = set(await memory.conversations.unformed(agent_id=agent))
     formed, failed = await form_each(memory, agent, [one for one in conversations if one in unformed])
     due = await memory.run_due(agent_id=agent)
@@ -179,12 +183,12 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
     if left := Counter(why for why in report["formation"].values() if why in UNFORMED):
         lines.append("not formed: " + ", ".join(f"{count} × {why}" for why, count in left.items()))
     if report["empty_groups"]:
-        lines.append(f"groups without members, so nobody sees what they know: {', '.join(report['empty_groups'])}")
+        lines.append(f"groups without members, so nobody sees their memory: {', '.join(report['empty_groups'])}")
     if report["refused"]:
         lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
     if hint:
         due = f"{len(report['due'])} of {many(report['conversations'], 'conversation')}"
-        lines.append(f"due: {due}; form whatever is new with: memory-sql conversation form --agent {agent}")
+        lines.append(f"due: {due}; form what is new with: memory-sql conversation form --agent {agent}")
     return output.plain("\n".join(lines))
 
 
@@ -193,21 +197,21 @@ def observe(
     agent: Agent,
     user: Annotated[
         str | None,
-        typer.Option("--user", metavar="ID", help="Whose it is; beside --group or --collective, who said it."),
+        typer.Option("--user", metavar="ID", help="The user it belongs to; with --group or --collective, who said it."),
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="It is this group's.")] = None,
-    collective: Annotated[bool, typer.Option("--collective", help="It is for all users of the agent.")] = False,
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="Store it for this group.")] = None,
+    collective: Annotated[bool, typer.Option("--collective", help="Store it for all users of the agent.")] = False,
     scope_kind: Annotated[
         Literal["conversation", "agent", "guideline"] | None,
         typer.Option(
             "--scope-kind",
             metavar="KIND",
-            help="It is of the conversation (--conversation), the agent, or a guideline of its.",
+            help="Store it for the conversation (--conversation), for the agent, or as its guideline.",
         ),
     ] = None,
     observed_at: Annotated[
         str | None,
-        typer.Option("--observed-at", metavar="TIME", help="When it was so; else now. ISO 8601 with a zone."),
+        typer.Option("--observed-at", metavar="TIME", help="When it was true; default: now. ISO 8601 with a zone."),
     ] = None,
     conversation: Annotated[
         str | None, typer.Option("--conversation", metavar="ID", help="The conversation that it comes from.")
@@ -215,7 +219,7 @@ def observe(
     speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Who said it, by name.")] = None,
     scope: Annotated[
         str | None,
-        typer.Option("--scope", metavar="NAME", help="The owner's scope of this name, beside their main one."),
+        typer.Option("--scope", metavar="NAME", help="The owner's scope of this name, instead of the main one."),
     ] = None,
     lane: Annotated[
         Literal["absorb", "buffer"] | None,
@@ -223,7 +227,7 @@ def observe(
     ] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Repeatable.")] = None,
     metadata: Annotated[
-        str | None, typer.Option("--metadata", metavar="JSON", help='Kept beside it: {"ticket": 17}.')
+        str | None, typer.Option("--metadata", metavar="JSON", help='Stored with it: {"ticket": 17}.')
     ] = None,
     kind: Annotated[
         Literal["fact", "note", "procedure", "episode"] | None,
@@ -235,12 +239,14 @@ def observe(
         str | None, typer.Option("--category", metavar="WORD", help="A word of yours: preference, decision …")
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option("--confidence", metavar="SHARE", help="How sure it is, 0 to 1.")
+        float | None, typer.Option("--confidence", metavar="SHARE", help="How certain it is, 0 to 1.")
     ] = None,
     importance: Annotated[float | None, typer.Option("--importance", metavar="SHARE", help="0 to 1.")] = None,
     sensitivity: Annotated[
         Sensitivity | None,
-        typer.Option("--sensitivity", metavar="LEVEL", help="sensitive: more private than rules find its text to be."),
+        typer.Option(
+            "--sensitivity", metavar="LEVEL", help="sensitive: more private than the rules find its text to be."
+        ),
     ] = None,
     url: Url = None,
     data: Data = None,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memory_sql.memory import Memory
 
 Journal = Annotated[
-    Path | None, typer.Option("--journal", metavar="FILE", help="The journal; else the one of the settings.")
+    Path | None, typer.Option("--journal", metavar="FILE", help="The journal; default: the one in the settings.")
 ]
 
 app = tree.group("The whole store: agents, counts, prices, invariants, settings, restored backups.")
@@ -90,7 +90,7 @@ def _propagations(stats: Stats) -> str:
 
 def _queries(retrieval: RetrievalStats) -> str:
     r = retrieval
-    took = "" if r.mean_ms is None else f", {r.mean_ms:.1f} ms in the mean, {r.slowest_ms:.1f} at worst"
+    took = "" if r.mean_ms is None else f", {r.mean_ms:.1f} ms on average, {r.slowest_ms:.1f} at most"
     return f"{r.queries:,}, {r.fired:,} searched, {r.without_hit:,} of these found nothing{took}"
 
 
@@ -100,20 +100,20 @@ def _counts(counts: dict[str, int]) -> str:
 
 @app.command()
 def export(
-    view: Annotated[str, typer.Argument(metavar="VIEW", help="One of docs/views.md: v_observations.")],
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; else stdout.")] = None,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="A view of docs/views.md, such as v_observations.")],
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; default: stdout.")] = None,
     agent: OneAgent = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes the rows of a view for analysts as CSV.
+    """Writes the rows of an analyst view as CSV.
 
     \b
     memory-sql admin export v_observations ada.csv --agent ada
     memory-sql admin export v_model_cost | duckdb -c "COPY (FROM '/dev/stdin') TO 'cost.parquet'"
 
-    The file appears only when it is complete, readable by you alone. It may hold what people said.
+    The file appears only when it is complete, readable by you alone. It may contain what people said.
     """
 
     async def work(memory: Memory) -> int:
@@ -131,7 +131,7 @@ def export(
 
 @app.command()
 def prices(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Lists what the models cost, as it was set.
+    """Lists the prices of models that were set.
 
     \b
     memory-sql admin prices
@@ -142,22 +142,22 @@ def prices(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
 @app.command("set-price")
 def set_price(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The model, by the name that v_model_cost shows.")],
-    sent: Annotated[str, typer.Option("--input", metavar="PRICE", help="Of a million tokens that are sent.")],
-    back: Annotated[str, typer.Option("--output", metavar="PRICE", help="Of a million tokens that come back.")],
+    sent: Annotated[str, typer.Option("--input", metavar="PRICE", help="Of a million input tokens.")],
+    back: Annotated[str, typer.Option("--output", metavar="PRICE", help="Of a million output tokens.")],
     currency: Annotated[str, typer.Option("--currency", metavar="CODE", help="Three letters: EUR.")],
     since: Annotated[
-        str | None, typer.Option("--from", metavar="DAY", help="From this day (UTC) on, 2026-03-01; else today.")
+        str | None, typer.Option("--from", metavar="DAY", help="From this day (UTC) on, 2026-03-01; default: today.")
     ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Says what a model costs: by that the view v_model_cost tells the cost in money.
+    """Sets the price of a model, which the view v_model_cost uses.
 
     \b
     memory-sql admin set-price gpt-5-mini --input 0.25 --output 2 --currency USD --from 2026-01-01
 
-    A price holds until the model's next one; the same day again replaces it. What was spent before the first has no cost.
+    A price applies until the model's next one; one of the same day is replaced. Tokens before the first price have no cost.
     """
     from memory_sql.domain.prices import amount_of
 
@@ -180,7 +180,7 @@ def _price_line(price: Price) -> str:
 @app.command()
 def verify(
     hashes: Annotated[
-        bool, typer.Option("--hashes", help="Read and hash every text again, not some 5,000, others each day.")
+        bool, typer.Option("--hashes", help="Read and hash every text again, not only about 5,000, others each day.")
     ] = False,
     url: Url = None,
     data: Data = None,
@@ -192,8 +192,8 @@ def verify(
     memory-sql admin verify
     memory-sql admin verify --hashes
 
-    Reads in one snapshot, writes nothing, and can run every few minutes. Prints a line for each violation; the exit code is
-    then 1.
+    Reads in one snapshot, writes nothing, and can run every few minutes. Prints a line for each violation; then the exit code
+    is 1.
     """
     violations = run(url, data, lambda memory: memory.admin.verify(hashes=hashes))
     output.rows(violations, _violation_line, as_json, "everything holds")
@@ -209,23 +209,23 @@ def _violation_line(violation: Violation) -> str:
 @app.command()
 def settings(
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="The settings as they are for this agent.")
+        str | None, typer.Option("--agent", metavar="ID", help="The settings as they apply to this agent.")
     ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prints every setting with its value here, where that comes from, and what it means.
+    """Prints every setting with its value, its source and its meaning.
 
     \b
     memory-sql admin settings > memory-sql.toml
     MEMORY_SQL_TOP_K=10 memory-sql admin settings | grep top_k
     memory-sql admin settings --agent ada
 
-    The output is a memory-sql.toml; what is not set is commented out. A setting comes from the command line, else from
-    MEMORY_SQL_… in the environment, else from memory-sql.toml in the working directory (or the file that
-    MEMORY_SQL_CONFIG names), else it is the default. What an agent has of its own (`memory-sql configure`) is kept in the
-    database and overrides all of these. Passwords are not shown.
+    The output is a memory-sql.toml; settings that are not set are commented out. A setting comes from the command line, else
+    from MEMORY_SQL_… in the environment, else from memory-sql.toml in the working directory (or the file that
+    MEMORY_SQL_CONFIG names), else it is the default. An agent's own settings (`memory-sql configure`) are kept in the
+    database and override all of these. Passwords are not shown.
     """
     own = {} if agent is None else run(url, data, lambda memory: memory.admin.settings(agent_id=agent))
     output.rows(_rows(resolve(url, data), own), _toml, as_json, "")
@@ -263,12 +263,12 @@ def _toml(row: dict[str, Any]) -> str:
 @app.command("restore-check")
 def restore_check(
     journal: Journal = None,
-    unsure: Annotated[bool, typer.Option("--unsure", help="Also what may not have been committed.")] = False,
+    unsure: Annotated[bool, typer.Option("--unsure", help="Also those that may not have been committed.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forgets again, on a restored backup, what was forgotten after it was made. Run it before anybody reads from it.
+    """Repeats, on a restored backup, what was forgotten after the backup. Run it before anybody reads from it.
 
     \b
     memory-sql admin restore-check --journal /safe/forgotten.jsonl
@@ -279,14 +279,14 @@ def restore_check(
     async def work(memory: Memory) -> tuple[list[Receipt], JournalStatus]:
         file = journal or memory.settings.forget_journal
         if file is None:
-            raise InputError("which journal? say --journal, or set forget_journal")
+            raise InputError("which journal? pass --journal, or set forget_journal")
         receipts = await memory.admin.restore_check(file, unsure=unsure)
         return receipts, await memory.admin.journal_status(file)
 
     receipts, left = run(url, data, work, restoring=True)
     if left.planned or left.others or left.cut_off:
         print(_journal_text(left), file=sys.stderr)
-    output.rows(receipts, receipt_text, as_json, "nothing was forgotten since this backup was made")
+    output.rows(receipts, receipt_text, as_json, "nothing was forgotten after this backup")
 
 
 @app.command("journal-status")
@@ -296,7 +296,7 @@ def journal_status(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Says which forgettings of the journal this database doesn't know of; also where it is refused for that.
+    """Lists the forgettings of the journal that are missing in this database; works also if it is refused for them.
 
     \b
     memory-sql admin journal-status
@@ -308,12 +308,12 @@ def journal_status(
 
 def _journal_text(status: JournalStatus) -> str:
     lines = [
-        _listed("forgotten after this backup was made; run `memory-sql admin restore-check`", status.missing),
-        _listed("planned, perhaps not committed; `restore-check --unsure` repeats them", status.planned),
+        _listed("forgotten after this backup; run `memory-sql admin restore-check`", status.missing),
+        _listed("planned, maybe not committed; `restore-check --unsure` repeats them", status.planned),
         f"skipped, of other databases: {status.others:,}" if status.others else "",
-        _listed("cut off while they were written, lines", [str(number) for number in status.cut_off]),
+        _listed("lines that were cut off while being written", [str(number) for number in status.cut_off]),
     ]
-    return "\n".join(filter(None, lines)) or "the database knows of all that is in the journal"
+    return "\n".join(filter(None, lines)) or "nothing in the journal is missing in the database"
 
 
 def _listed(what: str, ids: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The same done with many, one after another, where one that fails stops no other."""
+"""The same work on many items, one after another; a failure doesn't stop the rest."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 
-HOPELESS = (ConfigurationError, DatabaseError, InputError, NotFoundError)  # going on would help nothing
+HOPELESS = (ConfigurationError, DatabaseError, InputError, NotFoundError)  # continuing would be pointless
 
 
 async def form_each(
     memory: Memory, agent: str, conversations: Sequence[str]
 ) -> tuple[list[FormResult], dict[str, str]]:
-    """What was formed, and of which conversation it failed and why."""
+    """The results, and by conversation the reason of each failure."""
     return await _each(
         "forming conversations",
         conversations,
@@ -46,7 +46,7 @@ async def consolidate_each(
 async def _each(
     what: str, keys: Sequence[K], work: Callable[[K], Awaitable[T]], name: Callable[[K], str]
 ) -> tuple[list[T], dict[str, str]]:
-    """Each piece of work done, or why not: one that fails stops no other."""
+    """The results, and by name the reason of each failure; a failure doesn't stop the rest."""
     done, failed = [], {}
     with output.Progress(what, len(keys)) as progress:
         for key in keys:
@@ -61,13 +61,13 @@ async def _each(
 
 
 def refused(formed: Sequence[FormResult]) -> dict[str, int]:
-    """By reason, over all."""
+    """The total counts, by reason."""
     reasons = dict.fromkeys(reason for result in formed for reason in result.refused)
     return {reason: sum(result.refused.get(reason, 0) for result in formed) for reason in reasons}
 
 
 def model_of(formed: Sequence[FormResult]) -> str | None:
-    """`none` is what formations say that had nothing to ask."""
+    """The model that was used; `none` if no formation needed one."""
     models = [result.model for result in formed if result.model]
     return next((model for model in models if model != "none"), models[0] if models else None)
 

@@ -1,4 +1,4 @@
-"""What differs for an agent: configure."""
+"""An agent's own settings: configure."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from memory_sql.errors import InputError
 def configure(
     agent: Agent,
     given: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Give the agent its own; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set the agent's own value; repeatable.")
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove the agent's own; repeatable.")
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove the agent's own value; repeatable.")
     ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Changes the settings that an agent has of its own, and prints these.
+    """Changes an agent's own settings, and prints them.
 
     \b
     memory-sql configure --agent ada --set formation_messages=20 --unset time_zone
 
-    They are kept in the database and hold from the next call on, in every process. `memory-sql admin settings` prints all
+    They are kept in the database and apply from the next call on, in every process. `memory-sql admin settings` prints all
     settings and what they mean.
     """
     changes = changes_of(given, unset)
@@ -38,10 +38,10 @@ def configure(
 
 
 def changes_of(given: list[str] | None, unset: list[str] | None) -> dict[str, str | None]:
-    """What --set and --unset say, by name; raises `InputError` where they say nothing."""
+    """The changes of --set and --unset, by name. Raises `InputError` without any."""
     changes = {**dict(map(_pair, given or ())), **dict.fromkeys(unset or ())}
     if not changes:
-        raise InputError("say what to change: --set NAME=VALUE or --unset NAME")
+        raise InputError("pass what to change: --set NAME=VALUE or --unset NAME")
     return changes
 
 
@@ -55,5 +55,5 @@ def _pair(text: str) -> tuple[str, str]:
 def _own_text(own: dict[str, Any]) -> str:
     return (
         "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in own.items())
-        or "nothing of its own"
+        or "no settings of its own"
     )

@@ -30,12 +30,12 @@ def messages(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the messages that are still kept, newest first.
+    """Lists messages whose text is still kept, newest first.
 
     \b
     memory-sql conversation messages --agent ada --user mia --conversation monday
 
-    Of conversations that the user took part in. How long texts are kept is the setting message_retention_days.
+    From conversations in which the user took part. The setting message_retention_days says how long texts are kept.
     """
     found = run(
         url,
@@ -52,27 +52,27 @@ def form(
     agent: Agent,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", metavar="ID", help="Only this one; else every one with new messages."),
+        typer.Option("--conversation", metavar="ID", help="Only this one; default: every one with new messages."),
     ] = None,
     again: Annotated[
-        str | None, typer.Option("--again", metavar="ID", help="Form this conversation anew, as with another model.")
+        str | None, typer.Option("--again", metavar="ID", help="Form this conversation again, as with another model.")
     ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forms observations from messages now, whether or not that is due.
+    """Forms observations from messages now, whether or not they are due.
 
     \b
     memory-sql conversation form --agent ada
     memory-sql conversation form --agent ada --conversation monday
     memory-sql conversation form --agent ada --again monday
 
-    Where the model fails the messages stay and can be formed later; other conversations go on. --again supersedes what was
-    made of the conversation before, save what a person has confirmed or corrected; messages that are not formed yet wait.
+    If the model fails, the messages stay and can be formed later; other conversations continue. --again supersedes what was
+    formed from the conversation before, except what a person has confirmed or corrected; unformed messages wait.
     """
     if again and conversation:
-        raise InputError("say either --conversation or --again")
+        raise InputError("use either --conversation or --again")
 
     async def work(memory: Memory) -> tuple[list[FormResult], dict[str, str]]:
         if again:
@@ -118,7 +118,7 @@ def exclude(
     conversation: Annotated[str, typer.Argument(metavar="ID", help="The conversation.")],
     agent: Agent,
     include: Annotated[
-        bool, typer.Option("--include", help="Take it back: remember what is said from now on.")
+        bool, typer.Option("--include", help="End the exclusion: remember what is said from now on.")
     ] = False,
     url: Url = None,
     data: Data = None,
@@ -146,13 +146,13 @@ def share(
     conversation: Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation.")],
     agent: Agent,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Take it back: from now on two members have to have spoken.")
+        bool, typer.Option("--undo", help="End it: from now on at least two members have to have spoken.")
     ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Says that the members of a conversation's groups hear what is said in it, whoever has spoken.
+    """Declares that all members of a conversation's groups hear what is said in it.
 
     \b
     memory-sql conversation share standup --agent ada

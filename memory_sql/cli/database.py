@@ -1,4 +1,4 @@
-"""Commands about the database itself: its schema, and the embedded server."""
+"""Commands for the database itself: its schema, and the embedded server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Revision = typer.Argument(metavar="REVISION", help="A revision, base for an empt
 
 
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", help="Try again for so long while others hold a lock.")
+    float,
+    typer.Option("--wait", metavar="SECONDS", help="Keep trying for this long while another session holds a lock."),
 ]
 PAUSE_SECONDS = 2.0
 T = TypeVar("T")
 
 
 def _patiently(seconds: float, work: Callable[[], T]) -> T:
-    """Does it again, for so long, while a lock can't be had; nothing was changed by then."""
+    """Retries for that long while a lock isn't available; a failed attempt changes nothing."""
     from memory_sql.errors import LockTimeoutError
 
     until = monotonic() + seconds
@@ -38,13 +39,13 @@ def _patiently(seconds: float, work: Callable[[], T]) -> T:
         except LockTimeoutError as error:
             if monotonic() + PAUSE_SECONDS > until:
                 raise
-            output.complain(f"{error}; again in {PAUSE_SECONDS:g} s")
+            output.complain(f"{error}; trying again in {PAUSE_SECONDS:g} s")
         sleep(PAUSE_SECONDS)
 
 
 @contextmanager
 def _reachable(url: str | None, data: Data) -> Iterator[str]:
-    """The URL of the database that is meant; the embedded one runs meanwhile."""
+    """The URL of the chosen database; the embedded one runs until the end."""
     from memory_sql import embedded
 
     settings = resolve(url, data)
@@ -56,12 +57,12 @@ def _reachable(url: str | None, data: Data) -> Iterator[str]:
 
 
 def _print(revision: str | None, as_json: bool) -> None:
-    output.one({"revision": revision}, lambda r: r["revision"] or "none: the database has no schema of ours", as_json)
+    output.one({"revision": revision}, lambda r: r["revision"] or "none: the database has no memory schema", as_json)
 
 
 @app.command()
 def upgrade(
-    revision: Annotated[str, typer.Argument(metavar="[REVISION]", help="Up to this revision.")] = "head",
+    revision: Annotated[str, typer.Argument(metavar="[REVISION]", help="Upgrade to this revision.")] = "head",
     wait: Wait = 0,
     url: Url = None,
     data: Data = None,
@@ -72,9 +73,9 @@ def upgrade(
     \b
     memory-sql db upgrade --url postgresql://me:secret@localhost/app
 
-    Everything is in the schema `memory`; the rest of the database isn't touched. Several processes may run it at once. A lock
-    that others hold for over three seconds ends it, unless --wait says for how long to try again. Every command brings the
-    embedded Postgres up to date.
+    Everything is in the schema `memory`; the rest of the database isn't touched. Several processes may run it at once. It
+    fails if another session holds a lock for over three seconds, unless --wait says how long to keep trying. The embedded
+    Postgres is brought up to date by every command.
     """
     from memory_sql.db import migrate
 
@@ -97,20 +98,21 @@ def downgrade(
     memory-sql db downgrade -1
     memory-sql db downgrade base       (removes everything that is remembered)
 
-    What the older revision can't store is lost: it says what there is, and asks. Refused while a legal hold is open.
+    What the older revision can't store is lost: the command says what there is, and asks first. It is refused while a legal
+    hold is open.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
         if not yes:
-            _ask_to_drop(target, f"Go back to {revision}, and lose of this what it can't store?")
+            _ask_to_drop(target, f"Go back to {revision} and lose what it can't store of this?")
         migrate.downgrade(target, revision, drop=True)
         _print(migrate.current(target), as_json)
 
 
 @app.command()
 def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Prints the revision that the schema is at.
+    """Prints the revision of the schema.
 
     \b
     memory-sql db current
@@ -123,12 +125,12 @@ def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None
 
 @app.command()
 def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Says whether the schema is what this release needs.
+    """Checks whether the schema is the one that this release needs.
 
     \b
     memory-sql db check || memory-sql db upgrade
 
-    If not, the exit code is 1.
+    If it isn't, the exit code is 1.
     """
     from memory_sql.db import migrate
 
@@ -148,9 +150,9 @@ def reset(
     \b
     memory-sql db reset
 
-    For a schema that an unreleased version has made. Drops the schema `memory` with everything in it, and foreign keys and
-    views of yours that refer to it. It says what there is, and asks. Refused while a legal hold is open. Where there are
-    roles, run `memory-sql db roles` again afterwards.
+    For a schema that an unreleased version created. Drops the schema `memory` with everything in it, and foreign keys and
+    views of yours that refer to it. It says what there is, and asks first. It is refused while a legal hold is open. If the
+    database has roles, run `memory-sql db roles` again afterwards.
     """
     from memory_sql.db import migrate
 
@@ -162,7 +164,7 @@ def reset(
 
 
 def _ask_to_drop(target: str, question: str) -> None:
-    """Where there is something that would be lost. Raises `HeldError`, and `InputError` for no and for nobody there."""
+    """Asks if something would be lost. Raises `HeldError`, and `InputError` if the answer is no or nobody can answer."""
     import asyncio
 
     from memory_sql.db.contents import contents
@@ -173,7 +175,7 @@ def _ask_to_drop(target: str, question: str) -> None:
     if not found:
         return
     if not output.can_ask():
-        raise InputError(f"nothing was deleted of {found}: say --yes where nobody can be asked")
+        raise InputError(f"nothing was deleted; the database holds {found}: use --yes if nobody can answer")
     if not typer.confirm(f"This database holds {found}. {question}", err=True):
         raise InputError("nothing was deleted")
 
@@ -181,25 +183,25 @@ def _ask_to_drop(target: str, question: str) -> None:
 @app.command()
 def roles(
     owner: Annotated[str, typer.Option("--owner", metavar="ROLE", help="Owns the tables.")] = "memory_owner",
-    app: Annotated[str, typer.Option("--app", metavar="ROLE", help="What the application runs as.")] = "memory_app",
+    app: Annotated[str, typer.Option("--app", metavar="ROLE", help="The application's role.")] = "memory_app",
     analyst: Annotated[str, typer.Option("--analyst", metavar="ROLE", help="Reads everything.")] = "memory_analyst",
-    drop: Annotated[bool, typer.Option("--drop", help="Drop them, and the walls for the owner.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop the roles, and the owner's walls.")] = False,
     show: Annotated[bool, typer.Option("--print", "--dry-run", help="Only show the SQL.")] = False,
     wait: Wait = 0,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Creates the roles of a database with walls: who doesn't say on whose behalf they ask sees nothing.
+    """Creates the roles of a database with walls: a session that doesn't say on whose behalf it reads sees nothing.
 
     \b
     memory-sql db roles --url postgresql://postgres@localhost/app
     psql -c "GRANT memory_app TO my_login"
 
-    They can't log in: grant them to roles that do. Run it as a superuser, or as a role that may create roles and owns the
-    schema, and again after each upgrade. Where there is no schema yet it makes the roles alone, for a restore to find. Beside
-    the three there are ROLE_eraser and ROLE_reader of the application, and ROLE_content of the analyst, who then sees what
-    was said as well.
+    The roles can't log in: grant them to roles that can. Run it as a superuser, or as a role that may create roles and owns
+    the schema, and again after each upgrade. Without a schema it creates only the roles, which a restore needs. Besides the
+    three there are ROLE_eraser and ROLE_reader for the application, and ROLE_content for analysts who may also see what was
+    said.
     """
     import asyncio
 
@@ -228,7 +230,7 @@ def start(data: Data = None, as_json: AsJson = False) -> None:
     \b
     memory-sql db start
 
-    Prints its URL. Other commands start it and stop it again; they are faster while it runs.
+    Prints its URL. Other commands start and stop it themselves; they are faster while it runs.
     """
     from memory_sql import embedded
 
@@ -239,7 +241,7 @@ def start(data: Data = None, as_json: AsJson = False) -> None:
 @app.command()
 def stop(
     data: Data = None,
-    force: Annotated[bool, typer.Option("--force", help="Also while other processes use it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Stop it even while other processes use it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Stops the embedded Postgres.
@@ -256,7 +258,7 @@ def stop(
 @app.command("url")
 def show_url(
     data: Data = None,
-    psql: Annotated[bool, typer.Option("--psql", help="As psql and other programs read it.")] = False,
+    psql: Annotated[bool, typer.Option("--psql", help="In the form that psql and other programs accept.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Prints the URL of the embedded Postgres.
@@ -264,7 +266,7 @@ def show_url(
     \b
     memory-sql db start && psql "$(memory-sql db url --psql)"
 
-    The URL is the same whether it runs or not; commands that use it start it.
+    The URL is the same whether the server runs or not; commands that use it start it.
     """
     from memory_sql import embedded
 
@@ -277,12 +279,12 @@ def show_url(
 
 @app.command()
 def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Frees the space of what was forgotten, in tables and indexes: until then Postgres keeps old versions of rows.
+    """Frees the space of forgotten rows in tables and indexes; until then Postgres keeps old row versions.
 
     \b
     memory-sql db vacuum --url postgresql://me:secret@localhost/app
 
-    Others may read and write meanwhile. What is in the write-ahead log and in backups is gone when these expire.
+    Others may read and write meanwhile. The write-ahead log and backups still contain the rows until they expire.
     """
     import asyncio
 

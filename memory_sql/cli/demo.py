@@ -1,4 +1,4 @@
-"""`memory-sql demo`: a conversation goes in, a fact is superseded, a member sees less, a sentence is forgotten."""
+"""`memory-sql demo`: conversations are formed, a fact is superseded, a member sees less, a sentence is forgotten."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from memory_sql.domain.scopes import Scope
     from memory_sql.memory import Memory
 
-AGENT = "memory-sql-demo"  # its memory is emptied when the demo begins, so nobody else's agent has this name
+AGENT = "memory-sql-demo"  # the demo empties its memory when it starts, so the name must be its own
 CONVERSATIONS = ("harbor-2026-03-03", "jonas-2026-03-04", "harbor-2026-03-17")
-ABOUT, PRIVATE = "ship", "cardiologist"  # a word of what changes, and of what is nobody else's business
+ABOUT, PRIVATE = "ship", "cardiologist"  # a word of the fact that changes, and of the private one
 FORGOTTEN, WORD = ("harbor-2026-03-17", "harbor-2026-03-17-09"), "kronor"  # where it was said, and a word of it
 PEOPLE = ("mia", "jonas")
 
 
 @dataclass(slots=True)
 class Shown:
-    """What the demo found out, as `--json` prints it."""
+    """The results of the demo, as `--json` prints them."""
 
     agent: str = AGENT
     conversations: int = 0
@@ -46,7 +46,7 @@ class Shown:
     seconds: float = 0.0
 
     def problems(self) -> dict[str, str]:
-        """What went otherwise than it must, and why."""
+        """What went wrong, and why."""
         found = dict(self.failed)
         if not self.private:
             found["privacy"] = "the language model put something private into a shared scope"
@@ -58,19 +58,19 @@ class Shown:
 
 
 def demo(
-    everything: Annotated[bool, typer.Option("--all", help="Show every step, on the whole of the example.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show every step, with the whole example.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shows a conversation go in, and what becomes of it.
+    """Shows what memory makes of an example conversation.
 
     \b
     memory-sql demo
     memory-sql demo --all --data /tmp/demo
 
-    Two people, Mia and Jonas, talk to an agent called Ada. The demo has an embedded Postgres of its own and can be run
-    again. With OPENAI_API_KEY a real language model does the work, else rules do.
+    Two people, Mia and Jonas, talk to an agent called Ada. The demo has its own embedded Postgres and can be run again. With
+    OPENAI_API_KEY a language model does the work, otherwise rules do.
     """
     if url is None and data is None:
         data = resolve(None, None).embedded_data_dir.parent / "demo"
@@ -79,7 +79,9 @@ def demo(
 
         return tour(url, data, as_json)
     started, page, clock, settings = time.monotonic(), Page(quiet=as_json), Clock(), shown_with(url, data)
-    page.say("Mia and Jonas build a booking page for a harbour; Ada is their agent, memory_sql her memory.", indent="")
+    page.say(
+        "Mia and Jonas build a booking page for a harbour. Ada is their agent; memory_sql is her memory.", indent=""
+    )
     page.dim(f"{model_text(settings)}\n{where(settings, url)} …", indent="")
     shown = run(url, data, lambda memory: _story(memory, page, clock), clock=clock, settings=settings)
     shown.seconds = round(time.monotonic() - started, 2)
@@ -101,7 +103,7 @@ async def _story(memory: Memory, page: Page, clock: Clock) -> Shown:
 
 
 async def _empty(memory: Memory) -> None:
-    """Forgets what a demo before this one has left."""
+    """Forgets what an earlier demo has left."""
     from memory_sql.domain.selection import Selection
 
     with suppress(NotFoundError):  # there was none
@@ -109,7 +111,7 @@ async def _empty(memory: Memory) -> None:
 
 
 async def _conversations(memory: Memory, page: Page, clock: Clock, shown: Shown) -> list[Observation]:
-    page.step("A conversation goes in: each message is stored once, and formed into observations")
+    page.step("Conversations: each message is stored once, and observations are formed from them")
     learnt: list[Observation] = []
     for talk in _talks(memory):
         clock.now = max(message.created_at for message in talk.messages if message.created_at)
@@ -147,7 +149,7 @@ def _with(word: str, observations: list[Observation]) -> list[Observation]:
 
 
 async def _contradiction(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
-    page.step("The later fact contradicts the older one and supersedes it; the text holds what is true now")
+    page.step("A newer fact contradicts an older one and supersedes it; the text has what is true now")
     scopes = [scope for user in PEOPLE for scope in await memory.scopes.list(agent_id=AGENT, user_id=user)]
     pending = dict.fromkeys(scope.ref.id for scope in scopes if scope.pending)
     _, failed = await consolidate_each(memory, AGENT, list(pending))
@@ -173,7 +175,7 @@ async def _group(memory: Memory) -> Scope:
 
 
 async def _members(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
-    page.step("What a member tells the agent in private, no other member sees")
+    page.step("What a member tells the agent in private, other members don't see")
     for observation in _with(PRIVATE, learnt):
         page.say(f"{observation.id}  {output.flat(observation.content)}", hanging="  ")
     for user in reversed(PEOPLE):
@@ -181,7 +183,7 @@ async def _members(memory: Memory, page: Page, learnt: list[Observation], shown:
         page.say(f"{user.capitalize():<6} searches: {told}", indent="     ")
     context = await memory.context(agent_id=AGENT, user_id=PEOPLE[0])
     shown.private = await _found(memory, PRIVATE, PEOPLE[0]) == "nothing" and PRIVATE not in context.xml.casefold()
-    _result(page, shown.private, "The word isn't in Mia's context either.", "The word got where Mia can see it.")
+    _result(page, shown.private, "The word isn't in Mia's context either.", "Mia can see the word.")
 
 
 async def _found(memory: Memory, word: str, user: str) -> str:
@@ -193,7 +195,7 @@ async def _found(memory: Memory, word: str, user: str) -> str:
 async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:
     from memory_sql.domain.selection import Selection
 
-    page.step("One sentence is forgotten: the observation, the message it was made of, and its place in the text")
+    page.step("A sentence is forgotten: its observation, its message, and its place in the text")
     before = await _group(memory)
     conversation, message = FORGOTTEN
     page.say(f"memory-sql forget --conversation {conversation} --message {message} --agent {AGENT}", style="bold")
@@ -208,12 +210,12 @@ async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:
         if line not in kept:
             page.say(f"- {line}", indent="     ", hanging="  ", style="red")
     total, shown.left = await _kept(memory)
-    good = f"Of {total} records that are still kept about Mia and Jonas, none holds “{WORD}”."
-    _result(page, not shown.left, good, f"{shown.left} of {total} records still hold “{WORD}”.")
+    good = f"Of {total} records that are still stored about Mia and Jonas, none contains “{WORD}”."
+    _result(page, not shown.left, good, f"{shown.left} of {total} records still contain “{WORD}”.")
 
 
 async def _kept(memory: Memory) -> tuple[int, int]:
-    """How many records an export of everybody has, and how many of them hold the word."""
+    """How many records an export of everybody has, and how many of them contain the word."""
     total = left = 0
     for user in PEOPLE:
         async with aclosing(memory.people.export(agent_id=AGENT, user_id=user)) as lines:
@@ -224,7 +226,7 @@ async def _kept(memory: Memory) -> tuple[int, int]:
 
 
 async def _verify(memory: Memory, page: Page, shown: Shown) -> None:
-    page.step("memory-sql admin verify: every invariant, checked on the live database")
+    page.step("memory-sql admin verify: checks every invariant on the live database")
     shown.violations = tuple(await memory.admin.verify())
     _result(page, not shown.violations, "Everything holds.", f"{len(shown.violations)} violations.")
 

@@ -1,8 +1,8 @@
-"""Conversation files: JSON or JSON Lines of messages → conversations, all of a file validated or none.
+"""Reads conversation files: JSON or JSON Lines of messages. A file is valid as a whole or not at all.
 
-An entry is a message in the OpenAI chat shape, or a document `{"messages": […], "conversation_id": …}`. What stands beside
-the message says where it belongs: `conversation` or `conversation_id` (`session`, `session_id` mean the same),
-`group_ids`, `time_zone`.
+An entry is a message in the OpenAI chat format, or a document `{"messages": […], "conversation_id": …}`. Other keys say
+where the message belongs: `conversation` or `conversation_id` (`session`, `session_id` mean the same), `group_ids`,
+`time_zone`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a messag
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The messages of one conversation in the order of the file. `user_id` is whose it is; `time_zone` may be None.
+    """The messages of one conversation, in the order of the file. `user_id` is the user of the conversation.
 
-    `places` are those in the file, by the positions of the messages, of what has no id of its own.
+    `places`: for messages without an id, their places in the file, by position.
     """
 
     conversation_id: str
@@ -42,7 +42,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationFile:
-    """`name` is how the file was called; conversations stand in the order of first appearance."""
+    """`name` is the name of the file; conversations are in the order of their first appearance."""
 
     name: str
     conversations: tuple[Conversation, ...]
@@ -54,7 +54,7 @@ class ConversationFile:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds for messages that don't say it themselves."""
+    """Values for messages that don't have their own."""
 
     user: str | None = None
     conversation: str | None = None
@@ -64,7 +64,7 @@ class Defaults:
 
 
 class _Entry(NamedTuple):
-    """A message as it stands in the file; `place` is for people, `mark` for a derived id."""
+    """A message in the file; `place` is for people, `mark` for a derived id."""
 
     place: str
     mark: str
@@ -82,7 +82,7 @@ class _Talk:
 
 
 def read_file(name: str, defaults: Defaults) -> ConversationFile:
-    """The conversations of a file, `-` being stdin; raises `InputError` naming the line and what is wrong with it."""
+    """The conversations of a file; `-` is stdin. Raises `InputError` naming the line and what is wrong with it."""
     return parse(_bytes(name), STDIN if name == "-" else name, defaults)
 
 
@@ -117,13 +117,13 @@ def _text(content: bytes, name: str) -> str:
 
 
 def _label(name: str) -> str:
-    """A file's name as part of an id: what an id can't hold is removed."""
+    """A file's name as part of an id, without the characters that an id can't contain."""
     printable = "".join("_" if unicodedata.category(c) in ("Cc", "Cs", "Cf") else c for c in name)
     return unicodedata.normalize("NFC", printable).strip()[:_NAME_CHARACTERS].strip() or "file"
 
 
 def _entries(text: str, *, lines: bool) -> Iterator[_Entry]:
-    """JSON Lines where the name says so or the first line is an object and not the only one; else one JSON value."""
+    """JSON Lines if the name says so, or if the first of several lines is an object; else one JSON value."""
     numbered = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not numbered:
         return
@@ -147,12 +147,12 @@ def _json(text: str, line: int) -> Any:
         raise InputError(f"line {line}: {error}") from None
     except json.JSONDecodeError as error:
         raise InputError(f"line {line + error.lineno - 1}: not JSON: {error.msg} (column {error.colno})") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets by the thousand
-        raise InputError(f"line {line}: not JSON that can be read: {type(error).__name__}") from None
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, thousands of brackets
+        raise InputError(f"line {line}: not JSON: {type(error).__name__}") from None
 
 
 def _of_value(value: Any, place: str, inside: str, mark: str) -> Iterator[_Entry]:
-    """The message that the value is, or those of the document that it is."""
+    """The message itself, or the messages of a document."""
     if not isinstance(value, dict):
         raise InputError(f"{place}: must be an object, not {type(value).__name__}")
     if "messages" not in value:
@@ -192,7 +192,7 @@ def _talks(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) 
 
 
 def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
-    """A number in `conversation` (or `session`) counts the conversations of this file; a text is the id of one."""
+    """The id of the conversation. A number in `conversation` (or `session`) counts the conversations of this file."""
     own = entry.data.get("conversation", entry.data.get("session"))
     if isinstance(own, int) and not isinstance(own, bool):
         return host_id(f"{stem}/{own}", "conversation")
@@ -203,7 +203,7 @@ def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
 
 
 def _ids(entry: _Entry) -> Iterator[object]:
-    """As we call it, or as others do."""
+    """The id under our name or the common one."""
     for holder in (entry.data, entry.document):
         yield from (holder.get("conversation_id"), holder.get("session_id"))
 
@@ -229,7 +229,7 @@ def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> It
         user = defaults.user or talk.user_id
         if user is None:
             raise InputError(
-                f"whose is conversation {conversation_id}? say --user, or give one of its messages a user_id"
+                f"whose is conversation {conversation_id}? pass --user, or give one of its messages a user_id"
             )
         yield Conversation(
             conversation_id,

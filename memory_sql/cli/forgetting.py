@@ -22,15 +22,17 @@ SHOWN = 20  # observations of a preview that are printed in full
 def forget(
     agent: Agent,
     user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Everything of this user, or narrows the choice.")
+        str | None, typer.Option("--user", metavar="ID", help="Everything of this user; or narrows the selection.")
     ] = None,
     about: Annotated[
-        bool, typer.Option("--about", help="With --user: also what others have said of this user alone.")
+        bool, typer.Option("--about", help="With --user: also what others have said about this user alone.")
     ] = False,
     conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="ID", help="A conversation, or narrows the choice.")
+        str | None, typer.Option("--conversation", metavar="ID", help="A conversation; or narrows the selection.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="A group, or narrows the choice.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="ID", help="A group; or narrows the selection.")
+    ] = None,
     message: Annotated[str | None, typer.Option("--message", metavar="ID", help="A message of --conversation.")] = None,
     observation: Annotated[
         str | None, typer.Option("--observation", metavar="ID", help="One observation: o12-3.")
@@ -42,24 +44,28 @@ def forget(
         str | None, typer.Option("--source", metavar="KIND", help="formation, observe, propagation or import.")
     ] = None,
     run_id: Annotated[int | None, typer.Option("--run", metavar="ID", help="Those that this run made.")] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="All of the agent.")] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="Everything of the agent.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with the receipt.")] = None,
-    actor: Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who wants it; kept likewise.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why; stored with the receipt.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option("--actor", metavar="ID", help="Who asks for it; stored likewise.")
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Removes something from memory, with the messages it was made of and all that was made of it.
+    """Deletes from memory, with the messages that it came from and everything derived from it.
 
     \b
     memory-sql forget --agent ada --user mia --dry-run
     memory-sql forget --agent ada --user mia --yes
     memory-sql forget --agent ada --observation o12-3 --reason "wrong person"
 
-    Texts that held it are rewritten from what is left, and withheld until then. What legal holds cover is kept,
-    out of use, and goes when the last hold is released.
+    Texts that contained it are rewritten from what is left, and withheld until then. What legal holds cover is kept but not
+    used, and is erased when the last hold is released.
     """
     from memory_sql.domain.selection import Selection
 
@@ -86,7 +92,7 @@ def forget(
 def _ask(planned: Receipt) -> None:
     if not output.can_ask():
         raise InputError(
-            "nothing was forgotten: say --yes where nobody can be asked, or --dry-run to see what would be forgotten"
+            "nothing was forgotten: use --yes if nobody can answer, or --dry-run to see what would be forgotten"
         )
     print(receipt_text(planned), file=sys.stderr)
     if not typer.confirm("Forget this?", err=True):
@@ -97,15 +103,15 @@ def _why(kept: Kept) -> str:
     users = ", ".join(kept.users)
     match kept.reason:
         case "another":
-            return f"on the word of {users}"
+            return f"also said by {users}"
         case "elsewhere":
             return f"said elsewhere too, by {users}"
         case "host":
             return "stated by the host"
         case "source":
-            return "made of something else as well"
+            return "derived from something else as well"
         case "about":
-            return f"said of them by {users or 'the host'}"
+            return f"said about them by {users or 'the host'}"
 
 
 def receipt_text(receipt: Receipt) -> str:
@@ -131,7 +137,7 @@ def receipt_text(receipt: Receipt) -> str:
         lines.append(f"rewritten: {many(len(receipt.rebuilt), 'text')}")
     if not receipt.dry_run:
         lines.append(
-            f"receipt {receipt.id}; run `memory-sql db vacuum` to free the space; backups keep it until "
+            f"receipt {receipt.id}; run `memory-sql db vacuum` to free the space; backups contain it until "
             f"{output.day(receipt.physical.backups_until)}"
         )
     return "\n".join(lines)

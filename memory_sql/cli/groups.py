@@ -12,7 +12,7 @@ from memory_sql.cli.options import Actor, Agent, AnyUser, AsJson, AsOf, Data, Pe
 if TYPE_CHECKING:
     from memory_sql.domain.groups import Departure, Group, Member
 
-app = tree.group("Groups, and who belongs to them.")
+app = tree.group("Groups and their members.")
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
@@ -21,14 +21,14 @@ GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 def create(
     group_id: GroupId,
     agent: Agent,
-    name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="Its name, if not its id.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="Its name; default: its id.")] = None,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Creates a group; one that exists already stays as it is.
+    """Creates a group; an existing one is left unchanged.
 
     \b
     memory-sql group create harbor --agent ada --name "Harbor team"
@@ -70,7 +70,7 @@ def share(
     group_id: GroupId,
     sharing: Annotated[
         Literal["auto", "review", "off", "default"],
-        typer.Argument(help="What is propagated into the group and out of it; default: as the agent has it."),
+        typer.Argument(help="What is propagated into the group and out of it; default: the agent's setting."),
     ],
     agent: Agent,
     actor: Actor = None,
@@ -79,7 +79,7 @@ def share(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Says whether claims go into the group and out of it by themselves, after a person has looked, or never.
+    """Sets whether claims go into the group and out of it automatically, after a person's decision, or never.
 
     \b
     memory-sql group share harbor review --agent ada
@@ -97,7 +97,7 @@ def add(
     agent: Agent,
     user: Person,
     source: Annotated[
-        Literal["host", "import", "inferred"], typer.Option("--source", help="Who says that they belong to it.")
+        Literal["host", "import", "inferred"], typer.Option("--source", help="Who declares the membership.")
     ] = "host",
     actor: Actor = None,
     reason: Reason = None,
@@ -105,7 +105,7 @@ def add(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes a user a member, also one who had left.
+    """Makes a user a member, also one who has left before.
 
     \b
     memory-sql group add harbor --agent ada --user mia
@@ -125,7 +125,7 @@ def remove(
     group_id: GroupId,
     agent: Agent,
     user: Person,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep what only they have contributed.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep what only they contributed.")] = False,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
@@ -137,7 +137,7 @@ def remove(
     \b
     memory-sql group remove harbor --agent ada --user mia --reason "Changed teams"
 
-    What only they have contributed is archived, and the group's text is rewritten by the next consolidation.
+    What only they contributed is archived, and the group's text is rewritten by the next consolidation.
     """
     left = run(
         url,
@@ -158,7 +158,7 @@ def members(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists who belongs to a group, or did at a past moment.
+    """Lists the members of a group, now or at a past moment.
 
     \b
     memory-sql group members harbor --agent ada

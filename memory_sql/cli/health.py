@@ -1,4 +1,4 @@
-"""Whether a worker works, for who watches it: a port that answers HTTP, and a file whose age tells."""
+"""A worker's health for monitoring: a port that answers HTTP, and a file whose age shows it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("memory_sql.worker")
 
-NO_METRICS = 'no metrics here: pip install "memory-sql[telemetry]", or they are sent as OpenTelemetry is set up\n'
+NO_METRICS = 'no metrics here: pip install "memory-sql[telemetry]"; or OpenTelemetry is set up to send them elsewhere\n'
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 Answer = tuple[int, str, bytes]
 
 
 class Watch:
-    """The newest state of the worker, of which its event loop tells and which threads read."""
+    """The latest state of the worker: its event loop reports it, and threads read it."""
 
     def __init__(self, metrics: Callable[[], bytes] | None = None) -> None:
         self._metrics = metrics
@@ -40,7 +40,7 @@ class Watch:
     def answer(self, path: str) -> Answer:
         """Status, type and body."""
         if path == "/live":
-            is_live = self._health is None or not self._health.is_stale  # None: it has just begun
+            is_live = self._health is None or not self._health.is_stale  # None: it has just started
             return (200, TEXT, b"live\n") if is_live else (503, TEXT, b"the worker's event loop has stopped\n")
         if path == "/health":
             is_well = self._health is not None and self._health.is_well
@@ -48,12 +48,12 @@ class Watch:
             return 200 if is_well else 503, JSON, json.dumps(body).encode() + b"\n"
         if path == "/metrics":
             return (404, TEXT, NO_METRICS.encode()) if self._metrics is None else (200, PROMETHEUS, self._metrics())
-        return 404, TEXT, b"there are /live, /health and /metrics\n"
+        return 404, TEXT, b"try /live, /health or /metrics\n"
 
 
 @contextmanager
 def served(watch: Watch, host: str, port: int) -> Iterator[int]:
-    """Answers on the port meanwhile, from a thread of its own; gives the port, which for 0 is any that is free."""
+    """Answers on the port from a thread of its own until the end. Returns the port; for 0, a free one."""
 
     class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -65,7 +65,7 @@ def served(watch: Watch, host: str, port: int) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Probes come every few seconds: they aren't logged."""
+            """Probes come every few seconds, so they aren't logged."""
 
     try:
         server = ThreadingHTTPServer((host, port), Answering)
@@ -82,9 +82,9 @@ def served(watch: Watch, host: str, port: int) -> Iterator[int]:
 
 @contextmanager
 def noted(file: Path) -> Iterator[Callable[[Health], None]]:
-    """What is called with the worker's state writes it into the file while all is well; at the end the file goes.
+    """A function that writes the worker's state into the file while all is well. At the end the file is deleted.
 
-    So its age tells: a worker that is cut off from its database, stuck or gone leaves it to grow old.
+    So an old file means that the worker is stuck, gone or cut off from its database.
     """
 
     def note(health: Health) -> None:

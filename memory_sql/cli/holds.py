@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.people import Hold, PlacedHold
     from memory_sql.memory import Memory
 
-app = tree.group("Legal holds: what can't be forgotten.")
+app = tree.group("Legal holds: what they cover can't be erased.")
 
 
 @app.command()
@@ -33,12 +33,12 @@ def place(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keeps something from being forgotten (a legal hold), until it is released.
+    """Places a legal hold: what it covers can't be erased until it is released.
 
     \b
     memory-sql hold place --agent ada --user mia --reason "Case 7"
 
-    Placing a hold that is there already changes nothing. It says how much it keeps: nothing where that has gone before.
+    Placing an existing hold again changes nothing. Prints how much the hold keeps, which is nothing if it was erased before.
     """
 
     async def work(memory: Memory) -> PlacedHold:
@@ -53,7 +53,7 @@ def place(
 @app.command("list")
 def list_holds(
     agent: Agent,
-    released: Annotated[bool, typer.Option("--released", help="Show those that were released as well.")] = False,
+    released: Annotated[bool, typer.Option("--released", help="Also show released ones.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -77,7 +77,7 @@ def release(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ends a legal hold: what it covers can be forgotten again.
+    """Releases a legal hold: what it covers can be erased again.
 
     \b
     memory-sql hold release 3 --agent ada

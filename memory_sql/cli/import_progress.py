@@ -1,4 +1,4 @@
-"""How far an import is: a bar on a terminal, a line now and then anywhere else. On stderr."""
+"""The progress of an import on stderr: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHAT = {"reading": "documents", "looking": "observations", "storing": "observati
 
 
 def as_line(now: ImportProgress, seconds: float) -> str:
-    """After so many seconds of its step: what is done, how much a second, and the time left where that is known."""
+    """What is done after that many seconds of a step, the rate, and the time left if it is known."""
     rate = now.count / max(seconds, 0.001)
     left = seconds * (now.total - now.done) / now.done if now.done and now.total else None
     about = "" if left is None else f", about {duration(left)} left"
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 
 
 class Telling:
-    """`told` is what an import tells. `clock` counts seconds."""
+    """Shows the progress that an import reports to `told`. `clock` counts seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._step, self._began, self._spoke = clock, "", 0.0, clock()

@@ -1,4 +1,4 @@
-"""What became of another store's documents, as text for a terminal and as Markdown to be kept. Pure."""
+"""An import report as text for a terminal and as Markdown for a file. Pure."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def as_text(report: ImportReport) -> str:
     lines += [f"cut off: {error}" for error in report.cut_off]
     lines += [f"can't be read: {error}" for error in report.unreadable]
     lines += [f"not accounted for: {name}" for name in report.unaccounted]
-    head = "nothing was written; this is what would be" if report.run is None else f"import {report.run}"
+    head = "dry run: nothing was written" if report.run is None else f"import {report.run}"
     return "\n".join([head, "", *lines])
 
 
 def as_markdown(report: ImportReport) -> str:
-    """The same with a word on each reason and anomaly, and on what to do next; it ends with a line end."""
+    """The same with an explanation of each reason and anomaly, and the next steps; ends with a newline."""
     title = "# What an import would do" if report.run is None else f"# Import {report.run}"
     parts = [
         [title, *(["", "Nothing was written."] if report.run is None else [])],
         list(_table(("collection", *COUNTS), _collections(report), numbers=5)),
-        _part("Not brought over as documents of their own", _table(REASON, _reasons(report))),
-        _part("What was odd", _table(ODD, _anomalies(report))),
+        _part("Not imported as documents of their own", _table(REASON, _reasons(report))),
+        _part("Anomalies", _table(ODD, _anomalies(report))),
         _part("What can't be read", _errors(report)),
         _part("What to do next", [f"{n}. {step}" for n, step in enumerate(_steps(report), start=1)]),
     ]
@@ -47,11 +47,11 @@ def as_markdown(report: ImportReport) -> str:
 
 
 REASON = ("collection", "what", "documents", "why")
-ODD = ("code", "documents", "what", "what becomes of it")
+ODD = ("code", "documents", "what", "what the import does")
 
 
 def _part(title: str, lines: Iterable[str]) -> list[str]:
-    """None where there is nothing to tell."""
+    """Empty without lines."""
     told = list(lines)
     return [f"## {title}", "", *told] if told else []
 
@@ -101,22 +101,22 @@ def _counted(count: int, what: str) -> str:
 
 
 def _errors(report: ImportReport) -> list[str]:
-    cut_off = [f"- {plain(error)}; what stands behind it is missing" for error in report.cut_off]
+    cut_off = [f"- {plain(error)}; what follows it is missing" for error in report.cut_off]
     return [*cut_off, *(f"- {plain(error)}" for error in report.unreadable)]
 
 
 def _steps(report: ImportReport) -> Iterator[str]:
     if report.unaccounted:
-        yield f"Report this as a mistake of the importer: {', '.join(report.unaccounted)} doesn't add up."
+        yield f"Report this as a bug of the importer: {', '.join(report.unaccounted)} doesn't add up."
     if report.cut_off or report.unreadable:
-        yield "Dump again what can't be read, and run the same command: what is here by then is left out."
+        yield "Dump again what can't be read, and run the same command: what was imported before is skipped."
     if report.run is None:
-        yield "Read what would be rejected and what is odd, and run the command without `--dry-run`."
+        yield "Check the rejected documents and the anomalies, then run the command without `--dry-run`."
         return
     if any(found["rejected"] for found in report.collections.values()):
-        yield "`memory.import_rejects` names each document that was rejected, with its file and byte."
+        yield "`memory.import_rejects` lists each rejected document with its file and byte."
     verify = f"`memory-sql import verify {report.run}`"
     yield f"{verify}, with the same source, compares every text; then `memory-sql admin verify`."
     if "re_embed" in report.anomalies:
-        yield "`memory-sql work embed` makes vectors anew."
-    yield f"To go back: `memory-sql import rollback {report.run} --yes` takes out what came, and nothing else."
+        yield "`memory-sql work embed` makes the vectors again."
+    yield f"To go back: `memory-sql import rollback {report.run} --yes` removes what was imported, and nothing else."

@@ -1,4 +1,4 @@
-"""Legacy memory: mongo, list, verify, rollback."""
+"""Imports of legacy memory: mongo, list, verify, rollback."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, RolledBack
     from memory_sql.memory import Memory
 
-app = tree.group("Memory brought over from another store.")
+app = tree.group("Imports from another memory store.")
 
-Dump = Annotated[Path | None, typer.Option("--dump", metavar="DIR", help="A folder that mongodump has written.")]
+Dump = Annotated[Path | None, typer.Option("--dump", metavar="DIR", help="A folder written by mongodump.")]
 Export = Annotated[
-    Path | None, typer.Option("--export", metavar="DIR", help="A folder of files that mongoexport has written.")
+    Path | None, typer.Option("--export", metavar="DIR", help="A folder of files written by mongoexport.")
 ]
 Live = Annotated[
     str | None,
     typer.Option("--mongo-url", metavar="URL", help="A server, with the name of the database. It is only read."),
 ]
 KeepGoing = Annotated[
-    bool, typer.Option("--keep-going", help="Pass over files and documents that can't be read, and name them.")
+    bool, typer.Option("--keep-going", help="Skip files and documents that can't be read, and list them.")
 ]
-Run = Annotated[int, typer.Argument(metavar="RUN", help="The import, by the number that it has printed.")]
+Run = Annotated[int, typer.Argument(metavar="RUN", help="The number of the import, as it printed it.")]
 KEY_BYTES = 32
 STDOUT = "-"
 
@@ -43,7 +43,7 @@ def mongo(
     key_file: Annotated[
         Path,
         typer.Option(
-            "--key-file", metavar="FILE", help="The key of its references, the same for each import; made if missing."
+            "--key-file", metavar="FILE", help="The key for references, the same for each import; created if missing."
         ),
     ],
     dump: Dump = None,
@@ -55,7 +55,9 @@ def mongo(
     ] = "default",
     shards: Annotated[
         Literal["merged", "named"],
-        typer.Option("--shards", metavar="HOW", help="merged into one collective text, or a named scope for each."),
+        typer.Option(
+            "--shards", metavar="HOW", help="merged: into one collective text; named: a named scope for each."
+        ),
     ] = "merged",
     episodes: Annotated[
         Literal["skip", "conversation"],
@@ -63,43 +65,46 @@ def mongo(
     ] = "skip",
     without_text: Annotated[
         Literal["pending", "archived"],
-        typer.Option("--without-text", metavar="HOW", help="What is said to be absorbed and is in no text."),
+        typer.Option("--without-text", metavar="HOW", help="What becomes of absorbed observations without a text."),
     ] = "pending",
     missing_agents: Annotated[
         Literal["inactive", "skip"],
         typer.Option("--missing-agents", metavar="HOW", help="Memory of agents that are deleted or missing."),
     ] = "inactive",
     messages: Annotated[
-        bool, typer.Option("--messages", help="Also what was said in sessions, and what memory was formed of.")
+        bool, typer.Option("--messages", help="Also import the messages of sessions, and link memory to them.")
     ] = False,
-    trusted: Annotated[bool, typer.Option("--trusted", help="It counts as confirmed, and may spread.")] = False,
+    trusted: Annotated[bool, typer.Option("--trusted", help="It counts as confirmed, and may be propagated.")] = False,
     pause: Annotated[
         float,
-        typer.Option("--pause", metavar="SECONDS", help="Between two scopes that become due; else all are at once."),
+        typer.Option("--pause", metavar="SECONDS", help="Time between two scopes becoming due; default: all at once."),
     ] = 0.0,
     keep_going: KeepGoing = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; print what would be.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; print what would be written.")] = False,
     markdown: Annotated[
         Path | None,
-        typer.Option("--markdown", metavar="FILE", help="Where to write the report as Markdown; - prints it instead."),
+        typer.Option(
+            "--markdown", metavar="FILE", help="Write the report as Markdown to this file; - prints it instead."
+        ),
     ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Brings over the memory of the system before, from MongoDB.
+    """Imports the memory of the previous system from MongoDB.
 
     \b
     memory-sql import mongo --dump dump/eden --key-file import.key --dry-run
     memory-sql import mongo --dump dump/eden --key-file import.key
 
-    The old store is only read. Run it again at any time: what is here is left out, and so is what was forgotten here.
+    The old store is only read. The command can be run again at any time: what was imported before or forgotten here is
+    skipped.
     """
     from memory_sql.importers.importing import key_of_file
     from memory_sql.importers.mongo.options import ImportOptions
 
     if as_json and str(markdown) == STDOUT:
-        raise InputError("say either --json or --markdown -")
+        raise InputError("use either --json or --markdown -")
     options = ImportOptions(
         groups=_groups(groups), keep_shards=shards, episodes=episodes, without_text=without_text,
         missing_agents=missing_agents, messages=messages, trusted=trusted,
@@ -142,14 +147,14 @@ def _groups(which: str) -> Any:
 
 
 def _key(path: Path, *, dry_run: bool) -> bytes:
-    """What the file holds; a new one is made, for this user alone. A dry run needs none."""
+    """The content of the file. A missing one is created, readable by this user alone; a dry run needs none."""
     if path.exists():
         return path.read_bytes()
     made = secrets.token_hex(KEY_BYTES).encode()
     if not dry_run:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(made)
-        output.complain(f"made {path}: keep it, and not in the database; each import needs it")
+        output.complain(f"created {path}: keep it outside the database; every import needs it")
     return made
 
 
@@ -179,7 +184,7 @@ def verify(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compares what an import brought with what stands here and, if it is named, with its source.
+    """Compares the imported data with what the import stored and, if given, with its source.
 
     \b
     memory-sql import verify 1 --dump dump/eden
@@ -198,34 +203,34 @@ def _check_text(found: ImportCheck) -> str:
     kinds = {
         "changed here": found.changed_here,
         "changed in the source": found.changed_there,
-        "in the source, and not here": found.missing,
+        "in the source, but not here": found.missing,
     }
     lines = [f"{what}: {', '.join(refs)}" for what, refs in kinds.items() if refs]
     compared = "" if found.compared is None else f" ({found.compared:,} rows compared)"
-    return "\n".join(lines) or f"nothing differs{compared}"
+    return "\n".join(lines) or f"no differences{compared}"
 
 
 @app.command()
 def rollback(
     number: Run,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Takes out what an import brought, and nothing else.
+    """Removes what an import stored, and nothing else.
 
     \b
     memory-sql import rollback 1 --dry-run
     memory-sql import rollback 1 --yes
 
-    What was formed since stays. Texts that held it are rewritten of what is left.
+    What was formed since stays. Texts that contained imported data are rewritten from what is left.
     """
     if not yes and not dry_run:
-        raise InputError("this takes out everything that the import brought: say --yes, or --dry-run to see it")
+        raise InputError("this removes everything that the import stored: use --yes to confirm, or --dry-run to see it")
     done = run(url, data, lambda memory: memory.imports.rollback(number, dry_run=dry_run, actor=actor, reason=reason))
     output.one(done, _rolled_back_text, as_json)
 
@@ -234,4 +239,4 @@ def _rolled_back_text(done: RolledBack) -> str:
     texts = f"; to be rewritten: {', '.join(done.withheld)}" if done.withheld else ""
     said = f", {output.many(done.messages, 'message')}" if done.messages else ""
     what = f"{output.many(done.observations, 'observation')}{said} and {output.many(done.scopes, 'scope')}"
-    return f"{what} {'would be ' if done.dry_run else ''}taken out{texts}"
+    return f"{what} {'would be ' if done.dry_run else ''}removed{texts}"

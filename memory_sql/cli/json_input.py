@@ -1,4 +1,4 @@
-"""JSON that somebody wrote: of a key that stands twice in an object, one value would be lost."""
+"""JSON input. A duplicate key in an object is refused, because one of its values would be lost."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from memory_sql.errors import InputError
 
 
 def parsed(text: str) -> Any:
-    """Raises `InputError` for a key that stands twice, and what `json.loads` raises."""
+    """The parsed value. Raises `InputError` for a duplicate key, and what `json.loads` raises."""
     return json.loads(text, object_pairs_hook=_each_once)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise InputError("a key stands twice in one object")
+        raise InputError("an object has a duplicate key")
     return found

@@ -1,4 +1,4 @@
-"""What a worker logs, on stderr: a line for each event, as text or as JSON."""
+"""A worker's log on stderr: one line for each event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARY = "memory_sql"
 
 @contextmanager
 def logged(style: str) -> Iterator[None]:
-    """Meanwhile what the library logs goes to stderr, and nowhere else twice."""
+    """Sends the library's log to stderr until the end, each record once."""
     log, handler = logging.getLogger(LIBRARY), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if style == "json" else _Text())
     level = log.level
@@ -37,7 +37,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line: time, level, logger, message, and the facts that the event was logged with, by name."""
+    """One object a line: time, level, logger, message, and the facts of the event, by name."""
 
     def format(self, record: logging.LogRecord) -> str:
         told = {

@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, SourceKind
     from memory_sql.domain.selection import Selection
 
-app = tree.group("Single observations: read, corrected, set aside.")
+app = tree.group("Single observations: reading, correcting, setting aside.")
 
 MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The observation, o12-3; needs --user.")]
 IfVersion = Annotated[
-    int | None, typer.Option("--if-version", metavar="N", help="Only if it still has that version, as --json shows it.")
+    int | None, typer.Option("--if-version", metavar="N", help="Only if it still has this version, as --json shows it.")
 ]
 FromUser = Annotated[str | None, typer.Option("--from-user", metavar="ID", help="What this user said or owns.")]
 FromConversation = Annotated[
-    str | None, typer.Option("--from-conversation", metavar="ID", help="What was learnt in this conversation.")
+    str | None, typer.Option("--from-conversation", metavar="ID", help="What was formed from this conversation.")
 ]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="What has this tag.")]
-Query = Annotated[str | None, typer.Option("--query", metavar="WORDS", help="What has all these words.")]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Observations with this tag.")]
+Query = Annotated[str | None, typer.Option("--query", metavar="WORDS", help="Observations with all these words.")]
 Source = Annotated[
     str | None, typer.Option("--source", metavar="KIND", help="formation, observe, propagation, import.")
 ]
-RunId = Annotated[int | None, typer.Option("--run", metavar="ID", help="What this run made.")]
+RunId = Annotated[int | None, typer.Option("--run", metavar="ID", help="Observations that this run made.")]
 
 
 @app.command()
@@ -142,7 +142,7 @@ def sources(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the messages that an observation comes from, as far as they are still kept, oldest first.
+    """Lists the messages that support an observation and are still kept, oldest first.
 
     \b
     memory-sql observation sources o12-3 --agent ada --user mia
@@ -171,12 +171,12 @@ def update(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Corrects an observation: a new one supersedes it; prints the new one.
+    """Corrects an observation: a new one supersedes it. Prints the new one.
 
     \b
     memory-sql observation update o12-3 "Mia lives in Oslo." --agent ada --user mia
 
-    The old one stays in history. A text that holds it is rewritten soon.
+    The old one stays in history. A text that contains it is rewritten soon.
     """
     asked = _asked(agent, user, conversation, if_version, actor, reason)
     done = run(
@@ -197,7 +197,7 @@ def _asked(
 @app.command()
 def supersede(
     old: Annotated[str, typer.Argument(metavar="OLD", help="The observation that is no longer true: o12-3.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="What supersedes it: o12-5.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The observation that supersedes it: o12-5.")],
     agent: Agent,
     user: User,
     conversation: InConversation = None,
@@ -275,7 +275,7 @@ def dispute(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Disputes an observation; the context shows the agent that it is disputed.
+    """Marks an observation as disputed; the context shows this to the agent.
 
     \b
     memory-sql observation dispute o12-3 --agent ada --user mia --reason "never said that"
@@ -308,7 +308,7 @@ def mark(
     \b
     memory-sql observation mark o12-3 --private --agent ada --user mia
 
-    What becomes more private is erased where it has spread, with all that was made of it there.
+    If it becomes more private, everything derived from it in other scopes is erased.
     """
     done = run(
         url,
@@ -340,13 +340,13 @@ def quarantine(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Quarantines an observation, or all of a source, with duplicates and what was made of it.
+    """Quarantines an observation, or all of a source, with duplicates and what was derived from it.
 
     \b
     memory-sql observation quarantine o12-3 --agent ada --user mia
     memory-sql observation quarantine --agent ada --from-conversation 42 --reason "injected"
 
-    It is no longer shown nor part of any text; nothing is deleted.
+    It is no longer shown and in no text; nothing is deleted.
     """
     chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id)
     asked: dict[str, Any] = {

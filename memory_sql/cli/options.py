@@ -22,36 +22,35 @@ OneAgent = Annotated[str | None, typer.Option("--agent", metavar="ID", help="Onl
 User = Annotated[str, typer.Option("--user", metavar="ID", help="The user who asks: only what they may see is shown.")]
 AnyUser = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user.")]
 Person = Annotated[str, typer.Option("--user", metavar="ID", help="The user.")]
-InConversation = Annotated[
-    str | None, typer.Option("--conversation", metavar="ID", help="The conversation that is going on.")
-]
+InConversation = Annotated[str | None, typer.Option("--conversation", metavar="ID", help="The current conversation.")]
 ObservationId = Annotated[str, typer.Argument(metavar="ID", help="The observation: o12-3.")]
 Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope: s12, as `scope list` shows it.")]
 MaybeScope = Annotated[str | None, typer.Argument(metavar="[SCOPE]", help="Only this scope: s12.")]
 AsOf = Annotated[
-    str | None, typer.Option("--as-of", metavar="TIME", help="As it was then, in recorded time: 2026-03-02T10:15:00Z.")
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="As of this moment of recorded time: 2026-03-02T10:15:00Z."),
 ]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most that many, 1 to 1000.")]
-After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Go on behind this id, the last one shown.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most this many, 1 to 1000.")]
+After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Continue after this id, the last one shown.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who does it, for the record.")]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Really.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm.")]
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="A Postgres of yours: postgresql://user:password@host:5432/name."),
+    typer.Option("--url", metavar="URL", help="Your Postgres: postgresql://user:password@host:5432/name."),
 ]
 Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="The embedded Postgres of this directory instead.")
+    Path | None, typer.Option("--data", metavar="DIR", help="The embedded Postgres in this directory instead.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or one line per row of a list.")]
 
 
 def resolve(url: str | None, data: Path | None) -> Settings:
-    """The settings, with the database that the command line names, if it names one."""
+    """The settings, with the database of the command line if it names one."""
     from memory_sql.config import Settings
 
     if url is not None and data is not None:
-        raise InputError("say either --url or --data")
+        raise InputError("use either --url or --data")
     settings = Settings.load(url=url, data_dir=data)
     return settings if data is None else settings.model_copy(update={"url": None})
 
@@ -65,9 +64,9 @@ def run(
     restoring: bool = False,
     settings: Settings | None = None,
 ) -> T:
-    """What `work` returns, done with an open Memory in an event loop of its own. `restoring`: as `Memory.open` takes it.
+    """Runs `work` with an open Memory in a new event loop and returns its result. `restoring`: as in `Memory.open`.
 
-    `settings`: in place of those that `resolve` finds.
+    `settings`: instead of those that `resolve` finds.
     """
     import asyncio
 
@@ -95,7 +94,7 @@ def day(option: str, text: str | None) -> date | None:
 
 
 def moment(option: str, text: str | None) -> datetime | None:
-    """Raises `InputError` for what isn't a time with a zone."""
+    """Raises `InputError` if it isn't an ISO 8601 time."""
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Printing: one JSON value, or short text in which remembered words can't drive the terminal."""
+"""Printing: JSON, or short text in which remembered words can't control the terminal."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 HIDDEN = "***"
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # with what turns text around
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # with those that reverse text
 
 
 def json_line(value: Any) -> None:
-    """A value of the domain, or whatever JSON can say."""
+    """Prints a value of the domain, or any JSON value."""
     from pydantic_core import to_jsonable_python
 
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
@@ -44,7 +44,7 @@ def one(value: T, text: Callable[[T], str], as_json: bool) -> None:
 
 
 def rows(items: Iterable[T], line: Callable[[T], str], as_json: bool, nothing: str) -> None:
-    """A list: one line per row; in text, `nothing` where it is empty, unless that is empty as well."""
+    """Prints a list, one line per row; as text, `nothing` (if it isn't empty) for an empty list."""
     found = list(items)
     for item in found:
         one(item, line, as_json)
@@ -63,17 +63,17 @@ def complain_of(failed: Mapping[str, str]) -> None:
 
 
 def can_ask() -> bool:
-    """Whether a person is there to answer."""
+    """Whether somebody can answer a prompt."""
     return sys.stdin.isatty()
 
 
 def plain(text: str) -> str:
-    """Without control characters, which could drive the terminal; each becomes U+FFFD."""
+    """The text without control characters, which could control the terminal; each becomes U+FFFD."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def masked(url: str) -> str:
-    """The URL without its password; nothing of what doesn't look like a URL."""
+    """The URL without its password. Text that doesn't look like a URL is hidden."""
     if not re.match(r"[\w+.-]+://", url):
         return HIDDEN
     url = re.sub(r"(://[^:@/?]*:).*@", rf"\1{HIDDEN}@", url, flags=re.DOTALL)
@@ -85,7 +85,7 @@ def flat(text: str) -> str:
 
 
 def indented(text: str, indent: str = "  ", width: int = 96, hanging: str = "  ") -> str:
-    """The lines of the text, wrapped, not at no-break spaces; what continues a line is moved in by `hanging`."""
+    """The text, wrapped but not at no-break spaces; continued lines are indented by `hanging`."""
     return "\n".join(
         textwrap.fill(
             plain(line), width, initial_indent=indent, subsequent_indent=indent + hanging, break_long_words=False,
@@ -121,7 +121,7 @@ def message_line(message: RetainedMessage) -> str:
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[TextIOWrapper]:
-    """A file beside, readable by nobody else, that takes the place of `file` when all has been written."""
+    """A temporary file, readable by nobody else, that replaces `file` when it is complete."""
     try:
         descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     except OSError as error:
@@ -137,7 +137,7 @@ def whole_file(file: Path) -> Iterator[TextIOWrapper]:
 
 
 class Progress:
-    """Says on stderr how far a long work is, to a person who waits there; nothing into a file or a pipe."""
+    """Shows the progress of long work on stderr if that is a terminal."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total, self._done, self._width = what, total, 0, 0

@@ -1,4 +1,4 @@
-"""What the demos print, and the example that they print it of."""
+"""The pages that the demos print, and the example that they use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def example() -> Path:
 
 @dataclass(slots=True)
 class Clock:
-    """Replays the time of the conversations, so that ages come out the same whenever a demo runs."""
+    """Replays the time of the conversations, so that ages are the same whenever a demo runs."""
 
     now: datetime = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ def _console() -> Console:
 
 @dataclass(slots=True)
 class Page:
-    """Titles and text, in colour on a terminal, plain in a pipe; nothing where it is `quiet`."""
+    """Prints titles and text, in colour on a terminal, plain in a pipe; nothing if `quiet`."""
 
     quiet: bool
     steps: int = 0
@@ -66,12 +66,12 @@ def model_text(settings: Settings) -> str:
     if settings.llm_name == "offline":
         from memory_sql.llm.offline import NAME
 
-        return f"model: {NAME}: rules that quote, not a language model (OPENAI_API_KEY brings one)"
+        return f"model: {NAME}: rules that quote, not a language model (set OPENAI_API_KEY for one)"
     return f"model: {settings.fast_model}, and {settings.slow_model} for the texts"
 
 
 def shown_with(url: str | None, data: Path | None) -> Settings:
-    """The settings of a demo: where they name no model, it asks for the rules."""
+    """The settings of a demo, with the rules if they name no model."""
     from memory_sql.cli.options import resolve
 
     settings = resolve(url, data)

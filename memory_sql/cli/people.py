@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.people import Alias, Renamed, UserSummary
     from memory_sql.memory import Memory
 
-app = tree.group("People: their ids, and everything that is kept about them.")
+app = tree.group("People: their ids, and everything that is stored about them.")
 
 
 @app.command("list")
@@ -35,7 +35,7 @@ def list_users(
     memory-sql person list --agent ada
     memory-sql person list --agent ada --after mia --limit 1000
 
-    That is who has written in a conversation, has a memory of their own, or belongs or belonged to a group.
+    These are the users who have written in a conversation, have a memory of their own, or belong or belonged to a group.
     """
     found = run(url, data, lambda memory: memory.people.list(agent_id=agent, after=after, limit=limit))
     output.rows(found, _user_line, as_json, "no users")
@@ -52,15 +52,15 @@ def _user_line(user: UserSummary) -> str:
 @app.command()
 def merge(
     agent: Agent,
-    user: Annotated[str, typer.Option("--user", metavar="ID", help="The user who stands for another from now on.")],
-    into: Annotated[str, typer.Option("--into", metavar="ID", help="The other, who sees what both may see.")],
+    user: Annotated[str, typer.Option("--user", metavar="ID", help="The user who becomes an alias.")],
+    into: Annotated[str, typer.Option("--into", metavar="ID", help="The user who then sees what both may see.")],
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes one user id stand for another: a visitor has logged in.
+    """Makes one user id an alias of another, for example when a visitor has logged in.
 
     \b
     memory-sql person merge --agent ada --user visitor-17 --into mia
@@ -78,14 +78,14 @@ def merge(
 @app.command()
 def unmerge(
     agent: Agent,
-    user: Annotated[str, typer.Option("--user", metavar="ID", help="The user who stands for another.")],
+    user: Annotated[str, typer.Option("--user", metavar="ID", help="The user who is an alias.")],
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Undoes a merge: the user stands only for itself again.
+    """Undoes a merge: the user id isn't an alias any more.
 
     \b
     memory-sql person unmerge --agent ada --user visitor-17
@@ -98,13 +98,13 @@ def unmerge(
 
 @app.command()
 def aliases(agent: Agent, user: Person, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Lists what stands for a user, also through others, oldest first.
+    """Lists the aliases of a user, also indirect ones, oldest first.
 
     \b
     memory-sql person aliases --agent ada --user mia
     """
     found = run(url, data, lambda memory: memory.people.aliases(agent_id=agent, user_id=user))
-    output.rows(found, _alias_text, as_json, "nobody stands for this user")
+    output.rows(found, _alias_text, as_json, "this user has no aliases")
 
 
 def _alias_text(alias: Alias) -> str:
@@ -114,10 +114,10 @@ def _alias_text(alias: Alias) -> str:
 
 @app.command()
 def rename(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The id that is there.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The id that it becomes.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The current id.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new id.")],
     agent: Agent,
-    kind: Annotated[Literal["user", "group", "conversation"], typer.Option("--kind", help="What it is the id of.")],
+    kind: Annotated[Literal["user", "group", "conversation"], typer.Option("--kind", help="The kind of the id.")],
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
@@ -129,8 +129,8 @@ def rename(
     \b
     memory-sql person rename mia@old.example mia@new.example --kind user --agent ada
 
-    Stop using the old id first: what is added under it later belongs to a new user. Where the new id exists already nothing
-    is changed; merge two users instead.
+    Stop using the old id first: what is added under it later belongs to a new user. If the new id exists, nothing is
+    changed; merge two users instead.
     """
     of: Literal["user", "group", "conversation"] = "conversation" if kind == "conversation" else kind
     renamed = run(
@@ -151,12 +151,12 @@ def _renamed_text(renamed: Renamed) -> str:
 def export(
     agent: Agent,
     user: Person,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; else stdout.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; default: stdout.")] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Writes everything that is kept about a person, as JSON Lines.
+    """Writes everything that is stored about a person, as JSON Lines.
 
     \b
     memory-sql person export --agent ada --user mia mia.jsonl
@@ -181,7 +181,7 @@ async def _write(lines: AsyncIterator[ExportLine], put: Callable[[ExportLine], N
     from memory_sql.domain.exports import ExportHeader
 
     header = await anext(lines)
-    assert isinstance(header, ExportHeader)  # by promise of `Memory.export`
+    assert isinstance(header, ExportHeader)  # guaranteed by `people.export`
     put(header)
     async for line in lines:
         put(line)
@@ -190,4 +190,4 @@ async def _write(lines: AsyncIterator[ExportLine], put: Callable[[ExportLine], N
 
 def _header_text(header: ExportHeader, file: Path) -> str:
     counted = ", ".join(output.many(count, kind) for kind, count in header.counts.items() if count)
-    return f"{file}: {counted or 'nothing is kept about them'}"
+    return f"{file}: {counted or 'nothing is stored about them'}"

@@ -1,4 +1,4 @@
-"""What scopes say to their models: list, show, set, diff."""
+"""Scopes' own prompts: list, show, set, diff."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from memory_sql.domain.prompts import ScopePrompt
     from memory_sql.memory import Memory
 
-app = tree.group("What scopes say to the models that form their observations and write their texts.")
+app = tree.group("Scopes' own prompts for forming their observations and writing their texts.")
 
 Name = Annotated[
     Literal["extraction", "consolidation"],
-    typer.Argument(metavar="NAME", help="extraction: what belongs to it; consolidation: how its text is written."),
+    typer.Argument(
+        metavar="NAME", help="extraction: what belongs to the scope; consolidation: how its text is written."
+    ),
 ]
 
 
@@ -43,7 +45,9 @@ def show(
     scope: Scope,
     name: Name,
     agent: Agent,
-    version: Annotated[int | None, typer.Option("--version", metavar="N", help="This one; else the newest.")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="This version; default: the newest.")
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -62,12 +66,12 @@ def change(
     scope: Scope,
     name: Name,
     agent: Agent,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Its words.")] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="The text of the prompt.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="A file with its words; - is standard input.")
+        Path | None, typer.Option("--file", metavar="FILE", help="A file with the text; - is stdin.")
     ] = None,
     override: Annotated[
-        bool, typer.Option("--override", help="In place of the base prompt's instructions, not beside them.")
+        bool, typer.Option("--override", help="Replace the base prompt's instructions instead of adding to them.")
     ] = False,
     base: Annotated[bool, typer.Option("--base", help="Go back to the base prompt alone.")] = False,
     actor: Actor = None,
@@ -76,18 +80,18 @@ def change(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Adds a version of a prompt; it counts from the next model call on.
+    """Adds a version of a prompt, which applies from the next model call on.
 
     \b
     memory-sql prompt set s12 extraction --agent ada --text "Boats, sails and moorings."
     memory-sql prompt set s12 consolidation --agent ada --file instructions.md --override
     memory-sql prompt set s12 extraction --agent ada --base
 
-    An override holds the slots {{data}} and {{answer}}, each once: the library says there what is data and what form the
+    An override contains the slots {{data}} and {{answer}}, each once: there the library says what is data, and what form the
     answer has.
     """
     if sum((text is not None, file is not None, base)) != 1:
-        raise InputError("say one of --text, --file and --base")
+        raise InputError("use one of --text, --file and --base")
     body = None if base else text if file is None else _read(file)
     mode: Literal["guidance", "override"] = "override" if override else "guidance"
     added = run(
@@ -104,7 +108,9 @@ def diff(
     name: Name,
     agent: Agent,
     from_version: Annotated[int, typer.Option("--from", metavar="N", help="This version.")],
-    to_version: Annotated[int | None, typer.Option("--to", metavar="N", help="And this one; else the newest.")] = None,
+    to_version: Annotated[
+        int | None, typer.Option("--to", metavar="N", help="And this one; default: the newest.")
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""What comes out: context, digest, search."""
+"""Reading: context, digest, search."""
 
 from __future__ import annotations
 
@@ -21,40 +21,38 @@ def context(
     agent: Agent,
     user: User,
     conversation: InConversation = None,
-    message: Annotated[
-        str | None, typer.Option("--message", metavar="TEXT", help="What the user has just said.")
-    ] = None,
+    message: Annotated[str | None, typer.Option("--message", metavar="TEXT", help="The user's latest message.")] = None,
     retrieve: Annotated[
         bool | None,
         typer.Option(
             "--retrieve/--no-retrieve",
-            help="Add the observations that match the message, always or never; else where they answer it.",
+            help="Add observations that match the message, always or never; default: if they answer it.",
         ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="At most that many tokens of XML; 4 or more.")
+        int | None, typer.Option("--budget", metavar="N", help="At most this many tokens of XML; 4 or more.")
     ] = None,
     layout: Annotated[str | None, typer.Option("--format", metavar="NAME", help="standard or legacy.")] = None,
     as_of: AsOf = None,
     assembly: Annotated[
         str | None,
-        typer.Option("--assembly", metavar="NAME", help="eden, digest or both; else what the agent's settings say."),
+        typer.Option("--assembly", metavar="NAME", help="eden, digest or both; default: the agent's setting."),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say why what was found is shown or isn't, on standard error.")
+        bool, typer.Option("--explain", help="Print on stderr why what was found is shown or not.")
     ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prints what goes into the agent's prompt.
+    """Prints the context for the agent's prompt.
 
     \b
     memory-sql context --agent ada --user mia --message "What did I say about the harbour master?"
 
-    It is XML, <MemoryContext>: the texts that the user may see, what is pending, and single observations where they
+    It is XML, <MemoryContext>: the texts that the user may see, pending observations, and single observations if they
     answer the message. With --assembly, or the setting of that name, it is the digest instead, or both. No language
-    model is asked.
+    model is called.
     """
     from memory_sql.arguments import format_of
 
@@ -80,7 +78,7 @@ def context(
 
 def _decision(decision: Decision | None) -> str:
     if decision is None:
-        return "nothing was looked for"
+        return "there was no search"
     d = decision
     asks = f"it asks for what was said ({d.recalls})" if d.recalls else "it asks" if d.asks else "it doesn't ask"
     return (
@@ -113,8 +111,8 @@ def digest(
     memory-sql digest --agent ada --user mia
     memory-sql digest --agent ada --user mia --query "harbour master" --budget total.items=5 --budget fact.items=0
 
-    What the agent's settings pin comes first, then what holds any of the words. With neither, the most important and then
-    newest. Kinds are fact, note, procedure and episode; dimensions are items, characters and tokens.
+    Observations that the agent's settings pin come first, then those with any of the words. With neither, the most important
+    ones, then the newest. Kinds are fact, note, procedure and episode; dimensions are items, characters and tokens.
     """
     limits = _budgets(budgets or ())
     found = run(
@@ -133,7 +131,7 @@ def digest(
 
 
 def _budgets(given: Iterable[str]) -> dict[str, dict[str, int]]:
-    """`fact.items=3` for each; which kinds and dimensions there are `Memory.digest` knows."""
+    """Parses `fact.items=3`. `Memory.digest` checks the kinds and dimensions."""
     budgets: dict[str, dict[str, int]] = {}
     for text in given:
         found = re.fullmatch(r"([a-z]+)\.([a-z]+)=(\d{1,9})", text, re.ASCII)
@@ -144,33 +142,32 @@ def _budgets(given: Iterable[str]) -> dict[str, dict[str, int]]:
 
 
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to look for; any of them counts.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to look for; any of them may match.")],
     agent: Agent,
     user: User,
     conversation: InConversation = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most that many, 1 to 100.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", metavar="N", help="At most this many, 1 to 100.")] = None,
     messages: Annotated[
         int | None,
-        typer.Option("--messages", metavar="N", help="At most that many messages, 0 to 100; else as --top-k."),
+        typer.Option("--messages", metavar="N", help="At most this many messages, 0 to 100; default: --top-k."),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each score is made of.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Say also how the database went about it.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Also show the query plan.")] = False,
     as_of: AsOf = None,
     semantic: Annotated[
         bool | None,
         typer.Option(
-            "--semantic/--words", help="Also by meaning, or by words alone; else by meaning where that is on."
+            "--semantic/--words", help="Also by meaning, or by words alone; default: also by meaning if vectors are on."
         ),
     ] = None,
     include_superseded: Annotated[
-        bool, typer.Option("--include-superseded", help="Also what a newer observation has taken the place of.")
+        bool, typer.Option("--include-superseded", help="Also superseded observations.")
     ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds observations, and messages that are still kept, by their words; each best first. Observations also by their
-    meaning, where vectors are on.
+    """Finds observations and kept messages by their words, best first; observations also by meaning if vectors are on.
 
     \b
     memory-sql search "harbour master" --agent ada --user mia
@@ -196,7 +193,7 @@ def search(
     if found.notice:
         output.complain(found.notice)
     looked_for = ", ".join(found.terms)
-    nothing = f"nothing found for: {looked_for}" if looked_for else "the query holds no word to look for"
+    nothing = f"nothing found for: {looked_for}" if looked_for else "the query has no word to look for"
     output.rows(found.results, hit_line, as_json, "" if found.messages else nothing)
     for hit in found.messages:
         output.one(hit, message_hit_line, as_json)

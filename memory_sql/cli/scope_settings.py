@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from memory_sql.config import ScopeSettings
     from memory_sql.domain.scopes import ScopeDetails
 
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Give it its own; repeatable.")]
-Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove its own; repeatable.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set its own value; repeatable.")]
+Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove its own value; repeatable.")]
 
 
 def create(
@@ -25,13 +25,13 @@ def create(
     ],
     agent: Agent,
     owner: Annotated[
-        str | None, typer.Option("--owner", metavar="ID", help="Whose: the user, group or conversation.")
+        str | None, typer.Option("--owner", metavar="ID", help="Its owner: a user, group or conversation.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="A scope beside the owner's main one.")
+        str | None, typer.Option("--name", metavar="NAME", help="The name of a scope beside the owner's main one.")
     ] = None,
     display_name: Annotated[
-        str | None, typer.Option("--display-name", metavar="TEXT", help="How a person would call it.")
+        str | None, typer.Option("--display-name", metavar="TEXT", help="Its name for people.")
     ] = None,
     given: Set = None,
     actor: Actor = None,
@@ -40,13 +40,13 @@ def create(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Creates a scope: a kind of memory of its own. One that exists already stays as it is.
+    """Creates a scope, which is a separate memory; an existing one is left unchanged.
 
     \b
     memory-sql scope create collective --name lessons --agent ada --set consolidation_threshold=16
     memory-sql scope create individual --owner mia --name boat --agent ada --set lanes=both
 
-    `memory-sql prompt set` says what belongs to it.
+    Say what belongs to it with `memory-sql prompt set`.
     """
     settings = _settings(dict(changes_of(given, None)) if given else {})
     made = run(
@@ -67,12 +67,12 @@ def create(
 
 
 def show(scope: Scope, agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Prints a scope's settings as they count, and where each comes from.
+    """Prints a scope's effective settings, each with its source.
 
     \b
     memory-sql scope show s12 --agent ada
 
-    From the scope itself, its agent (`memory-sql configure`), the environment, a file, or the default.
+    The source is the scope itself, its agent (`memory-sql configure`), the environment, a file, or the default.
     """
     found = run(url, data, lambda memory: memory.scopes.get(scope, agent_id=agent))
     output.one(found, _details_text, as_json)
@@ -89,7 +89,7 @@ def change(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Changes the settings that a scope has of its own, and prints all that count.
+    """Changes a scope's own settings, and prints the effective ones.
 
     \b
     memory-sql scope set s12 --agent ada --set consolidation_max_words=1000 --unset observation_max_items

@@ -42,7 +42,7 @@ def list_scopes(
     agent: Agent,
     user: User,
     conversation: InConversation = None,
-    text: Annotated[bool, typer.Option("--text", help="Each with its text.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Also print their texts.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -121,10 +121,12 @@ def diff(
     from_version: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="V", help="This version of its text, or that of a time; else the one before --to."
+            "--from", metavar="V", help="This version, or the one at this time; default: the one before --to."
         ),
     ] = None,
-    to_version: Annotated[str | None, typer.Option("--to", metavar="V", help="And this one; else the newest.")] = None,
+    to_version: Annotated[
+        str | None, typer.Option("--to", metavar="V", help="And this one; default: the newest.")
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -136,7 +138,7 @@ def diff(
     memory-sql scope diff s12 --agent ada --user mia --from 3 --to 7
     memory-sql scope diff s12 --agent ada --user mia --from 2026-03-02T00:00:00Z
 
-    Sentence by sentence: - was removed, + was added. Version 0 is before there was a text.
+    Sentence by sentence: - was removed, + was added. Version 0 is the state before the first text.
     """
     found = run(
         url,
@@ -176,21 +178,21 @@ def consolidate(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrites a scope's text from what is pending.
+    """Rewrites a scope's text with its pending observations.
 
     \b
     memory-sql scope consolidate --agent ada --user mia
     memory-sql scope consolidate s12 --agent ada
 
-    Without SCOPE: every scope that the user may see and in which something is pending. A text that fails its
-    checks isn't used; the old one stays and the exit code is 1.
+    Without SCOPE: every scope that the user may see and that has pending observations. A text that fails its checks
+    isn't used; the old one stays, and the exit code is 1.
     """
 
     async def work(memory: Memory) -> tuple[list[ConsolidateResult], dict[str, str]]:
         if scope is not None:
             return await consolidate_each(memory, agent, [scope])
         if user is None:
-            raise InputError("which scopes? name one, or say --user")
+            raise InputError("which scopes? name one, or pass --user")
         visible = await memory.scopes.list(agent_id=agent, user_id=user)
         return await consolidate_each(memory, agent, [one.ref.id for one in visible if one.pending])
 
@@ -219,13 +221,13 @@ def undo(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Takes back the newest consolidation of a scope.
+    """Undoes the newest consolidation of a scope.
 
     \b
     memory-sql scope undo s12 --agent ada
 
-    The text is again what it was before, as a new version. What the undone version absorbed is pending again, and not due
-    until the scope learns something new.
+    The previous text is back, as a new version. The observations that the undone version absorbed are pending again, and
+    not due until the scope learns something new.
     """
     undone = run(url, data, lambda memory: memory.scopes.undo(agent_id=agent, scope_id=scope))
     output.one(undone, _undone_text, as_json)
@@ -241,7 +243,7 @@ def propagate(
     agent: Agent,
     scope: MaybeScope = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be shared; this asks the model as well.")
+        bool, typer.Option("--dry-run", help="Only show what would be shared; this calls the model too.")
     ] = False,
     url: Url = None,
     data: Data = None,
@@ -253,8 +255,8 @@ def propagate(
     memory-sql scope propagate --agent ada --dry-run
     memory-sql scope propagate s12 --agent ada
 
-    Of one scope, else of every scope that has something to judge. Only what a scope's text has absorbed is judged, and each
-    observation once. Where the model fails nothing is shared, other scopes go on, and the exit code is 1.
+    Without SCOPE: every scope that has something to judge. Only observations that a scope's text has absorbed are judged,
+    each once. If the model fails, nothing of that scope is shared, other scopes continue, and the exit code is 1.
     """
     done = run(url, data, lambda memory: memory.scopes.propagate(agent_id=agent, scope_id=scope, dry_run=dry_run))
     output.one(done, _propagated_text, as_json)

@@ -1,4 +1,4 @@
-"""`memory-sql demo --all`: every step, on the whole of the example."""
+"""`memory-sql demo --all`: every step, with the whole example."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 @dataclass(slots=True)
 class Story:
-    """What happened, for the end of the page and for --json."""
+    """The results, for the end of the page and for --json."""
 
     added: list[AddResult] = field(default_factory=list)
     formed: int = 0
@@ -74,7 +74,7 @@ class Story:
 
 
 def tour(url: str | None, data: Path | None, as_json: bool) -> None:
-    """Shows each step on the whole example; exit code 1 where a step failed."""
+    """Shows each step on the whole example. The exit code is 1 if a step failed."""
     from memory_sql.cli.files import Defaults, read_file
 
     started = time.monotonic()
@@ -82,7 +82,7 @@ def tour(url: str | None, data: Path | None, as_json: bool) -> None:
     file = read_file(str(example()), Defaults(max_characters=settings.message_max_characters))
     page.say(
         f"memory_sql: {file.messages} messages between {' and '.join(map(str.capitalize, _users(file)))} and their agent "
-        f"{AGENT.capitalize()}, and what becomes of them.",
+        f"{AGENT.capitalize()}, and what memory makes of them.",
         indent="",
     )
     page.step("The database")
@@ -112,7 +112,7 @@ async def _tell(memory: Memory, page: Page, clock: Clock, file: ConversationFile
 
 
 async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence[Conversation], story: Story) -> None:
-    page.step("Messages go in: `add` stores each once and says whether something is worth forming now")
+    page.step("Messages: `add` stores each once and says whether the conversation is due")
     for talk in conversations:
         clock.now = max((m.created_at for m in talk.messages if m.created_at), default=clock.now)
         result = await memory.add(
@@ -131,7 +131,7 @@ async def _add(memory: Memory, page: Page, clock: Clock, conversations: Sequence
 
 
 def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
-    """What made the conversation due, or what it waits for."""
+    """Why the conversation is due, or what it waits for."""
     from memory_sql.formation.intake import signal_in
 
     signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m))]
@@ -151,7 +151,7 @@ def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
 
 
 async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story) -> None:
-    page.step("Observations: `form` asks the language model once per conversation what to keep, and where")
+    page.step("Observations: `form` asks the language model, once per conversation, what to keep and where")
     page.say(model_text(memory.settings))
     formed, failed = await form_each(memory, AGENT, [talk.conversation_id for talk in file.conversations])
     formed = [result for result in formed if result.messages]
@@ -162,7 +162,7 @@ async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story
     if formed:
         page.say(f"{story.formed} messages of {len(formed)} conversations → {story.observations} observations")
     elif not failed:
-        page.say("nothing to form: every message has been read before. What is known:")
+        page.say("nothing to form: every message was formed before. What is known:")
     for name, reason in failed.items():
         page.say(f"{name} failed, its messages stay: {reason}", hanging="  ")
     for reason, count in story.refused.items():
@@ -171,7 +171,7 @@ async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story
 
 
 async def _observations(memory: Memory, users: Iterable[str]) -> list[Observation]:
-    """Everybody's, in the order of scopes and numbers."""
+    """The observations of all users, in the order of scopes and numbers."""
     from memory_sql.domain.ids import parse_observation_id
 
     found: dict[tuple[int, int], Observation] = {}
@@ -195,7 +195,7 @@ def _list_by_scope(page: Page, observations: Iterable[Observation]) -> None:
 
 
 async def _consolidate(memory: Memory, page: Page, file: ConversationFile, story: Story) -> None:
-    page.step("Knowledge: `consolidate` writes what is pending into one text per scope, a new version")
+    page.step("Texts: `consolidate` rewrites each scope's text with its pending observations")
     scopes = await _scopes(memory, file)
     done, failed = await consolidate_each(memory, AGENT, [scope.ref.id for scope in scopes if scope.pending])
     story.failed |= failed
@@ -215,12 +215,12 @@ async def _scopes(memory: Memory, file: ConversationFile) -> list[Scope]:
 
 
 async def _ask(memory: Memory, page: Page, question: str, file: ConversationFile, story: Story) -> None:
-    page.step(f"A question of {ASKS.capitalize()}'s: do single observations answer it, beside the texts?")
+    page.step(f"A question by {ASKS.capitalize()}: do single observations answer it, in addition to the texts?")
     page.say(f"“{question}”", hanging=" ")
     conversation = file.conversations[-1].conversation_id
     story.context = await memory.context(agent_id=AGENT, user_id=ASKS, conversation_id=conversation, message=question)
     if not story.context.fired:
-        page.say("no: nothing that was found answers it")
+        page.say("no: nothing was found that answers it")
         return
     found = await memory.search(question, agent_id=AGENT, user_id=ASKS, conversation_id=conversation)
     story.hits = tuple(hit.observation.id for hit in found.results)
@@ -236,9 +236,7 @@ def _list_hits(page: Page, found: SearchResult) -> None:
 async def _context(memory: Memory, page: Page, story: Story) -> None:
     context = story.context
     assert context is not None
-    page.step(
-        f"What goes into the prompt: the context for {ASKS.capitalize()}, about {context.tokens} tokens (lines wrapped here)"
-    )
+    page.step(f"The prompt: the context for {ASKS.capitalize()}, about {context.tokens} tokens (lines wrapped here)")
     page.say(context.xml, indent="     ", hanging="  ")
     visible = await memory.observations.list(agent_id=AGENT, user_id=ASKS, limit=1000)
     leaked = [o.id for o in visible if PRIVATE_MESSAGES & set(o.source.message_ids)]
@@ -247,10 +245,10 @@ async def _context(memory: Memory, page: Page, story: Story) -> None:
     whose, who = PRIVATE_OF.capitalize(), ASKS.capitalize()
     page.say("")
     if story.private:
-        own_too = "it stands in his own" if PRIVATE_WORD in own.xml.casefold() else "nothing was remembered of it"
+        own_too = "it is in his own" if PRIVATE_WORD in own.xml.casefold() else "nothing was remembered of it"
         page.say(f"{whose}'s private matter (a {PRIVATE_WORD}ist) isn't in {who}'s context; {own_too}.")
     else:
-        page.say(f"{whose}'s private matter got where {who} can see it: {', '.join(leaked) or 'in a text'}.")
+        page.say(f"{who} can see {whose}'s private matter: {', '.join(leaked) or 'in a text'}.")
         story.failed["privacy"] = "the language model put something private into a shared scope"
 
 
@@ -270,7 +268,7 @@ def _finish(page: Page, story: Story, seconds: float, where: str) -> None:
         f'memory-sql search "ship date" --agent {AGENT} --user {PRIVATE_OF}',
         f'memory-sql observe "Mia is allergic to nuts." --agent {AGENT} --user {ASKS}',
         f'memory-sql context --agent {AGENT} --user {ASKS} --message "What did we decide about the map?"',
-        "memory-sql db start        (leaves the server running: everything answers faster)",
+        "memory-sql db start        (keeps the server running, so commands are faster)",
     ):
         page.say(command, indent="     ")
     output.complain_of(story.failed)

@@ -1,4 +1,4 @@
-"""Groups of commands, and a help that lists them under headings."""
+"""Groups of commands, and a help page that lists them under headings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 MAIN = "Main commands"
-FACES = "By what it is about"
+FACES = "Commands by subject"
 OPERATIONS = "Operations"
 
 
 class ByPanel(TyperGroup):
-    """Lists commands under their `rich_help_panel`, a group of commands by the names in it; as plain text."""
+    """Lists commands under their `rich_help_panel`, and a group by the names of its commands; as plain text."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {MAIN: [], FACES: [], OPERATIONS: []}
@@ -33,7 +33,7 @@ def _in_short(command: Any) -> str:
 
 
 def group(help: str) -> typer.Typer:
-    """A group of commands that shows its help when none of them is named."""
+    """A group of commands that prints its help if no command is given."""
     made = typer.Typer(cls=ByPanel, rich_markup_mode=None, help=help)
     made.callback(invoke_without_command=True, help=help)(_show_help)
     return made

@@ -1,4 +1,4 @@
-"""Work in the background: backlog, waiting, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
+"""Background work: backlog, waiting, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from memory_sql.errors import InputError
 if TYPE_CHECKING:
     from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed, Waiting
 
-REFUSALS = {"auth": "the key", "quota": "for want of credit"}
+REFUSALS = {"auth": "the key", "quota": "for lack of credit"}
 
-app = tree.group("Work in the background: what is due, what was given up, what waits for a person.")
+app = tree.group("Background work: what is due, what was given up, what waits for a person.")
 
 RunId = Annotated[int, typer.Argument(metavar="RUN_ID", help="The run, as `work dead` shows it.")]
 
 
 @app.command()
 def backlog(agent: OneAgent = None, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Counts what waits.
+    """Counts the work that waits.
 
     \b
     memory-sql work backlog
 
-    Due: could be done now, and nobody is at it; if that grows, start more workers. Retrying: failed, and is tried again by
-    itself. Given up: the model's answers were unusable several times in a row; see `work dead`. Held: claims that many new
-    users made at once; see `work reviews`. Refused: the model's provider takes nothing from the workers. Without a language
-    model in the settings of this command it says so.
+    Due: can be done now, and no worker has it; if this grows, start more workers. Retrying: failed, and is retried
+    automatically. Given up: the model's answers were unusable several times in a row; see `work dead`. Held: claims that many
+    new users made at once; see `work reviews`. Refused: the model's provider refuses the workers' calls. If the settings of
+    this command name no language model, it says so.
     """
     found = run(url, data, lambda memory: memory.work.backlog(agent_id=agent))
     output.one(found, _backlog_text, as_json)
@@ -63,7 +63,7 @@ def _backlog_text(backlog: Backlog) -> str:
 def dead(
     agent: OneAgent = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
 ) -> None:
-    """Lists work that was given up, oldest first: for `work retry` or `work discard`.
+    """Lists work that was given up, oldest first; it waits for `work retry` or `work discard`.
 
     \b
     memory-sql work dead
@@ -85,7 +85,7 @@ def _dead_line(dead: DeadRun) -> str:
 def failures(
     agent: OneAgent = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
 ) -> None:
-    """Lists what has failed, newest first, with the reason; also what has been done since.
+    """Lists failed runs with the reason, newest first, whether or not a later run succeeded.
 
     \b
     memory-sql work failures --limit 20
@@ -98,7 +98,7 @@ def failures(
 def waiting(
     agent: OneAgent = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
 ) -> None:
-    """Lists whose work waits, agent by agent, those first that wait longest.
+    """Lists the waiting work by agent, starting with the agent whose work has waited longest.
 
     \b
     memory-sql work waiting
@@ -120,7 +120,7 @@ def retry(run_id: RunId, agent: Agent, url: Url = None, data: Data = None, as_js
     \b
     memory-sql work retry 17 --agent ada
 
-    For when the cause is fixed: another model, another prompt. A worker will do it.
+    Use it when the cause is fixed, for example with another model or prompt. A worker then does the work.
     """
     run(url, data, lambda memory: memory.work.retry(agent_id=agent, run_id=run_id))
     output.one({"run_id": run_id, "state": "due"}, lambda r: f"run {r['run_id']}: due again", as_json)
@@ -135,16 +135,16 @@ def discard(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Goes on without work that was given up.
+    """Drops work that was given up.
 
     \b
     memory-sql work discard 17 --agent ada --yes
 
-    The messages of a formation are skipped: nothing will be remembered of them. The observations of a consolidation are
-    set aside: neither shown nor absorbed. Nothing is deleted.
+    The messages of a formation are skipped, and nothing is remembered from them. The observations of a consolidation stay
+    set aside, neither shown nor absorbed. Nothing is deleted.
     """
     if not yes:
-        raise InputError("what the run was to read will not be remembered; say --yes if you mean it")
+        raise InputError("what the run would have read won't be remembered; use --yes to confirm")
     run(url, data, lambda memory: memory.work.discard(agent_id=agent, run_id=run_id))
     output.one({"run_id": run_id, "state": "discarded"}, lambda r: f"run {r['run_id']}: discarded", as_json)
 
@@ -174,7 +174,7 @@ def decide(
     accept: Annotated[
         bool | None,
         typer.Option(
-            "--accept/--refuse", help="Let it count: judge a claim again, supersede, take the text; or don't."
+            "--accept/--refuse", help="Accept: judge a claim again, supersede, or use the text; or refuse it."
         ),
     ] = None,
     actor: Actor = None,
@@ -189,7 +189,7 @@ def decide(
     memory-sql work decide s12v3-4 --agent ada --accept --actor desk
     """
     if accept is None:
-        raise InputError("say either --accept or --refuse")
+        raise InputError("use either --accept or --refuse")
     run(
         url,
         data,
@@ -203,20 +203,20 @@ def decide(
 def maintain(
     agent: OneAgent = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", help="At most that many messages, and observations.")
+        int, typer.Option("--limit", metavar="N", help="At most this many messages, and observations.")
     ] = 100_000,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Removes the texts of messages whose retention has ended, and evicts what exceeds budgets.
+    """Deletes the texts of messages past their retention, and evicts what exceeds budgets.
 
     \b
     memory-sql work maintain
 
-    A worker does this every maintenance_minutes. How long texts are kept is the setting message_retention_days of each
-    agent. What isn't formed yet is kept until it is, and what a legal hold covers until the hold is released. Budgets apply
-    where the agent's setting retention is budget, as with `work trim`.
+    A worker does this every maintenance_minutes. The setting message_retention_days of each agent says how long texts are
+    kept. Unformed messages are kept until they are formed, and held ones until the legal hold is released. Budgets apply if
+    the agent's setting retention is budget, as with `work trim`.
     """
     done = run(url, data, lambda memory: memory.work.maintain(agent_id=agent, limit=limit))
     output.one(done, _maintained_text, as_json)
@@ -237,20 +237,20 @@ def trim(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evicts what scopes keep beyond the agent's budgets.
+    """Evicts what exceeds the agent's budgets.
 
     \b
     memory-sql configure --agent ada --set retention=budget --set store_note_items=500
     memory-sql work trim --agent ada --dry-run
     memory-sql work trim --agent ada
 
-    Nothing is deleted: what is evicted is no longer shown. What is pinned, disputed or under a legal hold stays; where that
-    alone exceeds the budget the exit code is 1.
+    Nothing is deleted: evicted observations are no longer shown. Pinned, disputed and held ones stay; if these alone exceed
+    the budget, the exit code is 1.
     """
     trimmed = run(url, data, lambda memory: memory.work.trim(agent_id=agent, dry_run=dry_run))
     output.one(trimmed, _trimmed_text, as_json)
     for scope_id in trimmed.over:
-        output.complain(f"scope {scope_id} exceeds its budget by what is protected")
+        output.complain(f"scope {scope_id} exceeds its budget because of protected observations")
     if trimmed.over:
         raise typer.Exit(1)
 
@@ -264,20 +264,20 @@ def _trimmed_text(trimmed: Trimmed) -> str:
 @app.command()
 def embed(
     agent: OneAgent = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most that many observations.")] = 10_000,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most this many observations.")] = 10_000,
     newest: Annotated[
-        bool, typer.Option("--newest", help="Only what is newer than the newest vector of its scope; quick.")
+        bool, typer.Option("--newest", help="Only observations newer than the newest vector of their scope; fast.")
     ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes the vectors that are missing, oldest first; a worker does so by itself.
+    """Makes the missing vectors, oldest first. A worker does this automatically.
 
     \b
     memory-sql work embed --agent ada
 
-    Does nothing where vectors are off; `memory-sql admin stats` says whether they are.
+    Does nothing if vectors are off; `memory-sql admin stats` says whether they are.
     """
     done = run(url, data, lambda memory: memory.work.embed(agent_id=agent, limit=limit, whole=not newest))
     output.one(done, _embedded_text, as_json)

@@ -1,4 +1,4 @@
-"""Doing what is due: run-due once, worker as a service."""
+"""Doing due work: run-due once, worker as a service."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 def run_due(
     agent: OneAgent = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most that many of each kind.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most this many of each kind.")] = 100,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Does what is due now: forms conversations, consolidates scopes, propagates, embeds.
+    """Does the work that is due now: forms conversations, consolidates scopes, propagates, embeds.
 
     \b
     memory-sql run-due --agent ada
 
-    One thing after another; what fails stays due, and the exit code is 1. `memory-sql worker` does several at once and
-    goes on.
+    Does one thing after another. What fails stays due, and the exit code is 1. `memory-sql worker` does several at once and
+    runs continuously.
     """
     done = run(url, data, lambda memory: memory.run_due(agent_id=agent, limit=limit))
     output.one(done, _done_text, as_json)
@@ -56,44 +56,45 @@ def _done_text(done: RunDueResult) -> str:
 
 def worker(
     agent: OneAgent = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Model calls at once.")] = 4,
+    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Concurrent model calls.")] = 4,
     poll: Annotated[float, typer.Option("--poll", metavar="SECONDS", help="Look for work at least this often.")] = 5.0,
     grace: Annotated[
         float,
-        typer.Option("--grace", metavar="SECONDS", help="After SIGTERM or SIGINT, wait this long for what is running."),
+        typer.Option("--grace", metavar="SECONDS", help="After SIGTERM or SIGINT, wait this long for running work."),
     ] = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Do what is due now, then exit.")] = False,
     log_format: Annotated[
         Literal["text", "json"] | None,
-        typer.Option("--log-format", help="How it logs to stderr; else the setting log_format."),
+        typer.Option("--log-format", help="Format of the log on stderr; default: the setting log_format."),
     ] = None,
     health_port: Annotated[
-        int | None, typer.Option("--health-port", metavar="PORT", help="Serve /health, /live and /metrics there.")
+        int | None,
+        typer.Option("--health-port", metavar="PORT", help="Serve /health, /live and /metrics on this port."),
     ] = None,
     health_host: Annotated[
-        str, typer.Option("--health-host", metavar="ADDRESS", help="Where that port listens; 0.0.0.0: everywhere.")
+        str, typer.Option("--health-host", metavar="ADDRESS", help="Where the port listens; 0.0.0.0: on all addresses.")
     ] = "127.0.0.1",
     health_file: Annotated[
         Path | None,
         typer.Option(
             "--health-file",
             metavar="FILE",
-            help="Write it every few seconds while all is well; else the setting health_file.",
+            help="Write this file every few seconds while all is well; default: the setting health_file.",
         ),
     ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Does what is due, as it becomes due, until it is stopped.
+    """Does work as it becomes due, until it is stopped.
 
     \b
     memory-sql worker
     memory-sql worker --once --agent ada       (from cron)
 
-    It forms conversations, consolidates scopes, propagates claims and fills vectors. SIGTERM and SIGINT stop it: it takes
-    nothing new, waits for what is running, and gives back the rest, which others can then do at once. Start as many as you
-    like, on as many machines. It logs to stderr: ids and counts, never remembered text.
+    It forms conversations, consolidates scopes, propagates claims and makes vectors. SIGTERM and SIGINT stop it: it takes
+    nothing new, waits for running work, and gives back the rest, which other workers can then do at once. Start as many as
+    you like, on as many machines. It logs ids and counts to stderr, never remembered text.
     """
 
     metrics = None if health_port is None else _metrics()
@@ -138,7 +139,7 @@ def _tell_start(memory: Memory, agent: str | None, concurrency: int) -> None:
 
 
 def _metrics() -> Callable[[], bytes] | None:
-    """Metrics for Prometheus, collected from now on; None: not installed, or the process sends them elsewhere."""
+    """Prometheus metrics, collected from now on. None: not installed, or the process sends them elsewhere."""
     from importlib import import_module
 
     try:
@@ -151,7 +152,7 @@ def _metrics() -> Callable[[], bytes] | None:
 def _watch(
     meanwhile: ExitStack, host: str, port: int | None, file: Path | None, metrics: Callable[[], bytes] | None
 ) -> Callable[[Health], None] | None:
-    """What the worker tells how it is; None: nobody wants to know."""
+    """The function that gets the worker's health; None: nobody asked for it."""
     from memory_sql.cli import health
 
     watches: list[Callable[[Health], None]] = []
@@ -171,7 +172,7 @@ def _watch(
 
 @contextmanager
 def _stopping() -> Iterator[asyncio.Event]:
-    """An event that the first SIGTERM or SIGINT sets; the next one ends the process as ever."""
+    """An event that the first SIGTERM or SIGINT sets; the next one ends the process as usual."""
     import asyncio
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()

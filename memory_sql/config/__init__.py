@@ -1,9 +1,11 @@
-"""Every default and limit, once; the only reader of the environment.
+"""All defaults and limits. Nothing else reads the environment.
 
-A value comes from, first wins: an argument, `MEMORY_SQL_…` in the environment, a TOML file (`MEMORY_SQL_CONFIG`, else
-`memory-sql.toml` in the working directory), the default in `sections`. Settings that are marked there with `per_agent`
-can be changed for one agent, and columns of `scopes` for one scope; these go before all of the above.
+A value comes from the first of these that has it: an argument, `MEMORY_SQL_…` in the environment, a TOML file
+(`MEMORY_SQL_CONFIG`, else `memory-sql.toml` in the working directory), the default in `sections`. Settings marked there
+with `per_agent` can be changed for one agent, and columns of `scopes` for one scope; these come before all of the above.
 """
+
+from typing import TYPE_CHECKING
 
 from memory_sql.config.agents import checked_for_agent
 from memory_sql.config.kinds import (
@@ -23,8 +25,11 @@ from memory_sql.config.kinds import (
     Engine,
     Secrets,
 )
-from memory_sql.config.scopes import SCOPE_SETTINGS, ScopeSettings
 from memory_sql.config.settings import AGENT_SETTINGS, DIGEST_SETTINGS, FORMATION_LIMITS, Settings
+from memory_sql.later import imported
+
+if TYPE_CHECKING:
+    from memory_sql.config.scopes import SCOPE_SETTINGS, ScopeSettings
 
 __all__ = [
     "AGENT_SETTINGS",
@@ -50,3 +55,12 @@ __all__ = [
     "Settings",
     "checked_for_agent",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Scopes have settings of their own in few systems."""
+        if name not in ("SCOPE_SETTINGS", "ScopeSettings"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(imported(f"{__name__}.scopes"), name)

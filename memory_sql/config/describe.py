@@ -1,4 +1,4 @@
-"""What a setting accepts and what its default is, in words: for the command line and the reference."""
+"""Describes in words what a setting accepts and its default, for the command line and the reference."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NAMES: dict[Any, str] = {
 
 
 def accepted(field: FieldInfo) -> str:
-    """Its type and range: `whole number, 1 to 1000`."""
+    """Type and range: `whole number, 1 to 1000`."""
     return ", ".join(filter(None, (_type(field.annotation), _range(field.metadata))))
 
 
 def default_of(field: FieldInfo) -> str:
-    """`unset` where there is none."""
+    """`unset` if there is none."""
     value = field.default
     if isinstance(value, tuple):
         return ", ".join(value) or "none"

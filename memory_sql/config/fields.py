@@ -1,4 +1,4 @@
-"""How a setting is declared, and what is derived from the declarations: who may change it, who reads it, its range."""
+"""How a setting is declared, and what is derived from the declaration: who may change it, what reads it, its range."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 UsedBy = Literal["add", "digest"]
-ADD: UsedBy = "add"  # what `add` decides by
-DIGEST: UsedBy = "digest"  # what a digest is made by
+ADD: UsedBy = "add"  # settings that `add` depends on
+DIGEST: UsedBy = "digest"  # settings that a digest depends on
 
 
 def setting(description: str, *, ge: float | None = None, le: float | None = None) -> Any:
-    """Of the process. The range is Pydantic's; every number has one."""
+    """A setting of the process. Pydantic checks the range; every number has one."""
     return Field(description=description, ge=ge, le=le)
 
 
 def per_agent(
     description: str, *, used_by: UsedBy | None = None, ge: float | None = None, le: float | None = None
 ) -> Any:
-    """An agent may have a value of its own."""
+    """A setting that an agent may have its own value of."""
     return Field(description=description, json_schema_extra={"per_agent": True, "used_by": used_by}, ge=ge, le=le)
 
 

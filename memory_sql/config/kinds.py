@@ -1,4 +1,4 @@
-"""What a setting can be: its words, the limits of numbers, and how a text of the environment is read."""
+"""The possible values of settings: words, limits of numbers, and how a text from the environment is read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
-from pydantic_settings import NoDecode
 
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import clean, lower_uuid
 from memory_sql.privacy import Sensitivity
 
-RETRIEVAL_DAYS = 30  # that `stats` sums up
-VECTORS_OBSERVATIONS = 1000  # in a scope, above which vectors are advised if … (R124, R138)
-VECTORS_MILLISECONDS = 100.0  # … searching took longer than this in the mean (R138)
-VECTORS_WITHOUT_HIT = 0.2  # … or more than this share of what searched found nothing (R124: relevance under 80 %)
+RETRIEVAL_DAYS = 30  # covered by `stats`
+VECTORS_OBSERVATIONS = 1000  # in a scope; above this, vectors are advised if … (R124, R138)
+VECTORS_MILLISECONDS = 100.0  # … searching took longer than this on average (R138)
+VECTORS_WITHOUT_HIT = 0.2  # … or more than this share of searches found nothing (R124: relevance under 80 %)
 OPENAI_DIMENSIONS, LOCAL_DIMENSIONS = 1536, 512
 MOST_MINUTES = 5_256_000.0  # ten years
 MOST_DAYS = 36_500.0
@@ -25,12 +24,12 @@ MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a diges
 MOST_MESSAGE_CHARACTERS = 1_000_000
 MOST_READ_CHARACTERS, MOST_WORDS = 10_000_000, 100_000  # of one model call
 MOST_CONTEXT_TOKENS = 10_000_000
-MOST_COUNTED = 1_000_000  # messages, tokens or people that something waits for
+MOST_COUNTED = 1_000_000  # messages, tokens or people in a threshold
 MOST_KEPT = 1_000_000_000  # items or characters of a scope
 MOST_TOKENS_A_DAY = 1_000_000_000_000
 MOST_NAMES, NAME_CHARACTERS, TEXT_CHARACTERS = 1_000, 255, 4_096
 MOST_PHRASES = 100
-CONTEXT_LEAST_TOKENS = 4  # an empty one has them
+CONTEXT_LEAST_TOKENS = 4  # an empty context has so many
 FOREVER = "forever"  # TOML and the environment have no word for None
 BUFFER_MAX_ITEMS, BUFFER_MAX_WORDS, BUFFER_MAX = 5, 30, 100  # R314, R315, R318
 CONVERSATION_MAX, CONVERSATION_WORDS = 8, 50  # of a conversation's latest moments (R011, R012)
@@ -74,7 +73,7 @@ Assembly = Literal["eden", "digest", "both"]
 Engine = Literal["legacy", "sql", "shadow"]
 ContextFormat = Literal["standard", "legacy"]
 ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "individual", "conversation"]
-CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share, and so see alike, first
+CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share comes first
 Secrets = Literal["mask", "keep", "refuse"]
 Sharing = Literal["auto", "review", "off"]
 Collective = Literal["proposed", "direct"]
@@ -88,7 +87,7 @@ PromptMode = Literal["guidance", "override", "base"]
 
 
 def _listed(value: object) -> object:
-    """From the environment or the command line: names with commas between them, or JSON."""
+    """From the environment or the command line: names separated by commas, or JSON."""
     if not isinstance(value, str):
         return value
     if value.startswith("["):
@@ -101,7 +100,7 @@ def _listed(value: object) -> object:
 
 def _each_once(kinds: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(kinds)) < len(kinds):
-        raise ValueError("a kind is named twice")
+        raise ValueError("a kind is listed twice")
     return kinds
 
 
@@ -109,7 +108,7 @@ def _zone(name: str) -> str:
     try:
         return zone_of(name).key
     except InputError as error:
-        raise ValueError(str(error)) from None  # which Pydantic reports with the setting's name
+        raise ValueError(str(error)) from None  # Pydantic reports it with the setting's name
 
 
 def _none_if_forever(value: object) -> object:
@@ -130,7 +129,7 @@ def _phrases(phrases: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _written(ids: tuple[str, ...]) -> tuple[str, ...]:
-    """As ids are stored."""
+    """The ids as they are stored."""
     return tuple(map(lower_uuid, ids))
 
 
@@ -139,7 +138,7 @@ def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | Non
     if len(text) > TEXT_CHARACTERS:
         raise ValueError(f"at most {TEXT_CHARACTERS:,} characters")
     if clean(text)[1]:
-        raise ValueError("holds characters that can't be written")
+        raise ValueError("contains characters that can't be written")
     return value
 
 
@@ -149,12 +148,12 @@ def _language(name: str) -> str:
     return name
 
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_cleaned)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_cleaned)]
 Phrases = Annotated[Names, AfterValidator(_phrases)]
 Ids = Annotated[Names, AfterValidator(_written)]  # of the host
 Language = Annotated[str, AfterValidator(_language)]
-Plain = AfterValidator(_plain)  # stands after the field, of a text, path or URL
-Sensitivities = Annotated[tuple[Sensitivity, ...], NoDecode, BeforeValidator(_listed)]
-ContextOrder = Annotated[tuple[ContextKind, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_each_once)]
+Plain = AfterValidator(_plain)  # put after the field, for a text, path or URL
+Sensitivities = Annotated[tuple[Sensitivity, ...], BeforeValidator(_listed)]
+ContextOrder = Annotated[tuple[ContextKind, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
 TimeZone = Annotated[str, AfterValidator(_zone)]
-AcceptsForever = BeforeValidator(_none_if_forever)  # stands after the field: a range applies to the number alone
+AcceptsForever = BeforeValidator(_none_if_forever)  # put after the field, so that a range applies only to the number

@@ -1,4 +1,4 @@
-"""The settings that a scope may have of its own, which make it the kind of memory that it is."""
+"""The settings that a scope may have of its own, which decide what kind of memory it is."""
 
 from __future__ import annotations
 
@@ -25,46 +25,52 @@ from memory_sql.errors import InputError
 
 
 class ScopeSettings(BaseModel):
-    """What a scope has of its own. What isn't given isn't changed; None: as the scope's agent has it, else the default."""
+    """A scope's own settings. What isn't given isn't changed. None: the setting of the scope's agent, else the default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    is_active: Annotated[bool | None, setting("false: neither read nor written by the agent any more")] = None
-    consolidate: Annotated[bool | None, setting("false: observations are kept, and no text is written of them")] = None
+    is_active: Annotated[bool | None, setting("false: the agent neither reads nor writes it any more")] = None
+    consolidate: Annotated[bool | None, setting("false: observations are kept, but no text is written from them")] = (
+        None
+    )
     lanes: Annotated[
         Lanes | None,
-        setting("what is formed goes into the text (absorb), stays among the newest few (buffer), or both"),
+        setting("new observations go into the text (absorb), are kept while among the newest few (buffer), or both"),
     ] = None
     extraction_mode: Annotated[
         ExtractionMode | None,
-        setting("batch: asked about with other scopes; isolated: in a call that shows no other, as with an own model"),
+        setting("batch: extracted in one call with other scopes; isolated: in a call of its own, as with an own model"),
     ] = None
-    extraction_model: Annotated[str | None, setting("model of its own that forms observations"), Plain] = None
-    consolidation_model: Annotated[str | None, setting("model of its own that writes its text"), Plain] = None
+    extraction_model: Annotated[str | None, setting("its own model for formation"), Plain] = None
+    consolidation_model: Annotated[str | None, setting("its own model for consolidation"), Plain] = None
     consolidation_threshold: Annotated[
-        int | None, setting("pending observations that make it due", ge=1, le=MOST_COUNTED)
+        int | None, setting("pending observations that make it due for consolidation", ge=1, le=MOST_COUNTED)
     ] = None
-    consolidation_max_words: Annotated[int | None, setting("most words of its text", ge=20, le=MOST_WORDS)] = None
+    consolidation_max_words: Annotated[int | None, setting("maximum words of its text", ge=20, le=MOST_WORDS)] = None
     observation_min_items: Annotated[
-        int | None, setting("observations that an extraction call is asked for at least", ge=0, le=50)
+        int | None, setting("minimum observations that an extraction call is asked for", ge=0, le=50)
     ] = None
-    observation_max_items: Annotated[int | None, setting("most observations of one extraction call", ge=0, le=50)] = (
+    observation_max_items: Annotated[
+        int | None, setting("maximum observations of one extraction call", ge=0, le=50)
+    ] = None
+    observation_max_words: Annotated[
+        int | None, setting("maximum words of one extracted observation", ge=5, le=10_000)
+    ] = None
+    buffer_min_items: Annotated[int | None, setting("like observation_min_items, for the buffer", ge=0, le=50)] = None
+    buffer_max_items: Annotated[int | None, setting("like observation_max_items, for the buffer", ge=0, le=50)] = None
+    buffer_max_words: Annotated[int | None, setting("like observation_max_words, for the buffer", ge=5, le=10_000)] = (
         None
     )
-    observation_max_words: Annotated[
-        int | None, setting("most words of one extracted observation", ge=5, le=10_000)
-    ] = None
-    buffer_min_items: Annotated[int | None, setting("as observation_min_items, of the buffer", ge=0, le=50)] = None
-    buffer_max_items: Annotated[int | None, setting("as observation_max_items, of the buffer", ge=0, le=50)] = None
-    buffer_max_words: Annotated[int | None, setting("as observation_max_words, of the buffer", ge=5, le=10_000)] = None
     buffer_max: Annotated[
         int | None, setting("newest observations that the buffer keeps; older ones are evicted", ge=0, le=10_000)
     ] = None
-    language: Annotated[Language | None, setting("text-search configuration of its new observations")] = None
-    sharing: Annotated[Sharing | None, setting("of a group: what goes into it and out of it by itself")] = None
+    language: Annotated[Language | None, setting("text search configuration of its new observations")] = None
+    sharing: Annotated[Sharing | None, setting("of a group: whether claims are propagated into it and out of it")] = (
+        None
+    )
 
 
-# What counts where a scope has nothing of its own: a setting of its agent, or a word of ours.
+# What counts if a scope has no value of its own: a setting of its agent, or a constant of ours.
 OF_AGENT = {
     "extraction_model": "fast_model",
     "consolidation_model": "slow_model",
@@ -90,10 +96,10 @@ SCOPE_SETTINGS = tuple(ScopeSettings.model_fields)
 
 
 def settings_of_scope(given: Mapping[str, Any]) -> ScopeSettings:
-    """Of values as a command line has them. Raises `InputError` naming the settings that are wrong, never their values."""
+    """Parses values from a command line. Raises `InputError` naming the settings that are wrong, never their values."""
     unknown = sorted(set(given) - set(SCOPE_SETTINGS))
     if unknown:
-        raise InputError(f"settings that a scope can't have of its own: {', '.join(unknown)}")
+        raise InputError(f"settings that can't be set for a scope: {', '.join(unknown)}")
     try:
         return ScopeSettings.model_validate(given)
     except ValidationError as error:
@@ -101,7 +107,7 @@ def settings_of_scope(given: Mapping[str, Any]) -> ScopeSettings:
 
 
 def stored(changes: ScopeSettings, settings: Settings) -> dict[str, Any]:
-    """The columns that these change, by name. `settings` are those of the scope's agent: its language is written down."""
+    """The columns that these changes set, by name. `settings` are those of the scope's agent: its language is stored too."""
     given = changes.model_dump(exclude_unset=True)
     absent = {**DEFAULTS, "language": settings.language}
     return {name: absent.get(name) if value is None else value for name, value in given.items()}

@@ -1,7 +1,7 @@
-"""All settings: name, type, range, description and default, in sections.
+"""All settings in sections: name, type, range, description and default.
 
-`per_agent`: an agent may have a value of its own. `used_by` says what reads it as a whole: `ADD` or `DIGEST`. A
-description says the unit and what no value means; range and default are added where it is shown (`describe`).
+`per_agent`: an agent may have its own value. `used_by`: what depends on the setting, `ADD` or `DIGEST`. A description
+states the unit and what no value means; range and default are added wherever it is shown (`describe`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DatabaseSettings(Section):
     ] = None
     read_url: Annotated[
         SecretStr | None,
-        setting("Postgres URL of a replica that context, digest and search read from; unset: they read from url"),
+        setting("Postgres URL of a replica from which context, digest and search read; unset: they read from url"),
         Plain,
     ] = None
     pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
@@ -75,7 +75,7 @@ class DatabaseSettings(Section):
     ] = 10.0
     idle_timeout_seconds: Annotated[
         float,
-        setting("seconds that a transaction may stand still before Postgres ends it, and its locks", ge=1, le=3600),
+        setting("seconds that a transaction may be idle before Postgres ends it and releases its locks", ge=1, le=3600),
     ] = 60.0
 
 
@@ -85,8 +85,8 @@ class ModelSettings(Section):
     llm: Annotated[
         Literal["openai", "offline"] | None,
         setting(
-            "language model; unset: openai if OPENAI_API_KEY is set, else none, and what needs one is refused; offline is "
-            "rules that quote, to try things out"
+            "language model; unset: openai if OPENAI_API_KEY is set, else none, and calls that need one fail; offline: rules"
+            " that quote messages, for trying things out"
         ),
     ] = None
     llm_api: Annotated[
@@ -94,10 +94,10 @@ class ModelSettings(Section):
         setting("API of the openai model; chat is for compatible servers such as Ollama and vLLM"),
     ] = "responses"
     llm_timeout_seconds: Annotated[
-        float, setting("seconds after which one attempt of a model call is ended", ge=0.1, le=86_400)
+        float, setting("timeout of one attempt of a model call, in seconds", ge=0.1, le=86_400)
     ] = 60.0
     llm_max_retries: Annotated[
-        int, setting("times that the client itself repeats a call after a 429, a 5xx or a time-out", ge=0, le=20)
+        int, setting("how often the client retries a call after a 429, a 5xx or a timeout", ge=0, le=20)
     ] = 2
     fast_model: Annotated[str, setting("model for formation"), Plain] = "gpt-5-mini"
     slow_model: Annotated[str, setting("model for consolidation and propagation"), Plain] = "gpt-5.1"
@@ -117,8 +117,8 @@ class VectorSettings(Section):
     embedding: Annotated[
         Literal["auto", "off", "openai", "local"],
         setting(
-            "what makes vectors for search by meaning: the local model where it is installed, nothing, openai or a"
-            " compatible server, the local model"
+            "what makes vectors for search by meaning: auto: the local model if it is installed; off: nothing; openai: openai"
+            " or a compatible server; local: the local model"
         ),
     ] = "auto"
     embedding_model: Annotated[str, setting("name of the openai embedding model"), Plain] = "text-embedding-3-small"
@@ -130,38 +130,36 @@ class VectorSettings(Section):
         str | None, setting("URL of the server of the embedding model; unset: OPENAI_BASE_URL"), Plain
     ] = None
     embedding_query_seconds: Annotated[
-        float, setting("seconds that a search waits for a query's vector before it uses words alone", ge=0.001, le=60)
+        float, setting("seconds that a search waits for the query's vector before it uses words alone", ge=0.001, le=60)
     ] = 1.0
     embedding_retry_seconds: Annotated[
-        float, setting("seconds that searches use words alone after a query's vector has failed", ge=0, le=3600)
+        float, setting("seconds for which searches use words alone after a query's vector has failed", ge=0, le=3600)
     ] = 30.0
     embedding_batch: Annotated[int, setting("observations embedded in one call", ge=1, le=1000)] = 64
     embedding_max_characters: Annotated[
-        int, setting("characters of a text that its vector is made of", ge=1, le=MOST_CHARACTERS)
+        int, setting("characters of a text from which its vector is made", ge=1, le=MOST_CHARACTERS)
     ] = 4_000
-    embed_sensitive: Annotated[bool, setting("send sensitive observations to a remote embedding model too")] = False
+    embed_sensitive: Annotated[bool, setting("also send sensitive observations to a remote embedding model")] = False
 
 
 class IntakeSettings(Section):
-    """What comes in"""
+    """Input"""
 
     message_max_characters: Annotated[
-        int, setting("characters of the longest message that add accepts", ge=1, le=MOST_MESSAGE_CHARACTERS)
+        int, setting("maximum characters of a message", ge=1, le=MOST_MESSAGE_CHARACTERS)
     ] = 200_000
     observation_max_characters: Annotated[
-        int, setting("characters of the longest text that observe accepts", ge=1, le=MOST_CHARACTERS)
+        int, setting("maximum characters of an observation passed to observe", ge=1, le=MOST_CHARACTERS)
     ] = 8_000
     metadata_max_characters: Annotated[
-        int, setting("characters of the longest metadata of one observation, as JSON", ge=2, le=MOST_MESSAGE_CHARACTERS)
+        int, setting("maximum characters of an observation's metadata, as JSON", ge=2, le=MOST_MESSAGE_CHARACTERS)
     ] = 16_000
     secrets: Annotated[
         Secrets,
-        per_agent("what happens to passwords, keys, card numbers … in a text: masked, kept, or the text is refused"),
+        per_agent("passwords, keys, card numbers … in a text: mask them, keep them, or refuse the text"),
     ] = "mask"
-    language: Annotated[Language, per_agent("text-search configuration of new scopes")] = "english"
-    time_zone: Annotated[
-        TimeZone, per_agent("zone (IANA name) in which dates are read, in conversations that name none")
-    ] = "UTC"
+    language: Annotated[Language, per_agent("text search configuration of new scopes")] = "english"
+    time_zone: Annotated[TimeZone, per_agent("time zone (IANA name) for dates in conversations that have none")] = "UTC"
 
 
 class FormationSettings(Section):
@@ -180,13 +178,16 @@ class FormationSettings(Section):
     formation_min_messages: Annotated[
         int,
         per_agent(
-            "messages below which a conversation waits, unless asked or signalled", ge=1, le=MOST_COUNTED, used_by=ADD
+            "messages below which a conversation isn't due, unless a caller or a signal asks for it",
+            ge=1,
+            le=MOST_COUNTED,
+            used_by=ADD,
         ),
     ] = 4
     formation_cold_minutes: Annotated[
         float,
         per_agent(
-            "minutes of silence that make a conversation due, at most a quarter of them (or 5) later",
+            "minutes of silence after which a conversation is due; it may be later by a quarter of them, at most 5 minutes",
             ge=0,
             le=MOST_MINUTES,
             used_by=ADD,
@@ -195,47 +196,50 @@ class FormationSettings(Section):
     formation_phrases: Annotated[
         Phrases,
         per_agent(
-            "phrases that make a conversation due at once where a user says them, beside the library's own signals",
+            "phrases that make a conversation due at once when a user says them, in addition to the built-in signals",
             used_by=ADD,
         ),
     ] = ()
     formation_max_age_minutes: Annotated[
         float,
         per_agent(
-            "minutes after its oldest waiting message that a conversation is due though it is never silent",
+            "minutes after its oldest waiting message when a conversation is due even without a silence",
             ge=0,
             le=MOST_MINUTES,
             used_by=ADD,
         ),
     ] = 120.0
     formation_window_messages: Annotated[
-        int, per_agent("most messages that one extraction call reads", ge=1, le=10_000)
+        int, per_agent("maximum messages that one extraction call reads", ge=1, le=10_000)
     ] = 50
     formation_window_characters: Annotated[
-        int, per_agent("most characters that one extraction call reads", ge=1000, le=MOST_READ_CHARACTERS)
+        int, per_agent("maximum characters that one extraction call reads", ge=1000, le=MOST_READ_CHARACTERS)
     ] = 40_000
     observation_max_items: Annotated[
-        int, per_agent("most observations that one extraction call returns for a scope, but a group's", ge=0, le=50)
+        int,
+        per_agent(
+            "maximum observations that one extraction call returns for a scope other than a group's", ge=0, le=50
+        ),
     ] = 12
     group_max_items: Annotated[
-        int, per_agent("most observations that one extraction call returns for a group", ge=0, le=50)
+        int, per_agent("maximum observations that one extraction call returns for a group", ge=0, le=50)
     ] = 20
-    observation_max_words: Annotated[int, per_agent("most words of one extracted observation", ge=5, le=10_000)] = 50
+    observation_max_words: Annotated[int, per_agent("maximum words of one extracted observation", ge=5, le=10_000)] = 50
     collective: Annotated[
         Collective,
-        per_agent("what an extraction files for everybody: proposed from its author's scope, or stored there at once"),
+        per_agent(
+            "what extraction assigns to everybody: proposed (stays with its author until judged) or direct (stored at once)"
+        ),
     ] = "proposed"
     conversation_scope: Annotated[
         ConversationScope,
         per_agent(
-            "what a conversation remembers of itself: nothing, its latest moments, or those and a running summary"
+            "what a conversation remembers of itself: nothing, its latest moments (buffer), or also a running summary"
         ),
     ] = "off"
     shared_conversations: Annotated[
         bool,
-        per_agent(
-            "the members of its groups hear what is said in a conversation, as in a channel that all read, whoever has spoken"
-        ),
+        per_agent("all members of a conversation's groups hear what is said in it, as in a channel that they all read"),
     ] = False
     scope_text_max_characters: Annotated[
         int, per_agent("characters of a scope's text that an extraction prompt shows", ge=0, le=MOST_CHARACTERS)
@@ -248,17 +252,20 @@ class ConsolidationSettings(Section):
     consolidation_threshold: Annotated[
         int, per_agent("pending observations that make a scope due", ge=1, le=MOST_COUNTED)
     ] = 10
-    consolidation_max_words: Annotated[int, per_agent("most words of a scope's text", ge=20, le=MOST_WORDS)] = 500
+    consolidation_max_words: Annotated[int, per_agent("maximum words of a scope's text", ge=20, le=MOST_WORDS)] = 500
     consolidation_batch: Annotated[
-        int, per_agent("most observations that one consolidation absorbs", ge=1, le=1000)
+        int, per_agent("maximum observations that one consolidation absorbs", ge=1, le=1000)
     ] = 100
     consolidation_batch_characters: Annotated[
-        int, per_agent("most characters of observations that one consolidation reads", ge=1000, le=MOST_READ_CHARACTERS)
+        int,
+        per_agent("maximum characters of observations that one consolidation reads", ge=1000, le=MOST_READ_CHARACTERS),
     ] = 60_000
     consolidation_min_ratio: Annotated[
         float,
         per_agent(
-            "share of what the old text says beside what the answer accounts for that a new text needs", ge=0, le=1
+            "minimum size of a new text, as a share of the old text without what the answer accounts for",
+            ge=0,
+            le=1,
         ),
     ] = 0.4
 
@@ -269,16 +276,16 @@ class PropagationSettings(Section):
     sharing: Annotated[
         Sharing,
         per_agent(
-            "what goes to a wider scope: auto, review (after a person) or off; a group may have its own (groups.share)"
+            "propagation to wider scopes: auto, review (a person decides) or off; a group may differ (groups.share)"
         ),
     ] = "auto"
     propagation_interval_minutes: Annotated[
-        float, per_agent("minutes between two judgements of the same scope, at least", ge=0, le=MOST_MINUTES)
+        float, per_agent("minimum minutes between two propagations of the same scope", ge=0, le=MOST_MINUTES)
     ] = 0.0
-    propagation_batch: Annotated[int, per_agent("most observations that one propagation call judges", ge=1, le=200)] = (
-        30
-    )
-    propagation_excluded_users: Annotated[Ids, per_agent("users whose scopes and words never go to a wider scope")] = ()
+    propagation_batch: Annotated[
+        int, per_agent("maximum observations that one propagation call judges", ge=1, le=200)
+    ] = 30
+    propagation_excluded_users: Annotated[Ids, per_agent("users whose scopes and words are never propagated")] = ()
     propagation_names_in: Annotated[
         Ids,
         per_agent("groups in whose scope propagated observations may name people; contact data is never propagated"),
@@ -291,13 +298,13 @@ class PropagationSettings(Section):
         per_agent("groups that have to show the same before it goes to the collective scope", ge=2, le=MOST_COUNTED),
     ] = 2
     propagation_new_user_days: Annotated[
-        float, per_agent("days after they were first seen that a user counts as new", ge=0, le=MOST_DAYS)
+        float, per_agent("days after first being seen during which a user counts as new", ge=0, le=MOST_DAYS)
     ] = 1.0
     propagation_burst: Annotated[
-        int, per_agent("new users with the same claim at which it is held for review", ge=2, le=MOST_COUNTED)
+        int, per_agent("number of new users with the same claim at which it is held for review", ge=2, le=MOST_COUNTED)
     ] = 3
     propagation_peers: Annotated[
-        int, setting("most scopes in which a propagation looks for the same claim", ge=1, le=10_000)
+        int, setting("maximum scopes in which a propagation looks for the same claim", ge=1, le=10_000)
     ] = 200
 
 
@@ -307,25 +314,26 @@ class WorkSettings(Section):
     lease_seconds: Annotated[
         float,
         setting(
-            "seconds after which a silent worker loses its work; a live one renews after a third", ge=0.1, le=86_400
+            "seconds after which a silent worker loses its lease; a live one renews it after a third of them",
+            ge=0.1,
+            le=86_400,
         ),
     ] = 120.0
     max_errors: Annotated[
-        int, per_agent("unusable answers in a row after which work is left for a person", ge=1, le=1000)
+        int, per_agent("unusable answers in a row after which work is given up and waits for a person", ge=1, le=1000)
     ] = 3
     retry_first_seconds: Annotated[
-        float, setting("seconds of pause after a first failure; each further one doubles it", ge=0.001, le=86_400)
+        float, setting("seconds before the first retry; each further failure doubles them", ge=0.001, le=86_400)
     ] = 5.0
-    retry_longest_seconds: Annotated[float, setting("seconds of the longest of these pauses", ge=0.001, le=86_400)] = (
-        600.0
-    )
+    retry_longest_seconds: Annotated[float, setting("maximum seconds before a retry", ge=0.001, le=86_400)] = 600.0
     maintenance_minutes: Annotated[
-        float, setting("minutes between a worker's looks for what retention removes", ge=0.001, le=MOST_MINUTES)
+        float,
+        setting("minutes between two runs of a worker's maintenance (retention, budgets)", ge=0.001, le=MOST_MINUTES),
     ] = 60.0
     maintenance_batch: Annotated[
         int,
         setting(
-            "most messages that one transaction of maintenance changes, in a tenth as many conversations",
+            "maximum messages that one maintenance transaction changes, in at most a tenth as many conversations",
             ge=1,
             le=10_000,
         ),
@@ -339,12 +347,12 @@ class WorkSettings(Section):
     telemetry: Annotated[
         bool, setting("send spans and metrics to OpenTelemetry; needs the extra telemetry (docs/operations.md)")
     ] = False
-    log_format: Annotated[LogFormat, setting("how a worker logs to stderr")] = "text"
+    log_format: Annotated[LogFormat, setting("format of a worker's log on stderr")] = "text"
     health_file: Annotated[
         Path | None, setting("file that a worker writes every few seconds while all is well; unset: none"), Plain
     ] = None
     count_days: Annotated[
-        int, setting("days for which it is kept how often each observation was retrieved on a day", ge=1, le=36_500)
+        int, setting("days for which the daily retrieval counts of observations are kept", ge=1, le=36_500)
     ] = 90
 
 
@@ -354,14 +362,14 @@ class RetentionSettings(Section):
     message_retention_days: Annotated[
         float | None,
         per_agent(
-            "days that a message keeps its text once it has been formed; 0: no longer than that, or forever",
+            "days that a message keeps its text once it has been formed; 0: only until it is formed; or forever",
             ge=0,
             le=MOST_DAYS,
         ),
         AcceptsForever,
     ] = 30.0
     backup_days: Annotated[
-        int, setting("days that backups and WAL are kept, which receipts of forgetting state", ge=0, le=36_500)
+        int, setting("days that backups and WAL are kept, as stated in receipts of forgetting", ge=0, le=36_500)
     ] = 30
     forget_journal: Annotated[
         Path | None,
@@ -402,7 +410,9 @@ class RetentionSettings(Section):
     store_episode_characters: Annotated[
         int | None, per_agent("characters of episodes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
-    trim_batch: Annotated[int, setting("most observations that one transaction of trim evicts", ge=1, le=10_000)] = 1000
+    trim_batch: Annotated[int, setting("maximum observations that one transaction of trim evicts", ge=1, le=10_000)] = (
+        1000
+    )
 
 
 class SearchSettings(Section):
@@ -412,7 +422,7 @@ class SearchSettings(Section):
     search_cues: Annotated[
         bool,
         setting(
-            "whether extraction asks for words by which somebody might ask for an observation, and search looks at them"
+            "extraction adds search cues (words by which somebody might ask for an observation), and search uses them"
         ),
     ] = True
 
@@ -422,30 +432,32 @@ class ContextSettings(Section):
 
     assembly: Annotated[
         Assembly,
-        per_agent("what a context is: eden (XML), digest, or both, XML first; one call may differ", used_by=DIGEST),
+        per_agent("what a context is: eden (XML), digest, or both, XML first; a call may override it", used_by=DIGEST),
     ] = "eden"
     pending_max: Annotated[int, per_agent("newest pending observations shown for each scope", ge=0, le=10_000)] = 20
     context_scopes_max: Annotated[
         int,
         per_agent(
-            "most scopes that a context is made of: the user's own, the conversation's, the agent's, then what changed last",
+            "maximum scopes of a context: the user's own, the conversation's, the agent's, then those that changed last",
             ge=1,
             le=10_000,
         ),
     ] = 200
     context_search: Annotated[
-        bool, per_agent("search for every message, and show what answers it; else only where it asks for what was said")
+        bool, per_agent("search for every message, and show what answers it; false: only if it asks for what was said")
     ] = True
     context_top_k: Annotated[int, per_agent("retrieved observations in a context", ge=0, le=100)] = 7
     context_max_tokens: Annotated[
         int | None,
         per_agent(
-            "most tokens of a context as rendered; unset: no limit", ge=CONTEXT_LEAST_TOKENS, le=MOST_CONTEXT_TOKENS
+            "maximum tokens of a rendered context; unset: no limit", ge=CONTEXT_LEAST_TOKENS, le=MOST_CONTEXT_TOKENS
         ),
     ] = None
     context_order: Annotated[
         ContextOrder,
-        per_agent("kinds of scopes in the order of the context, before what is recent; a kind left out isn't shown"),
+        per_agent(
+            "kinds of scopes in the order of the context, before recent observations; a kind left out isn't shown"
+        ),
     ] = CONTEXT_KINDS
     context_format: Annotated[
         ContextFormat, per_agent("layout of the context; legacy: shards, directives and episodes")
@@ -459,12 +471,14 @@ class DigestSettings(Section):
     """Digest"""
 
     digest_enabled: Annotated[
-        bool, per_agent("make digests; the other parts of a prompt don't depend on it", used_by=DIGEST)
+        bool, per_agent("make digests; doesn't affect the other parts of a prompt", used_by=DIGEST)
     ] = True
     digest_sensitivities: Annotated[
         Sensitivities, per_agent("sensitivities that a digest may show", used_by=DIGEST)
     ] = ("public", "private")
-    digest_fact_keys: Annotated[Names, per_agent("facts that a digest begins with, in this order", used_by=DIGEST)] = ()
+    digest_fact_keys: Annotated[
+        Names, per_agent("fact keys with which a digest begins, in this order", used_by=DIGEST)
+    ] = ()
     digest_tags: Annotated[
         Names, per_agent("tags whose observations come after these facts, newest first", used_by=DIGEST)
     ] = ()
@@ -472,69 +486,80 @@ class DigestSettings(Section):
         int,
         per_agent("observations that a digest finds by the words of a query; 0: none", ge=0, le=200, used_by=DIGEST),
     ] = 60
-    digest_semantic: Annotated[bool, per_agent("look by meaning too, where there are vectors", used_by=DIGEST)] = False
+    digest_semantic: Annotated[bool, per_agent("also search by meaning, where there are vectors", used_by=DIGEST)] = (
+        False
+    )
     digest_newest: Annotated[
         int,
         per_agent(
-            "newest observations per scope that a digest without query and pins chooses from",
+            "newest observations per scope from which a digest without query and pins chooses",
             ge=1,
             le=10_000,
             used_by=DIGEST,
         ),
     ] = 200
     digest_snippet_characters: Annotated[
-        int, per_agent("characters of one text of a digest", ge=1, le=MOST_CHARACTERS, used_by=DIGEST)
+        int,
+        per_agent("maximum characters of one observation's text in a digest", ge=1, le=MOST_CHARACTERS, used_by=DIGEST),
     ] = 600
-    digest_items: Annotated[int, per_agent("most lines of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)] = 12
+    digest_items: Annotated[
+        int, per_agent("maximum lines of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+    ] = 12
     digest_characters: Annotated[
-        int, per_agent("most characters of a digest's text; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+        int, per_agent("maximum characters of a digest's text; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
     ] = 2400
     digest_tokens: Annotated[
         int | None,
-        per_agent("most tokens (estimated) of a digest's text; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST),
+        per_agent(
+            "maximum tokens (estimated) of a digest's text; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+        ),
     ] = None
     digest_fact_items: Annotated[
-        int, per_agent("most facts of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+        int, per_agent("maximum facts of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
     ] = 6
     digest_fact_characters: Annotated[
-        int, per_agent("most characters of a digest's facts; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+        int, per_agent("maximum characters of a digest's facts; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
     ] = 800
     digest_fact_tokens: Annotated[
         int | None,
-        per_agent("most tokens (estimated) of a digest's facts; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST),
+        per_agent(
+            "maximum tokens (estimated) of a digest's facts; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+        ),
     ] = None
     digest_note_items: Annotated[
-        int, per_agent("most notes of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+        int, per_agent("maximum notes of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
     ] = 4
     digest_note_characters: Annotated[
-        int, per_agent("most characters of a digest's notes; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+        int, per_agent("maximum characters of a digest's notes; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
     ] = 1200
     digest_note_tokens: Annotated[
         int | None,
-        per_agent("most tokens (estimated) of a digest's notes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST),
+        per_agent(
+            "maximum tokens (estimated) of a digest's notes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+        ),
     ] = None
     digest_procedure_items: Annotated[
-        int, per_agent("most procedures of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+        int, per_agent("maximum procedures of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
     ] = 3
     digest_procedure_characters: Annotated[
-        int, per_agent("most characters of a digest's procedures; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+        int, per_agent("maximum characters of a digest's procedures; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
     ] = 1200
     digest_procedure_tokens: Annotated[
         int | None,
         per_agent(
-            "most tokens (estimated) of a digest's procedures; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+            "maximum tokens (estimated) of a digest's procedures; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
         ),
     ] = None
     digest_episode_items: Annotated[
-        int, per_agent("most episodes of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
+        int, per_agent("maximum episodes of a digest; 0: none", ge=0, le=MOST_ITEMS, used_by=DIGEST)
     ] = 2
     digest_episode_characters: Annotated[
-        int, per_agent("most characters of a digest's episodes; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
+        int, per_agent("maximum characters of a digest's episodes; 0: none", ge=0, le=MOST_CHARACTERS, used_by=DIGEST)
     ] = 800
     digest_episode_tokens: Annotated[
         int | None,
         per_agent(
-            "most tokens (estimated) of a digest's episodes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
+            "maximum tokens (estimated) of a digest's episodes; unset: no limit", ge=0, le=MOST_TOKENS, used_by=DIGEST
         ),
     ] = None
 
@@ -545,7 +570,7 @@ class SwitchSettings(Section):
     engine: Annotated[
         Engine,
         per_agent(
-            "whose memory a RoutingBackend answers from: this one (sql), the host's own (legacy), or that one with this one"
-            " beside it, to be compared (shadow)"
+            "the memory from which a RoutingBackend answers: this one (sql), the host's own (legacy), or the host's own with"
+            " this one running beside it for comparison (shadow)"
         ),
     ] = "sql"

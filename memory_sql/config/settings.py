@@ -1,9 +1,10 @@
-"""The resolved settings, and where each value comes from."""
+"""The resolved settings, and the source of each value."""
 
 from __future__ import annotations
 
 import logging
 import os
+import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -11,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from platformdirs import user_data_path
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
 from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
 from memory_sql.config.sections import (
@@ -35,11 +35,11 @@ from memory_sql.errors import ConfigurationError
 log = logging.getLogger("memory_sql")
 
 PREFIX = "MEMORY_SQL_"
-OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED"})  # the settings' file; what the tests of this library read
+OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED"})  # the settings' file; for the tests of this library
 CONFIG_FILE = "memory-sql.toml"
 
 
-class Settings(  # the last base comes first where they are listed
+class Settings(  # in lists, the last base comes first
     SwitchSettings,
     DigestSettings,
     ContextSettings,
@@ -53,26 +53,19 @@ class Settings(  # the last base comes first where they are listed
     VectorSettings,
     ModelSettings,
     DatabaseSettings,
-    BaseSettings,
 ):
-    """Every setting, resolved and frozen; those that aren't passed come from the environment, the file, the default."""
+    """Every setting, resolved and frozen. Those that aren't passed come from the environment, the file or the default."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", defer_build=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=False)
 
+    @model_validator(mode="before")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings, env_settings, _file_source(settings_cls))
+    def _resolved(cls, given: object) -> object:
+        return {**_file(), **_environment(), **given} if isinstance(given, dict) else given
 
     @classmethod
     def load(cls, **given: Any) -> Self:
-        """The resolved settings; raises `ConfigurationError` naming the settings that are wrong, never their values."""
+        """Resolves the settings. Raises `ConfigurationError` naming the settings that are wrong, never their values."""
         _warn_of_unknown()
         try:
             return cls(**{name: value for name, value in given.items() if value is not None})
@@ -85,13 +78,13 @@ class Settings(  # the last base comes first where they are listed
 
     @property
     def llm_name(self) -> Literal["openai", "offline"] | None:
-        """None: there is none; rules take its place only where somebody asked for them."""
+        """None: there is none. Rules take its place only if somebody asks for them."""
         return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else None)
 
     def sources(self) -> dict[str, str]:
-        """Where each setting comes from: argument (or command line), environment, file or default."""
+        """The source of each setting: argument (or command line), environment, file or default."""
         environment = {name.lower().removeprefix(PREFIX.lower()) for name in os.environ}
-        file = _file_source(type(self))()
+        file = _file()
         without = type(self).load()
 
         def source(name: str) -> str:
@@ -104,52 +97,62 @@ class Settings(  # the last base comes first where they are listed
         return {name: source(name) for name in type(self).model_fields}
 
     def of_agent(self, own: Mapping[str, Any]) -> Self:
-        """These settings with those that the agent has of its own; what isn't one, or can't be used, is left out."""
+        """These settings with the agent's own. Unknown and unusable values are ignored."""
         usable = _usable(own) if own else {}
         return self.model_copy(update=usable) if usable else self
 
 
 AGENT_SETTINGS = names_per_agent(Settings)
-_own_fields: Any = {
-    name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
-}
-OwnSettings: type[BaseModel] = create_model(
-    "OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **_own_fields
-)
 DIGEST_SETTINGS = names_used_by(Settings, DIGEST)
 FORMATION_LIMITS = names_used_by(Settings, ADD)
 
 
+@cache
+def own_settings() -> type[BaseModel]:
+    """What an agent may have of its own; made when the first one has something."""
+    fields: Any = {
+        name: (Settings.model_fields[name].annotation, Settings.model_fields[name]) for name in AGENT_SETTINGS
+    }
+    return create_model("OwnSettings", __config__=ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
+
+
 def sections() -> tuple[type[BaseModel], ...]:
-    """The classes that hold the settings, in the order in which they are listed; each docstring is a heading."""
-    return tuple(base for base in reversed(Settings.__bases__) if base is not BaseSettings)
+    """The classes that hold the settings, in the order in which they are listed. Each docstring is a heading."""
+    return tuple(reversed(Settings.__bases__))
 
 
 def _usable(own: Mapping[str, Any]) -> dict[str, Any]:
     known = {name: own[name] for name in AGENT_SETTINGS if name in own}
     try:
-        return OwnSettings.model_validate(known).model_dump(exclude_unset=True)
+        return own_settings().model_validate(known).model_dump(exclude_unset=True)
     except ValidationError as error:
         wrong = {each["loc"][0] for each in error.errors(include_input=False)}
         return _usable({name: value for name, value in known.items() if name not in wrong})
 
 
-def _file_source(settings: type[BaseSettings]) -> TomlConfigSettingsSource:
-    """Raises `ConfigurationError`, in one line, for a file that is named and isn't there, or that can't be read."""
+def _environment() -> dict[str, str]:
+    """By the names of the settings. The names of variables may be in lower case."""
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    names = {f"{PREFIX}{name.upper()}": name for name in Settings.model_fields}
+    return {names[variable]: value for variable, value in variables.items() if variable in names}
+
+
+def _file() -> dict[str, Any]:
+    """Raises `ConfigurationError` in one line if the named file doesn't exist or can't be read."""
     named = os.environ.get(f"{PREFIX}CONFIG")
-    path = Path(named or CONFIG_FILE)
+    path = Path(named or CONFIG_FILE).expanduser()
     if named and (path.is_dir() or not path.exists()):
         raise ConfigurationError(f"{PREFIX}CONFIG: there is no file {path}")
     try:
-        return TomlConfigSettingsSource(settings, toml_file=path)
+        return tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8
-        raise ConfigurationError(f"{path}: not TOML that can be read: {' '.join(str(error).split())}") from None
+    except (ValueError, RecursionError) as error:  # not TOML or not UTF-8
+        raise ConfigurationError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
 
 
 def _warn_of_unknown() -> None:
-    """Of variables that look like a setting and are none: what was meant isn't in force."""
+    """Warns about variables that look like settings but aren't: what was meant has no effect."""
     for name in os.environ:
         setting = name.upper().removeprefix(PREFIX)
         if name.upper().startswith(PREFIX) and setting not in OTHER_VARIABLES | _variables():
@@ -164,9 +167,9 @@ def _variables() -> frozenset[str]:
 @cache
 def _warn_once(name: str) -> None:
     near = get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
-    log.warning("%s is no setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
+    log.warning("%s isn't a setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
 
 
 def wrong_names(error: ValidationError) -> str:
-    """The names and what is wrong, never the values."""
+    """The names and what is wrong with them, never the values."""
     return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))

@@ -1,1 +1,1 @@
-"""A scope's observations, consolidated into its text."""
+"""Consolidates a scope's observations into its text."""

@@ -1,7 +1,7 @@
-"""Whether a new text may stand for the old one: what of that isn't kept is accounted for. Pure.
+"""Whether a new text may replace the old one: whatever it drops must be accounted for. Pure.
 
-Length alone says nothing: what was overtaken or said again may go, whatever its length. What only became too slight
-to keep may go a part at a time, so that no single answer empties a text.
+Length alone proves nothing. What was overtaken or repeated may go, however long it was. What only became too slight to
+keep may go a part at a time, so that no single answer empties a text.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from memory_sql.consolidation.replacing import Shown
 from memory_sql.consolidation.wording import is_among, pieces, stands_in
 from memory_sql.languages.text import count_words
 
-SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # below that a text may shrink as it likes
-LONGEST_WORD = 12  # characters that a word may take on average
-GONE = 1 / 4  # of the old text may be left out as over or slight, in one version
-SLIGHT_INPUTS = 3 / 4  # of the new observations may be left out as slight
-FEW_WORDS = 20  # may always go: a sentence
-TELLING = 4  # characters of a word that tells what a sentence is about
+SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
+LONGEST_WORD = 12  # characters per word, on average
+GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version
+SLIGHT_INPUTS = 3 / 4  # of the new observations may be dropped as slight
+FEW_WORDS = 20  # may always be dropped: a sentence
+TELLING = 4  # a word of at least so many characters shows what a sentence is about
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`told` is for the model, `reason` for logs: without remembered text. `review`: a person may see it otherwise."""
+    """`told` is for the model. `reason` is for logs and holds no remembered text. `review`: a person may decide otherwise."""
 
     reason: str
     told: str
@@ -33,10 +33,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Shares of the old text: what something overtook or repeats, and what is over or too slight.
+    """Shares of the old text. `replaced`: overtaken or repeated; `gone`: over or too slight.
 
-    `slight_inputs`: the share of the new observations that were too slight. By words; in scripts without spaces by
-    characters.
+    `slight_inputs`: the share of the new observations that were too slight. Shares are measured in words, or in
+    characters for scripts without spaces.
     """
 
     replaced: float = 0.0
@@ -51,7 +51,7 @@ def account(
     shown: Shown,
     whose: str,
 ) -> Account:
-    """What the answer says of what it doesn't keep; a reason that can't be counts for nothing."""
+    """What the answer says about what it drops. A reason that can't be true doesn't count."""
     replaced, gone, slight = set[int](), set[int](), set[int]()
     quotes = [item.was for item in contradictions if item.was]
     replaced |= {n for n, text in enumerate(sentences, 1) if any(stands_in(was, text) for was in quotes)}
@@ -83,7 +83,7 @@ def _is_long(texts: Sequence[str]) -> bool:
 
 
 def _is_about_the_same(sentence: str, by: str | None, shown: Shown, whose: str) -> bool:
-    """Whether what is said to overtake or repeat it was shown, and speaks of anything that it speaks of."""
+    """Whether the observation said to overtake or repeat the sentence was shown, and shares a telling word with it."""
     other = shown.find(by) if by is not None else None
     if other is None:
         return False
@@ -93,17 +93,17 @@ def _is_about_the_same(sentence: str, by: str | None, shown: Shown, whose: str) 
 
 
 def refusal(text: str, current: str | None, accounted: Account, max_words: int, min_ratio: float) -> Refusal | None:
-    """Why the text must not replace the old one; None when it may."""
+    """Why the text must not replace the old one; None: it may."""
     words = count_words(text)
     if words > max_words:
         return Refusal(
-            f"the new text has {words} words, {max_words} are allowed",
+            f"the new text has {words} words; {max_words} are allowed",
             f"It has {words} words: too many. Keep what matters most.",
         )
     if len(text) > max_words * LONGEST_WORD:  # scripts without spaces between words
         allowed = f"{max_words * LONGEST_WORD:,}"
         return Refusal(
-            f"the new text has {len(text):,} characters, {allowed} are allowed",
+            f"the new text has {len(text):,} characters; {allowed} are allowed",
             f"It has {len(text):,} characters, and {allowed} are allowed. Keep what matters most.",
         )
     return _too_much_gone(current or "", accounted, max_words) or _too_short(
@@ -112,7 +112,7 @@ def refusal(text: str, current: str | None, accounted: Account, max_words: int, 
 
 
 def _fits(old: str, max_words: int) -> float:
-    """The share of the old text that the limit leaves room for: 1, unless that was lowered."""
+    """The share of the old text that fits the limit: 1, unless the limit was lowered."""
     return min(1.0, max_words / max(count_words(old), 1), max_words * LONGEST_WORD / max(len(old), 1))
 
 

@@ -1,4 +1,4 @@
-"""What is asked for in a consolidation, and what comes back: a scope's new text, and what became of the rest."""
+"""What a consolidation asks for: a scope's new text, and what became of the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFERENCE = re.compile(r"\s*([snk]?)\s*(\d{1,6})\s*", re.IGNORECASE)
 
 
 def _reference(value: object) -> object:
-    """`n3`; a number alone is that of a new observation."""
+    """`n3`; a bare number refers to a new observation."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"n{value}"
     found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
@@ -24,7 +24,7 @@ def _reference(value: object) -> object:
 
 
 Reference = Annotated[str, BeforeValidator(_reference)]
-"""What the prompt shows, by its number there: `s1` a sentence of the text, `n1` a new observation, `k1` a known one."""
+"""An item of the prompt by its number there: `s1` a sentence of the text, `n1` a new observation, `k1` a known one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ _Item = TypeVar("_Item", bound=Named)
 
 
 def _readable(value: object, kind: type[_Item]) -> object:
-    """A good text isn't lost over its lists: an item that can't be read names no observation, and is refused as such."""
+    """Keeps a good text although a list is bad: an unreadable item refers to no observation and is refused for that."""
     return [_read(item, kind) for item in value] if isinstance(value, list | tuple) else []
 
 

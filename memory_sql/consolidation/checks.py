@@ -1,4 +1,4 @@
-"""What a new text has to pass before it takes the place of the old one. Pure."""
+"""The checks that a new text must pass before it replaces the old one. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from memory_sql.languages.text import clean
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import mask
 
-MOST_TOLD = 20  # figures
+MOST_TOLD = 20  # figures named to the model
 
 
 def checked_text(text: str, boundary: str, settings: Settings) -> str:
-    """As it is stored: secrets masked, and without the lines around the material, which small models copy."""
+    """The text as it is stored: secrets masked, and without the delimiter lines, which small models copy."""
     lines = clean(text)[0].splitlines()
     plain = as_written("\n".join(line for line in lines if boundary not in line).strip())
     return plain if settings.secrets == "keep" else mask(plain).text
@@ -29,7 +29,7 @@ def checked_text(text: str, boundary: str, settings: Settings) -> str:
 def refused_as(
     text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings
 ) -> Refusal | None:
-    """Why it can't be taken; None: it can."""
+    """Why the answer is refused; None: it isn't."""
     sentences = numbered(task.current)
     accounted = account(answer.left_out, answer.contradictions, sentences, shown, task.whose or "")
     least = settings.consolidation_min_ratio
@@ -51,7 +51,7 @@ def _made_up(
     said = [f"the figures {', '.join(figures[:MOST_TOLD])}"] if figures else []
     said += [f"{links} links or addresses"] if links else []
     return Refusal(
-        f"{len(figures)} figures and {links} links of the new text stand in nothing that it was made of",
+        f"{len(figures)} figures and {links} links of the new text are in none of its sources",
         f"It has {' and '.join(said)} that stand in nothing that was shown: write them as they stand there, quote in"
         " figures the words that say them, or leave them out.",
     )

@@ -1,15 +1,15 @@
-"""Pending observations → the scope's text, a new immutable version that absorbs exactly what was read.
+"""Rewrites a scope's text with its pending observations, as a new immutable version that absorbs exactly what was read.
 
-`load` takes a lease and reads; `decide` asks the model and checks its text; `apply` compares version, epoch and
-fence and writes two rows, however many observations there are, and one more for each that a newer one superseded. What
-arrives meanwhile has a higher number and stays pending.
+`load` reads under a lease. `decide` asks the model and checks its text. `apply` compares version, epoch and fence, and
+writes two rows, however many observations there are, and one more for each observation that a newer one superseded.
+Observations that arrive meanwhile have higher numbers and stay pending.
 
-A text that fails the checks is asked for once more, with the reason. If it fails again the old text stays, and what is
-pending stays pending: the scope isn't due before it gains something new, or somebody asks.
+If a text fails the checks, the model is told why and asked once more. If the second text fails too, the old text stays,
+and the pending observations stay pending: the scope isn't due until it gains a new observation or somebody asks.
 
-One observation that no model makes anything of doesn't hold up the others. After an answer that can't be read the next
-attempt reads half of what that one read, until the batch that fails is a single observation (`scopes.suspects` says among
-how many of the first it is). That one is set aside after `max_errors` attempts.
+A single observation that no model can process doesn't block the others. After an answer that can't be read, the next attempt
+reads half as many observations, until the failing batch is a single observation (the bad one is among the first
+`scopes.suspects`). That observation is set aside after `max_errors` attempts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from memory_sql.llm import LanguageModel, ask
 from memory_sql.retrieval.related import related
 from memory_sql.retry import Verdict, is_unusable, judge, pause
 
-ASKED = ("asked", "forget")  # somebody waits for it and gets the error
-ATTEMPTS = 2  # answers: the second one knows why the first was refused
+ASKED = ("asked", "forget")  # the caller waits for the result and gets the error
+ATTEMPTS = 2  # answers: before the second one the model is told why the first was refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Loaded:
 
     @property
     def extra_seqs(self) -> list[int]:
-        """Inputs that an earlier version passed over."""
+        """Inputs that an earlier version left pending."""
         return [item.seq for item in self.inputs if item.seq <= self.scope.done_seq]
 
     @property
     def in_order(self) -> list[PendingObservation]:
-        """As the model is shown them; it knows them by their place, from 1."""
+        """In the order in which the model sees them. It refers to them by position, from 1."""
         return sorted(self.inputs, key=lambda item: (item.observed_at, item.seq))
 
     @property
@@ -85,7 +85,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`more`: something waits that this version didn't read."""
+    """`more`: observations are waiting that this version didn't read."""
 
     version: int
     superseded: int
@@ -93,7 +93,7 @@ class Applied:
 
 
 async def claim(session: Session, agent_id: str, scope_id: int, settings: Settings) -> ScopeState:
-    """The scope, leased. Raises `BusyError`, `NotFoundError`."""
+    """Leases the scope and returns it. Raises `BusyError`, `NotFoundError`."""
     scopes = ScopeRepository(session)
     scope = await scopes.claim_of(
         agent_id, scope_id, timedelta(seconds=settings.lease_seconds), lock_limit(settings.lock_timeout_seconds)
@@ -111,7 +111,7 @@ async def claim(session: Session, agent_id: str, scope_id: int, settings: Settin
 async def load(
     session: Session, agent_id: str, scope: ScopeState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
-    """What waits in a scope that was claimed before; None when nothing does. Raises `StaleError` when it has changed."""
+    """Reads what is pending in a claimed scope; None: nothing. Raises `StaleError` when the scope has changed."""
     settings = settings.of_agent(scope.agent_settings)
     if not scope.consolidate or not scope.is_active:
         await _nothing(session, scope, settings, now)
@@ -120,7 +120,7 @@ async def load(
     batch = _batch(scope, settings), settings.consolidation_batch_characters
     begun = await ConsolidationRepository(session).begin(scope, *batch, now, lock_limit(settings.lock_timeout_seconds))
     if begun is None:
-        raise StaleError("scope", f"s{scope.scope_id}", "its text, or the lease on it, has changed meanwhile")
+        raise StaleError("scope", f"s{scope.scope_id}", "its text or its lease has changed")
     if begun.run_id is None:
         await _nothing(session, scope, settings, now)
         return None
@@ -141,7 +141,7 @@ async def _nothing(session: Session, scope: ScopeState, settings: Settings, now:
 async def _known(
     session: Session, agent_id: str, scope: ScopeState, inputs: Sequence[PendingObservation], now: datetime
 ) -> tuple[AbsorbedObservation, ...]:
-    """What the text holds that these may contradict or repeat. What is forgotten of it meanwhile raises the epoch."""
+    """Absorbed observations that these may contradict or repeat. Forgetting one of them meanwhile raises the epoch."""
     if not scope.done_seq:
         return ()
     texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
@@ -149,7 +149,7 @@ async def _known(
 
 
 def _batch(scope: ScopeState, settings: Settings) -> int:
-    """How many observations to read: half of those among which one is bad, so that it is found in log2 of them."""
+    """How many observations to read: half of the suspects, so that n of them take log2(n) attempts."""
     return max(scope.suspects // 2, 1) if scope.suspects else settings.consolidation_batch
 
 
@@ -171,7 +171,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
 
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
-    """The new text; raises `GuardError` for one that would do harm, after the model was told why and asked once more."""
+    """Returns the new text. Raises `GuardError` if the model's second answer is refused too."""
     asked, refusal, usage, raw = task(loaded, settings), None, None, ""
     for _ in range(ATTEMPTS):
         request = asked.request(
@@ -200,11 +200,11 @@ def _costing(usage: Usage | None, error: AnswerError) -> AnswerError:
 
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
-    """Writes the version; raises `StaleError` when the scope has moved on."""
+    """Writes the version. Raises `StaleError` when the scope has changed."""
     scope = loaded.scope
     following = FollowingRepository(session, scope.agent_key)
     states, contradictions = StateRepository(session), decided.replaced.contradictions
-    if any(item.older is not None for item in contradictions):  # what was made of these goes with them
+    if any(item.older is not None for item in contradictions):  # what was derived from them goes with them
         await following.lock([scope.scope_id])
     if len(contradictions) > FEWEST:
         contradictions = within_bounds(contradictions, await states.count_active(scope))
@@ -247,7 +247,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
 async def accept(
     session: Session, agent_id: str, agent_key: int, run_id: int, settings: Settings, now: datetime
 ) -> Applied:
-    """Writes a text that was held for a person. Raises `NotFoundError` where the scope has moved on, `BusyError`."""
+    """Writes a text that was held for a person. Raises `NotFoundError` when the scope has changed, `BusyError`."""
     scopes, runs = ScopeRepository(session), RunRepository(session)
     found = await runs.find_held(agent_key, run_id)
     if found is None:
@@ -267,9 +267,9 @@ async def accept(
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
-    """Records why, gives the lease back and says when to try again; the old text stays.
+    """Records the error, gives the lease back and sets the next attempt. The old text stays.
 
-    Where the answer was at fault the next attempt reads less; a single observation is given up in the end.
+    After an unusable answer the next attempt reads less. A single observation is given up in the end.
     """
     scopes, scope, verdict = ScopeRepository(session), loaded.scope, _verdict(loaded, error, settings, now)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
@@ -283,7 +283,7 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
         changes["due_at"] = verdict.retry_at
     if verdict.gives_up:
         await FollowingRepository(session, scope.agent_key).lock([scope.scope_id])
-    ours = await scopes.release(scope, **changes)  # first, as everywhere: locks in one order
+    ours = await scopes.release(scope, **changes)  # before other locks, as everywhere: one lock order
     runs, set_aside = RunRepository(session), None
     if ours and verdict.gives_up and await runs.is_open(loaded.run):
         set_aside = await _set_aside(session, loaded, settings, now)
@@ -295,9 +295,9 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
 
 
 def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Verdict:
-    """Errors are counted over attempts at the same single observation: a batch isn't given up but cut."""
+    """Counts errors per single observation: a failing batch is halved, not given up."""
     scope, size = loaded.scope, len(loaded.inputs)
-    if isinstance(error, GuardError):  # the answer could be read: it says nothing against what it was made of
+    if isinstance(error, GuardError):  # the answer was readable, so the inputs aren't at fault
         return Verdict(scope.failures, scope.errors)
     before = scope.errors if scope.suspects == size else 0
     verdict = judge(error, scope.failures, before, settings, now, counts=loaded.reason not in ASKED)
@@ -307,7 +307,7 @@ def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: date
 
 
 async def _set_aside(session: Session, loaded: Loaded, settings: Settings, now: datetime) -> int | None:
-    """The only observation of the batch, with what was made of it; None where it isn't active any more."""
+    """Gives up the batch's only observation and what was derived from it. Returns None if it isn't active any more."""
     scope, cause = loaded.scope, {"run_id": loaded.run.run_id}
     await ScopeRepository(session).raise_epochs(scope.agent_key, [scope.scope_id])
     given_up = await StateRepository(session).give_up(scope, [item.seq for item in loaded.inputs], now, **cause)
@@ -319,7 +319,7 @@ async def _set_aside(session: Session, loaded: Loaded, settings: Settings, now: 
 async def give_back(
     session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime, *, counts: bool
 ) -> None:
-    """The lease of a scope that couldn't even be loaded, and when to try again."""
+    """Gives back the lease of a scope that couldn't even be loaded, and sets the next attempt."""
     verdict = judge(error, claimed.failures, claimed.errors, settings, now, counts=counts)
     changes: dict[str, Any] = {"failures": verdict.failures}
     if verdict.retry_at is not None:

@@ -1,4 +1,4 @@
-"""Two versions of a scope's text, sentence by sentence, and the observations that only one of them holds."""
+"""Compares two versions of a scope's text: their sentences, and the observations that only one of them absorbed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def between(
     from_version: int | datetime | None,
     to_version: int | datetime | None,
 ) -> Diff:
-    """As `Memory.diff`. Raises `NotFoundError`."""
+    """See `Memory.diff`. Raises `NotFoundError`."""
     versions = ConsolidationRepository(session)
     history = await versions.spans(principal, scope_id)
     if history is None:
@@ -47,7 +47,7 @@ async def between(
 
 
 def chosen(spans: Sequence[Span], from_version: int | None, to_version: int | None) -> tuple[int, int]:
-    """The versions to compare; of those that aren't named the newest, and the one before it, or 0 (no text)."""
+    """The versions to compare. By default the newest, and the one before it or 0 (no text)."""
     numbers = [0, *sorted(span.version for span in spans)]
     last = numbers[-1] if to_version is None else to_version
     first = max((n for n in numbers if n < last), default=0) if from_version is None else from_version
@@ -55,7 +55,7 @@ def chosen(spans: Sequence[Span], from_version: int | None, to_version: int | No
 
 
 def compare(before: str, after: str) -> tuple[Sentence, ...]:
-    """Every sentence of both, in order; where some were rewritten the old ones come first."""
+    """Every sentence of both texts, in order. Where sentences were rewritten, the old ones come first."""
     old, new = sentences(before), sentences(after)
     found: list[Sentence] = []
     for what, i, j, k, n in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -68,7 +68,7 @@ def compare(before: str, after: str) -> tuple[Sentence, ...]:
 
 
 def only_in(spans: Sequence[Span], version: int, other: int) -> list[Span]:
-    """The versions that this one was written on, itself included, and the other one wasn't."""
+    """The versions in this one's ancestry, itself included, that aren't in the other's."""
     by_version = {span.version: span for span in spans}
     theirs = _ancestry(by_version, other)
     return [by_version[number] for number in _ancestry(by_version, version) if number not in theirs]

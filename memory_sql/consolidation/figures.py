@@ -1,8 +1,8 @@
-"""What an answer says of its own figures: which words it has written as a figure, and what it has added up. Pure.
+"""Checks what an answer says about its own figures: which words it wrote as a figure, and what it added up. Pure.
 
-No rule knows what "half past eight" or "a fortnight" means in every language: that is the model's part. What is checked is
-that there was something to be written so. The words are quoted, stand there word for word, are few, and hold no other number;
-no account number and no day far away comes of words. Each quotation is good for one figure.
+No rule knows what "half past eight" or "a fortnight" means in every language; the model does. The rules check only that
+there were such words: they are quoted verbatim, are few, and contain no other number. Account numbers and distant days
+aren't accepted as the meaning of words. Each quotation supports one figure.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from memory_sql.consolidation.numbers import CLOCK, FIGURE, ISO, Written, digits
 from memory_sql.consolidation.wording import stands_word_for_word
 from memory_sql.languages.words import fold, words_in
 
-MOST_QUOTED = 8  # words that say one figure
+MOST_QUOTED = 8  # words that express one figure
 MOST_NUMBERS = 2  # 20 h 30
-LONG_NUMBER = 7  # digits of an account or telephone number, which may be grouped in any way
-DAYS_AROUND = 400  # of when something was said: next year, as far as that can be told
-AFTERNOON = 12  # 2 pm: 14 h
+LONG_NUMBER = 7  # digits of an account or telephone number, however they are grouped
+DAYS_AROUND = 400  # from when something was said: "next year" reaches about so far
+AFTERNOON = 12  # 2 pm is 14 h
 CENTURIES = (1900, 2000)  # '87
-MOST_SUMS = 10_000  # combinations that are tried
+MOST_SUMS = 10_000  # combinations tried
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a text may be made of; `moment` None: nothing in it is reckoned from when it was said."""
+    """Something that the text may be based on. `moment` is None: relative dates in it have no reference point."""
 
     text: str
     moment: datetime | None = None
@@ -36,8 +36,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Restated:
-    """`was`: the words of one of these sources that the figure stands for; None: it is the sum of
-    a figure of each of them, or what is left of the largest."""
+    """`was`: the words in one of these sources that the figure stands for.
+
+    None: the figure is the sum of one figure of each source, or the largest of them minus the others.
+    """
 
     figure: str
     of: Sequence[Source]
@@ -45,7 +47,7 @@ class Restated:
 
 
 def borne_out(figures: Iterable[Restated], now: datetime, zone: tzinfo) -> Written:
-    """What of that can be."""
+    """The days, times and values that hold up."""
     said, quoted, by_text = list[Written](), set[tuple[str, ...]](), dict[str, set[Decimal]]()
     added = list[Restated]()
     for item in figures:
@@ -85,7 +87,10 @@ def _numbers(figure: str) -> list[str]:
 
 
 def _holds_no_other(was: str, figure: str) -> bool:
-    """Words that hold a number already stand for that, for what two of them make, or for a time or a day."""
+    """Whether the words hold no number that the figure doesn't stand for, and no time or day.
+
+    A figure may stand for a number in the words, or for the sum or product of two.
+    """
     if ISO.search(was) or CLOCK.search(was):
         return False
     held, numbers = [values_of(one) for one in FIGURE.findall(was)], _numbers(figure)
@@ -93,12 +98,12 @@ def _holds_no_other(was: str, figure: str) -> bool:
         return True
     values = values_of(numbers[0])
     made = {made for a, b in combinations(values_in(was), 2) for made in (a + b, a * b)}
-    whole = {Decimal(int(value)) for value in values}  # 2 and a half: 2.5
+    whole = {Decimal(int(value)) for value in values}  # 2 from "2 and a half", which is 2.5
     return len(numbers) == 1 and (bool(values & made) or all({*_meant(one)} & (values | whole) for one in held))
 
 
 def _meant(values: set[Decimal]) -> Iterator[Decimal]:
-    """As it stands there, an hour of the afternoon, a year of two digits."""
+    """The value itself, as an hour in the afternoon, and as a two-digit year."""
     for value in values:
         yield value
         if value <= AFTERNOON:
@@ -113,8 +118,10 @@ def _is_near(day: date, sources: Iterable[Source], now: datetime, zone: tzinfo) 
 
 
 def _sums(item: Restated, by_text: Mapping[str, set[Decimal]]) -> set[Decimal]:
-    """The figure, if one of each of its sources add up to it, or are the largest of them without the others; of a single
-    source several."""
+    """The figure, if it is the sum of one figure of each source, or the largest minus the others.
+
+    With a single source, several of its figures are combined.
+    """
     each = [values_in(source.text) | by_text.get(source.text, set()) for source in item.of]
     chosen: Iterator[tuple[Decimal, ...]] = product(*each) if len(each) > 1 else _several(each)
     made = {value for some in islice(chosen, MOST_SUMS) for value in (sum(some), 2 * max(some) - sum(some))}

@@ -1,8 +1,8 @@
-"""Whether what can be counted, called or opened in a new text stands in what it was made of: by value. Pure.
+"""Whether the figures, links and addresses in a new text are grounded in its sources, by value. Pure.
 
 A figure is grounded if a source has its value (1,980 is 1980, `two` is 2, 2 pm is 14:00), if it belongs to a day that a
-source speaks of, seen from its own moment, or if the answer says rightly what words it stands for, or what it adds up
-(`figures`). A link or address has to stand there as it is. What is written in words is left to the model.
+source mentions, relative to that source's own moment, or if the answer says correctly which words it stands for or what
+it adds up (`figures`). A link or address must occur in a source as it is. What is written in words is left to the model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from memory_sql.languages.days import Days
 from memory_sql.languages.tables import FunctionWords
 from memory_sql.languages.words import words_in
 
-ENGLISH = 0.15  # of the words of an English text are small ones, at least
+ENGLISH = 0.15  # least share of function words in an English text
 _LINK = re.compile(r"(?:https?://|www\.)[^\s<>\"'()\[\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
 _NUMBER_RUN = re.compile(r"\d(?:[ \u00a0()/.+-]{0,2}\d)+")
 _TRAILING = ".,;:!?…»”"
@@ -40,7 +40,7 @@ _TRAILING = ".,;:!?…»”"
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What stands in the sources."""
+    """What the sources contain."""
 
     values: frozenset[Decimal]
     names: frozenset[str]  # 1.2.3
@@ -55,7 +55,7 @@ class Grounds:
         return named or any(abs(day - other) <= timedelta(days=DAYS_AROUND) for other in self.around)
 
     def has_long(self, number: str) -> bool:
-        """Of an account or a telephone, however its digits are grouped."""
+        """Whether it is part of an account or telephone number, however its digits are grouped."""
         digits = digits_of(number)
         return len(digits) >= LONG_NUMBER and any(digits in theirs for theirs in self.digits)
 
@@ -66,7 +66,7 @@ class Grounds:
 def ungrounded(
     text: str, sources: Sequence[Source], figures: Sequence[Restated], now: datetime, zone: tzinfo
 ) -> tuple[list[str], int]:
-    """The figures of the text that none of the sources has, in their order, and how many links and addresses."""
+    """The figures of the text that aren't grounded, in order, and the number of ungrounded links and addresses."""
     grounds = _grounds(sources, figures, now, zone)
     links = [link for link in _links(text) if link not in grounds.links]
     rest = _LINK.sub(" ", text)

@@ -1,4 +1,4 @@
-"""Which numbers, times and days stand in a text, by value: 1,980 is 1980, `two` is 2. Pure."""
+"""Finds the numbers, times and days in a text, by value: 1,980 is 1980, `two` is 2. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Time = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """`values` are those of what is neither a day nor a time with a colon."""
+    """`values`: numbers that are neither part of a day nor of a time with a colon."""
 
     days: frozenset[date] = frozenset()
     times: frozenset[Time] = frozenset()
@@ -39,7 +39,7 @@ def written(text: str) -> Written:
 
 
 def day_of(found: re.Match[str]) -> date | None:
-    """Of a match of `ISO`; None: a month, or no day of any calendar."""
+    """The day of a match of `ISO`; None: it is only a month, or an impossible date."""
     try:
         return date(int(found[1]), int(found[2]), int(found[3])) if found[3] else None
     except ValueError:
@@ -47,13 +47,13 @@ def day_of(found: re.Match[str]) -> date | None:
 
 
 def time_of(figure: str) -> Time | None:
-    """Of hours and minutes that a point parts."""
+    """Parses hours and minutes separated by a point."""
     found = _TIME.fullmatch(figure)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def values_of(figure: str) -> set[Decimal]:
-    """What it may stand for: separators may be those of thousands, or the last one that of a fraction."""
+    """The possible values: separators may group thousands, and the last one may be a decimal point."""
     whole = re.sub(r"[ \u00a0\u202f]", "", figure)
     parts = re.split(r"[.,'’]", whole)
     return set(_readings(parts))
@@ -70,7 +70,7 @@ def _readings(parts: list[str]) -> Iterator[Decimal]:
 
 
 def values_in(text: str) -> set[Decimal]:
-    """Also those in words, and each part of a time."""
+    """Includes numbers in words, and each part of a time."""
     values = set(map(Decimal, spelled(text)))
     for found in FIGURE.finditer(text):
         named = {value for part in (found[0], *found[0].split()) for value in values_of(part)}

@@ -1,4 +1,4 @@
-"""A scope's text put together by rule: quotes, a line each. English only."""
+"""Builds a scope's text by rule: one quote a line. English only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMON = frozenset(
 
 
 def consolidate(current: str | None, observations: Sequence[NumberedText], max_words: int) -> ConsolidatedText:
-    """The quotes so far and the new ones, a line each; one that changes something replaces the quote closest to it."""
+    """The old and new quotes, one a line. A quote that states a change replaces the most similar one."""
     lines = [line for line in (current or "").splitlines() if line.strip() and line != NOTICE]
     numbers: dict[str, str] = {}
     contradictions = []
@@ -48,7 +48,7 @@ def _within(max_words: int, lines: list[str]) -> str:
 
 
 def _closest(text: str, lines: Sequence[str]) -> str | None:
-    """The line that shares most telling words with the text; None when none shares any."""
+    """The line that shares the most telling words with the text; None: none shares any."""
     mine = _telling(text)
     shared = {line: len(mine & _telling(line)) for line in lines}
     best = max(shared, key=lambda line: shared[line], default=None)

@@ -1,6 +1,6 @@
-"""What a new text may say to contradict or to repeat what was said before. Pure.
+"""Checks which observations a new text may contradict or repeat. Pure.
 
-Each of these is checked by itself: one that can't be is dropped and counted, and never costs the answer its text.
+Each item is checked by itself. A wrong one is dropped and counted; it never makes the answer lose its text.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, one_line
 from memory_sql.llm.notation import as_written
 
-QUOTE_CHARACTERS = 200  # of what a contradiction quotes
-FEWEST, SHARE = 3, 5  # a version may supersede so many, or that part of what is active
+QUOTE_CHARACTERS = 200  # of the quotation in a contradiction
+FEWEST, SHARE = 3, 5  # a version may supersede so many observations, or one in so many active ones
 
 Told = PendingObservation | AbsorbedObservation
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the model was shown, by the numbers that it knows it by: `inputs` are n1, n2 …, `known` k1, k2 …."""
+    """What the model was shown. It refers to `inputs` as n1, n2 … and to `known` as k1, k2 …."""
 
     inputs: Sequence[PendingObservation]
     known: Sequence[AbsorbedObservation] = ()
@@ -36,13 +36,13 @@ class Shown:
         return shown[place - 1] if 1 <= place <= len(shown) else None
 
     def is_later(self, newer: Told, older: Told) -> bool:
-        """By when they were observed; at the same time, by their numbers."""
+        """Compares the times of observation; if they are equal, the numbers."""
         return (newer.observed_at, newer.seq) > (older.observed_at, older.seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """By the scope's numbers; `refused` counts what couldn't be, by reason."""
+    """By the scope's numbers. `refused` counts the rejected items by reason."""
 
     contradictions: tuple[Contradiction, ...] = ()
     repetitions: tuple[Repetition, ...] = ()
@@ -52,10 +52,10 @@ class Replaced:
 def replaced(
     contradictions: Sequence[NamedContradiction], repetitions: Sequence[NamedRepetition], shown: Shown
 ) -> Replaced:
-    """What of this can be.
+    """Returns the valid ones.
 
-    Only what was observed later can contradict, and only what was observed before can be repeated. So nothing
-    contradicts itself, there is no circle, and whatever a model names, the last of the inputs is left.
+    Only a later observation can contradict, and only an earlier one can be repeated. So nothing contradicts itself, there
+    are no cycles, and whatever the model says, the last of the inputs remains.
     """
     refused = Counter[str]()
     found = tuple(_contradicting(contradictions, shown, refused))
@@ -117,7 +117,7 @@ def _repeating(
 
 
 def says_the_same(newer: str, older: str) -> bool:
-    """As far as words tell: nearly all of the newer one's stand in the older, and all of its numbers."""
+    """Judged by words: the older text has nearly all words of the newer one, and all of its numbers."""
     return stands_in(newer, older, SAID_AGAIN)
 
 
@@ -127,7 +127,7 @@ def quoted(text: str | None) -> str | None:
 
 
 def within_bounds(contradictions: Sequence[Contradiction], active: int) -> tuple[Contradiction, ...]:
-    """With those held for a person that exceed what a version may supersede, of so many active observations."""
+    """Holds for a person the contradictions beyond what a version may supersede, given the number of active observations."""
     most, found, given = most_superseded(active), 0, list[Contradiction]()
     for item in contradictions:
         found += item.older is not None

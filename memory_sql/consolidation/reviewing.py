@@ -1,4 +1,4 @@
-"""What a text that was refused leaves for a person: as it would be applied, by the scope's own numbers. Pure."""
+"""Stores a refused text for a person to review, in the form in which it would be applied. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One consolidation, as it is put to a model. What was observed goes in as data, between marks that nobody can guess."""
+"""One consolidation as a request to a model. Observations are passed as data, between delimiters that nobody can guess."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ SUMMARY = (
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationTask:
-    """`observations` are in the order in which they were observed, and so are those that the text holds and that these
-    may concern (`known`). `max_words` is for the text. `words`: what the scope says to the model itself, and `told`, how a
-    run names that."""
+    """`observations` and `known` are ordered by when they were observed.
+
+    `known`: absorbed observations that the new ones may concern. `max_words` limits the text. `words`: the scope's own
+    instructions to the model; `told`: how a run refers to them.
+    """
 
     kind: str
     whose: str | None
@@ -36,7 +38,7 @@ class ConsolidationTask:
     known: tuple[NumberedText, ...] = ()
 
     def request(self, model: str, refused: str | None = None) -> Request[ConsolidatedText]:
-        """`refused`: why a first answer can't be taken, in our words."""
+        """`refused`: why the first answer was refused, in our words."""
         prompt, own = prompts.load("memory_sql.consolidation", "consolidation"), self.words
         if own is not None:
             prompt = prompt.instructed(own.instructions, self.told)
@@ -60,12 +62,12 @@ class ConsolidationTask:
         return Request("consolidation", model, instructions, text, ConsolidatedText, self, prompt.version, boundary)
 
     def by_rule(self) -> ConsolidatedText:
-        """The answer without a model."""
+        """Answers by rule, without a model."""
         return offline.consolidate(self.current, self.observations, self.max_words)
 
 
 def numbered(text: str | None) -> list[str]:
-    """The sentences of a text, as its prompt numbers them from 1."""
+    """The sentences of a text, which the prompt numbers from 1."""
     return sentences(text or "")
 
 

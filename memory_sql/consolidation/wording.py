@@ -1,4 +1,4 @@
-"""Whether the words of one text stand in another: by their folded forms, in any language. Pure."""
+"""Whether the words of one text occur in another, by their folded forms, in any language. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import lru_cache
 
 from memory_sql.languages.words import terms_of, words_in
 
-QUOTED = 1 / 3  # of the words may be others: in another form, or between
-SAID_AGAIN = 1 / 8  # "with rum" is another fact than "with milk"
+QUOTED = 1 / 3  # of the words may be missing: inflected differently, or inserted
+SAID_AGAIN = 1 / 8  # less tolerant: "with rum" is another fact than "with milk"
 SHORTEST_STEM, STEM_SHARE = 4, 0.6
 
 
 def stands_in(quote: str, text: str, others: float = QUOTED) -> bool:
-    """Whether the text has these words and every number, but for that share; in any order, perhaps in another form."""
+    """Whether the text has every number and all but the share `others` of the words, in any order, perhaps inflected."""
     wanted, there = pieces(quote), pieces(text)
     missing = [word for word in wanted if not is_among(word, there)]
     if not wanted or any(word.isdigit() for word in missing):
@@ -22,7 +22,7 @@ def stands_in(quote: str, text: str, others: float = QUOTED) -> bool:
 
 
 def stands_word_for_word(quote: str, text: str) -> bool:
-    """Whether the text has these words, one after the other; case, accents and signs between them don't matter."""
+    """Whether the text has these words in a row. Case, accents and punctuation don't matter."""
     wanted, there = list(_pieces(quote)), list(_pieces(text))
     return bool(wanted) and any(there[n : n + len(wanted)] == wanted for n in range(len(there) - len(wanted) + 1))
 
@@ -33,7 +33,7 @@ def is_among(word: str, words: Collection[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def pieces(text: str) -> frozenset[str]:
-    """Its words, folded; compounds by their parts, what is written without spaces by pairs of characters."""
+    """The folded words: compounds by their parts, text without spaces by pairs of characters."""
     return frozenset(_pieces(text))
 
 
@@ -47,7 +47,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _are_forms(one: str, other: str) -> bool:
-    """Of one word, as far as their beginnings tell."""
+    """Whether they are forms of one word, judged by their common beginning."""
     common = 0
     for a, b in zip(one, other, strict=False):
         if a != b:

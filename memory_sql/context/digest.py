@@ -119,7 +119,9 @@ def asked_budgets(budgets: Mapping[str, Mapping[str, int]] | None) -> dict[str, 
     asked = dict[str, Any]()
     for kind, limits in (budgets or {}).items():
         if kind not in ("total", *BUDGET_KINDS) or not isinstance(limits, Mapping):
-            raise InputError(f"budgets are of total, {', '.join(BUDGET_KINDS)}, each with items, characters, tokens")
+            raise InputError(
+                f"budgets must be for total, {', '.join(BUDGET_KINDS)}, each with items, characters, tokens"
+            )
         prefix = "digest_" if kind == "total" else f"digest_{kind}_"
         if unknown := sorted(map(str, set(limits) - {"items", "characters", "tokens"})):
             raise InputError(f"a budget has items, characters and tokens, not {', '.join(unknown)}")

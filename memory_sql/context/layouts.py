@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import Literal
 
 from memory_sql.config import ContextFormat
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.reading import ContextLine, ContextPart
-from memory_sql.domain.scopes import ScopeRef
 from memory_sql.languages.invisible import without_invisible
 from memory_sql.languages.text import token_counts
 
 NOTHING = "<MemoryContext/>"
 TRUNCATED = ' truncated="true"'
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = bytes(set(range(32)) - {9, 10, 13})
 
 Attributes = tuple[tuple[str, str], ...]

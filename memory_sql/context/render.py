@@ -16,9 +16,9 @@ from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
 from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
 from memory_sql.domain.ids import observation_id
+from memory_sql.domain.layer import PendingObservation, ScopeRef, ScopeText
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import Context, ContextLine, Hit, MessageHit
-from memory_sql.domain.scopes import PendingObservation, ScopeRef, ScopeText
 from memory_sql.languages.dates import name_relative_days, zone_of
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN, folded, one_line, sentences, shortened, words_of
 

@@ -1,4 +1,4 @@
-"""Lists of any length as arrays: a statement has at most 32,767 parameters, and each member of a list is one."""
+"""Lists of any length as arrays: a statement can have at most 32,767 parameters, and each item of a list would be one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Column = QueryableAttribute[Any] | ColumnElement[Any]
 
 
 def among(column: Column, values: Collection[Any]) -> ColumnElement[bool]:
-    """Whether it is one of these."""
+    """Whether the column's value is one of these values."""
     return column == any_(cast(sorted(values), ARRAY(column.type)))
 
 
 def are_among(columns: tuple[Column, ...], keys: Collection[tuple[Any, ...]]) -> ColumnElement[bool]:
-    """Whether these columns together are one of these."""
+    """Whether the values of these columns together are one of these keys."""
     return tuple_(*columns).in_(select(unnested(columns, keys)))
 
 
 def unnested(columns: tuple[Column, ...], keys: Collection[tuple[Any, ...]]) -> FromClause:
-    """One row for each of these, in columns of the same names and types."""
+    """One row for each key, in columns of the same names and types."""
     ordered = sorted(keys)
     arrays = [cast([key[n] for key in ordered], ARRAY(column.type)) for n, column in enumerate(columns)]
     return func.unnest(*arrays).table_valued(*(str(column.key) for column in columns)).render_derived()

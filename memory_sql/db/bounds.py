@@ -1,7 +1,7 @@
-"""How many rows a statement wants at most, as a literal.
+"""The LIMIT of a statement, as a literal.
 
-Statements are planned once, for any parameters: of a LIMIT that is one the planner thinks it means a tenth of what is there,
-and joins what comes of it by reading whole tables.
+Statements are planned once, for any parameters. If the LIMIT is a parameter, the planner assumes that it returns a tenth of
+all rows, and then joins them by reading whole tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All that goes with what is forgotten, and where: `memory.forget_closure`. The statements are built once."""
+"""Everything that is deleted with what is forgotten: `memory.forget_closure`. The statements are built once."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from memory_sql.db.models import (
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations, messages.
+    """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations or messages.
 
-    `confirmable`: what was said there stays if the same person has said so elsewhere. `attended` are the conversations
+    `confirmable`: what was said there stays if the same person has also said it elsewhere. `attended`: the conversations
     that lose the users as participants; what others said there stays.
     """
 
@@ -70,7 +70,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Rows that go, each kind in order."""
+    """The rows to be taken, each kind in order."""
 
     observations: tuple[tuple[int, int], ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
@@ -99,10 +99,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """All that goes: what is `erased`, and what a legal hold keeps, which is `withdrawn`.
+    """Everything that is deleted (`erased`), and what a legal hold keeps instead (`withdrawn`).
 
-    `heard`: the scopes of the evidence, where what others support as well stays without the speaker's name, and
-    those of other sources of what goes. `reached`: those in which something follows these, over all levels.
+    `heard`: the scopes of the evidence, where observations that others also support stay without the speaker's name, and
+    the scopes of other sources of what is deleted. `reached`: the scopes with something derived from these, on all levels.
     """
 
     erased: Taken = Taken()
@@ -120,13 +120,13 @@ class Closure:
 
     @property
     def scopes(self) -> set[int]:
-        """Those that lose something."""
+        """The scopes that lose something."""
         return {*self.heard, *(scope_id for scope_id, _ in self.going.observations)}
 
 
 def speaks_of(users: Any) -> ColumnElement[bool]:
-    """Whether an observation speaks of any of these users, who are an array."""
-    some = ObservationRow.subjects != literal_column("'{}'", ARRAY(Text))  # as its index says it
+    """Whether an observation is about any of these users (an array)."""
+    some = ObservationRow.subjects != literal_column("'{}'", ARRAY(Text))  # the condition of its index
     return and_(some, ObservationRow.subjects.op("&&")(users))
 
 
@@ -151,9 +151,9 @@ def _arrays(kinds: dict[str, Any]) -> dict[str, BindParameter[Any]]:
 
 
 def _closed(*, of_users: bool = False, beside: bool = False) -> Select[Any]:
-    """One row: what `closure_of_row` reads; `beside`: and what is to be known before it goes.
+    """One row, which `closure_of_row` reads. `texts` are scopes that lose something else.
 
-    `texts` are scopes that lose something else.
+    `beside`: also what has to be known before it is deleted (`_beside`).
     """
     every = (*TAKEN, *(f"held_{name}" for name in TAKEN))
     seeds, texts = _arrays(_SEEDS), bindparam("texts", type_=ARRAY(BigInteger))
@@ -167,13 +167,13 @@ def _closed(*, of_users: bool = False, beside: bool = False) -> Select[Any]:
 
 
 def reached_from(begun: Any, agent_key: Any) -> Select[Any]:
-    """The scopes in which something was made of what these hold, over all levels."""
+    """The scopes with something derived from what these scopes hold, on all levels."""
     line = _made_of(begun.subquery("begun"), agent_key).cte("line", recursive=True)
     return select(line.union(_made_of(line, agent_key)).c.scope_id)
 
 
 def _made_of(scopes: Any, agent_key: Any) -> Select[Any]:
-    """One look by the index for each: else all links of the agent might be read."""
+    """One index look-up for each scope: otherwise all lineage of the agent might be read."""
     link = LineageRow
     made = select(link.scope_id).where(link.agent_key == agent_key, link.source_scope_id == scopes.c.scope_id)
     each = made.correlate(scopes).offset(literal_column("0")).lateral()
@@ -181,9 +181,9 @@ def _made_of(scopes: Any, agent_key: Any) -> Select[Any]:
 
 
 def _around(going: Any, users: Any, scopes: Any) -> tuple[Any, Any]:
-    """The scopes of the evidence, those of other sources of what goes and those that speak of `users`: judged again.
+    """The scopes of the evidence, of other sources of what is deleted, and of observations about `users`: judged again.
 
-    And those in which something was made of what any of these holds, or `scopes` do, over all levels.
+    Also the scopes with something derived from what any of these, or of `scopes`, holds, on all levels.
     """
     e, link, j, o = EvidenceRow, LineageRow, JudgedRow, ObservationRow
     key = func.unnest(going.c.scope_ids, going.c.seqs).table_valued("scope_id", "seq", name="key").render_derived()
@@ -238,12 +238,12 @@ def released_rows(rows: Iterable[Any]) -> Taken:
 
 
 def _given() -> Any:
-    """What goes, as it is given."""
+    """What is deleted, from parameters."""
     return select(*(array.label(name) for name, array in _arrays(TAKEN).items())).cte("given")
 
 
 def tainted_by(going: Any, scopes: Any, agent_key: Any) -> Select[Any]:
-    """For each of `scopes`, and of those whose text holds what goes, the first live version that does."""
+    """For each of `scopes`, and each scope whose text holds what is deleted, the first live version that holds it."""
     tainted = func.memory.tainted_versions(agent_key, scopes, going.c.scope_ids, going.c.seqs).table_valued(
         "scope_id", "version", "live"
     )
@@ -253,7 +253,7 @@ def tainted_by(going: Any, scopes: Any, agent_key: Any) -> Select[Any]:
 
 
 def _imported(going: Any, scopes: Any) -> CompoundSelect[Any]:
-    """The hashed references of what goes, and of the texts of `scopes`."""
+    """The hashed references of what is deleted, and of the texts of `scopes`."""
     i, m = ImportedRow, ImportedMessageRow
     gone = func.unnest(going.c.scope_ids, going.c.seqs).table_valued("scope_id", "seq").render_derived()
     theirs = func.unnest(going.c.conversation_ids, going.c.numbers)
@@ -270,7 +270,7 @@ def _imported(going: Any, scopes: Any) -> CompoundSelect[Any]:
 
 
 def _beside(going: Any, scopes: Any) -> list[Any]:
-    """`tainted`, what stays of what these touch (`kept`), and the hashed references of what goes (`refs`)."""
+    """`tainted`; what remains of what is touched (`kept`); the hashed references of what is deleted (`refs`)."""
     kept = func.memory.kept_beside(_AGENT, going.c.scope_ids, going.c.seqs, going.c.evidence_ids).table_valued(
         "scope_id", "seq", "reason", "users"
     )
@@ -283,13 +283,13 @@ def _beside(going: Any, scopes: Any) -> list[Any]:
 
 
 def _rows_of(found: Any) -> Any:
-    """All rows as an array of arrays."""
+    """All rows, as an array of arrays."""
     row = func.jsonb_build_array(*found.c)
     return select(func.coalesce(func.jsonb_agg(row), cast([], JSONB))).select_from(found).scalar_subquery()
 
 
 def _is_there() -> ColumnElement[bool]:
-    """Whether any of the observations that are given is."""
+    """Whether any of the given observations exists."""
     o, given = ObservationRow, _arrays(TAKEN)
     key = func.unnest(given["scope_ids"], given["seqs"]).table_valued("scope_id", "seq").render_derived()
     same = and_(o.agent_key == _AGENT, o.scope_id == key.c.scope_id, o.seq == key.c.seq)

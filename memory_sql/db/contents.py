@@ -1,4 +1,4 @@
-"""What a database holds, whichever version has made its schema: asked before anything of it is dropped."""
+"""What a database holds, whichever version made its schema: checked before any of it is dropped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from memory_sql.db.models import SCHEMA
 from memory_sql.db.recorded import INSTALLATION, VERSION_TABLE
 from memory_sql.errors import HeldError
 
-# Where `db roles` has walled the owner as well, a migration would find no rows to change. By hand what memory.enter does:
-# in the first migrations there is no such function.
+# Where `db roles` has forced the walls on the owner too, a migration would find no rows to change. This does by hand what
+# memory.enter does, since that function doesn't exist in the first migrations.
 ENTER = (
     "SELECT set_config('memory.principal',"
     """ extract(epoch FROM transaction_timestamp())::text || ' {"serves_all": true }', true)"""
@@ -39,7 +39,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """`rows` by table, of those that have some; `holds` are legal holds that are open."""
+    """`rows`: the number of rows of each table that has any. `holds`: open legal holds."""
 
     rows: Mapping[str, int]
     holds: int
@@ -51,13 +51,13 @@ class Contents:
         return ", ".join(f"{count:,} {name}" for name, count in self.rows.items()) or "nothing"
 
     def refuse_held(self) -> None:
-        """Raises `HeldError` where a legal hold is open."""
+        """Raises `HeldError` if a legal hold is open."""
         if self.holds:
             raise HeldError(self.holds)
 
 
 async def contents(url: str) -> Contents:
-    """Nothing where there is no schema of ours."""
+    """Empty if the database has no `memory` schema of the library."""
     with named_errors():
         async with connect_once(url) as connection:
             return await contents_of(connection)

@@ -1,6 +1,6 @@
-"""The functions, views and walls of schema `memory`, as they are now: the files of `sql/`, in order of dependency.
+"""The current functions, views and walls of schema `memory`: the files of `sql/`, in order of dependency.
 
-Tables live in `models/`. The first migration carries a copy of all of it, which `make schema` writes.
+Tables are in `models/`. The first migration has a copy of everything, which `make schema` writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-BEFORE_TABLES = ("searching/search_tokens", "visibility/user_tokens")  # what indexes are made of
+BEFORE_TABLES = (  # used by indexes and generated columns
+    "searching/search_tokens",
+    "visibility/user_tokens",
+    "adding/search_vector",
+)
 FUNCTIONS = (
     "states/states",
     "keys/hmac_sha256",
@@ -113,19 +117,19 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def script(name: str) -> str:
-    """What `sql/<name>.sql` says to the database: without what stands before its statements, and empty lines."""
+    """The statements of `sql/<name>.sql`, without what comes before the first one, and without empty lines."""
     lines = (files(__package__) / "sql" / f"{name}.sql").read_text("utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if line.strip() and not line.startswith("--"))
 
 
 def scripts() -> Path:
-    """The migrations: inside the package when installed from a wheel, beside it in a checkout."""
+    """The folder of the migrations: inside the package when installed from a wheel, beside it in a checkout."""
     shipped = _PACKAGE / "migrations"
     return shipped if shipped.is_dir() else _PACKAGE.parent / "migrations"
 
 
 @cache
 def fingerprint() -> str:
-    """Of the first schema, which is edited until the first release: its revision alone doesn't say what it made."""
+    """Fingerprint of the first schema, which is edited until the first release: its revision alone doesn't identify it."""
     sums = (scripts() / FIRST_SCHEMA / FINGERPRINTED).read_bytes()
     return hashlib.sha256(sums).hexdigest()[:16]

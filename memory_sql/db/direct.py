@@ -1,4 +1,4 @@
-"""Statements that go past SQLAlchemy to the driver: for hot paths."""
+"""Statements sent directly to the driver, without SQLAlchemy: for hot paths."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import JSON, BindParameter, Dialect, Float, Numeric, Select
-from sqlalchemy.exc import MissingGreenlet
+from sqlalchemy import ARRAY, JSON, BindParameter, Dialect, Float, Numeric, Select
+from sqlalchemy.exc import DisconnectionError, MissingGreenlet
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
@@ -21,20 +21,20 @@ from sqlalchemy.util.concurrency import in_greenlet
 
 from memory_sql.db.failures import RAISED, raise_named
 
-ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself
+ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself, on a connection that this lends
 
 
 class Reader(Protocol):
-    """What can be asked: a session, or a connection of ours without what a session costs (`Database.reading`)."""
+    """What runs queries: a session, or a pooled connection without the cost of a session (`Database.reading`)."""
 
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> Iterable[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A statement as the driver takes it: its parameters by place, and the columns that come otherwise than as values.
+    """A statement as the driver takes it: its parameters by position, and the columns whose values must be converted.
 
-    `own` are the parameters that stand in the statement with their value.
+    `own`: the parameters whose value is part of the statement.
     """
 
     sql: str
@@ -61,7 +61,7 @@ class _Prepared:
 
 @lru_cache(maxsize=256)
 def _prepared(statement: Select[Any], dialect: Dialect) -> _Prepared:
-    """Compiled once: the statement is one that was built at import, or it would be compiled each time."""
+    """Compiled once, if the statement was built at import; otherwise it would be compiled each time."""
     compiled: Any = statement.compile(dialect=dialect)
     asked = [name for name, bound in compiled.binds.items() if bound.required]
     written = compiled.construct_expanded_state(dict.fromkeys(asked))
@@ -76,26 +76,27 @@ def _prepared(statement: Select[Any], dialect: Dialect) -> _Prepared:
 
 
 def _writer(bound: BindParameter[Any] | None, dialect: Dialect) -> Callable[[Any], Any] | None:
-    """Only of what is JSON does the driver take something else than the value."""
+    """The driver takes all values as they are, except JSON."""
     if bound is None or not isinstance(bound.type, JSON):
         return None
     return bound.type.dialect_impl(dialect).bind_processor(dialect)
 
 
 def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
-    """Numbers are as the driver brings them; to ask for their reader takes the server's word for what they are."""
-    return None if isinstance(kind, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
+    """The driver's numbers need no conversion; asking for their reader would rely on what the server says they are."""
+    of = kind.item_type if isinstance(kind, ARRAY) else kind
+    return None if isinstance(of, (Float, Numeric)) else kind.dialect_impl(dialect).result_processor(dialect, None)
 
 
 def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
-    named: Any = namedtuple("Row", columns)  # type: ignore[misc]  # their names are known only now
+    named: Any = namedtuple("Row", columns)  # type: ignore[misc]  # their names are only known here
     make: Callable[[Iterable[Any]], Any] = named._make
     return make
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A pooled connection below SQLAlchemy: no transaction, no cursor, no result; each statement is one round trip."""
+    """A pooled connection without SQLAlchemy: no transaction, cursor or result object; each statement is one round trip."""
 
     _connection: Any
     _dialect: Dialect
@@ -105,13 +106,19 @@ class Direct:
         try:
             records = await self._connection.fetch(prepared.sql, *prepared.values(parameters))
         except asyncpg.InternalClientError:
-            self._connection.terminate()  # in no state to be asked again: the pool drops what is closed
+            self._connection.terminate()  # it can't be used again; the pool drops closed connections
             raise
         return prepared.rows(records)
 
 
+def drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Drops a connection that the server closed while it was in the pool. This is known without a query, so no ping."""
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
+
+
 def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
-    """As the driver opens a connection; where SQLAlchemy couldn't wait for that it isn't begun."""
+    """Opens a connection as the driver does; raises before it begins where SQLAlchemy couldn't wait for it."""
     if not in_greenlet():
         raise MissingGreenlet
     opened: Awaitable[Any] = asyncpg.connect(*arguments, **named)
@@ -119,10 +126,10 @@ def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
 
 
 class Lent:
-    """A connection of the pool for as long as it is asked (`Database.reading`); what the driver raises becomes ours.
+    """A connection lent by the pool (`Database.reading`); the driver's errors are translated to the library's.
 
-    A greenlet, in which SQLAlchemy's pool may wait, takes longer than all that the pool does. It is needed only where a
-    connection is to be opened, or to be closed since there are too many.
+    A greenlet, in which SQLAlchemy's pool may wait, takes longer than everything that the pool does. It is needed only to
+    open a connection, or to close one because there are too many.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -149,14 +156,21 @@ class Lent:
     async def _taken(self) -> PoolProxiedConnection:
         pool: Any = self._engine.pool
         if pool.checkedin():
-            with suppress(MissingGreenlet):  # the one that lies there has to be opened again
+            with suppress(MissingGreenlet):  # the pooled one has to be reopened
                 return self._engine.sync_engine.raw_connection()
         return await self._engine.raw_connection()
 
 
-async def reader_of(session: AsyncSession | Direct) -> Reader:
-    """The connection below a session of which each statement commits by itself; of any other the session."""
-    if isinstance(session, Direct) or not session.info.get(ALONE):
-        return session
-    connection = await session.connection()
-    return Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+async def ask(session: AsyncSession | Direct, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Any]:
+    """The rows of a statement that was built at import. Bypasses a session whose statements each commit by themselves."""
+    if isinstance(session, Direct):
+        return await session.execute(statement, parameters)
+    lent: Callable[[], Lent] | None = session.info.get(ALONE)
+    if lent is None:
+        return list(await session.execute(statement, parameters))
+    if session.in_transaction():  # it has a connection, and may be the one that gets the last
+        connection = await session.connection()
+        below = Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+        return await below.execute(statement, parameters)
+    async with lent() as direct:
+        return await direct.execute(statement, parameters)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.direct import ALONE, Lent, Reader, connect
+from memory_sql.db.direct import ALONE, Lent, Reader, connect, drop_if_closed
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, entering, named, serves, walls_stand
 from memory_sql.db.recorded import recorded
@@ -37,37 +37,38 @@ Done = TypeVar("Done")
 Session = AsyncSession
 
 TIMES_AGAIN = 5
-FIRST_PAUSE_SECONDS = 0.02  # at most, before it is done again; twice as long each time
-SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # before anything is asked
+FIRST_PAUSE_SECONDS = 0.02  # longest pause before the first retry; doubled for each further one
+SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")  # must come before any query
 
 # Point look-ups with array parameters never switch to a generic plan by themselves, and compiling them costs more than
 # running them (measured; see docs).
 SERVER_SETTINGS = {
     "application_name": "memory_sql",
     "jit": "off",
-    "default_transaction_isolation": "read committed",  # what the statements are written for
+    "default_transaction_isolation": "read committed",  # the level that the statements are written for
     "plan_cache_mode": "force_generic_plan",
     "timezone": "UTC",
 }
 
-# Options in a URL: those that SQLAlchemy hands to asyncpg, and those of libpq that asyncpg reads in a URL of its own.
+# Options in a URL: those that SQLAlchemy passes to asyncpg, and those of libpq that asyncpg reads from its own URLs.
 OPTIONS = set("host port user password database ssl command_timeout target_session_attrs krbsrvname".split())
 LIBPQ_OPTIONS = set("sslmode sslcert sslkey sslrootcert sslcrl sslpassword passfile application_name options".split())
 CACHE_SIZE = "prepared_statement_cache_size"
 
-# Behind PgBouncer in transaction mode the next transaction may run on another server: nothing of a session lasts, no
-# named statement either, and PgBouncer itself knows only some settings.
+# Behind PgBouncer in transaction mode the next transaction may run on another server connection: no session state lasts,
+# including named statements, and PgBouncer itself knows only some settings.
 POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
-OVERFLOW = 10  # connections beside those that the pool keeps, while there is more to do at once
-WRITING = 2 / 3  # of all connections, at most: the rest is left to what reads, which waits for nobody
+OVERFLOW = 10  # additional connections under load, beyond those that the pool keeps
+WRITING = 2 / 3  # largest share of the connections used by writers; the rest is left to readers, which wait for nobody
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
 
-OWN = "memory_sql.own"  # of `Session.info`: the transaction is ours, with so many savepoints
-SERVED = "memory_sql.served"  # of `Session.info`: the principal that its BEGIN names
-SAVED = "memory_sql.saved"  # of `Session.info`: its BEGIN brings the first savepoint, `FIRST`
-UNUSED = "memory_sql.unused"  # of `Session.info`: which is still to be used
+# Keys of `Session.info`:
+OWN = "memory_sql.own"  # the transaction is the library's; the value counts its savepoints
+SERVED = "memory_sql.served"  # the principal that is named together with BEGIN
+SAVED = "memory_sql.saved"  # the savepoint `FIRST` is sent together with BEGIN
+UNUSED = "memory_sql.unused"  # nobody has used that savepoint yet
+ON_COMMIT = "memory_sql.on_commit"  # callbacks that wait for the commit
 FIRST = "memory_sql_first"
-ON_COMMIT = "memory_sql.on_commit"  # of `Session.info`: what waits for the commit
 MOST_PORT = 65_535
 
 OTHER_LOOP = (
@@ -77,7 +78,7 @@ OTHER_LOOP = (
 
 
 def asyncpg_url(url: str | URL) -> URL:
-    """Any usual way to write a Postgres URL, for asyncpg; raises `ConfigurationError`, without the password."""
+    """Converts any usual form of a Postgres URL for asyncpg. Raises `ConfigurationError`, without the password."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -95,7 +96,7 @@ def asyncpg_url(url: str | URL) -> URL:
 
 
 def is_pooled(url: URL) -> bool:
-    """Whether the URL says, in SQLAlchemy's words, that a pooler gives out the server by transaction."""
+    """Whether the URL says, with SQLAlchemy's options, that a pooler assigns server connections per transaction."""
     return url.query.get(CACHE_SIZE) == "0"
 
 
@@ -103,7 +104,7 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
     own = {**settings, **{name: value for name, value in url.query.items() if name in LIBPQ_OPTIONS}}
     return create_async_engine(
         url.difference_update_query(LIBPQ_OPTIONS),
-        hide_parameters=True,  # an error message must not carry remembered text
+        hide_parameters=True,  # an error message must not contain remembered text
         connect_args={
             "dsn": URL.create("postgresql", query=own).render_as_string() if own else None,
             "connection_class": Limited,
@@ -114,14 +115,8 @@ def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngin
     )
 
 
-def _drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
-    """The server said goodbye while this connection lay in the pool: known without asking, so no ping is needed."""
-    if connection.driver_connection.is_closed():
-        raise DisconnectionError
-
-
 class Attempt:
-    """A transaction of ours, to be begun again where others were in its way (a deadlock, an old snapshot)."""
+    """A transaction of the library, which is retried after a conflict with others (a deadlock, an old snapshot)."""
 
     def __init__(self, opened: Callable[[], AbstractAsyncContextManager[AsyncSession]]) -> None:
         self._open = opened
@@ -154,11 +149,11 @@ class Attempt:
 class Database:
     """An engine for units of work and, on the same pool, one for single statements that commit by themselves.
 
-    Where row-level policies hold (`walled`), each unit of work names the principal that it is given first,
-    and without one sees nothing. Elsewhere that costs no statement.
+    Where row-level policies apply (`walled`), each unit of work first names the principal that it is given; without one it
+    sees nothing. Elsewhere that costs no statement.
     """
 
-    _saves = True  # a BEGIN may bring a savepoint
+    _saves = True  # a savepoint may be sent with BEGIN
 
     def __init__(self, url: str | URL, *, pool_size: int = 5, limits: Limits | None = None) -> None:
         self.url = asyncpg_url(url)
@@ -167,13 +162,14 @@ class Database:
         settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
         waits = limits.connection.total_seconds()
         engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
-        event.listen(engine.sync_engine, "checkout", _drop_if_closed)
-        self._go_by(engine, limits, connections=pool_size + OVERFLOW)
+        event.listen(engine.sync_engine, "checkout", drop_if_closed)
+        self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
 
-    def _go_by(self, engine: AsyncEngine, limits: Limits, *, connections: int) -> None:
-        """`connections`: at most so many at once."""
+    def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[[], Lent], *, connections: int) -> None:
+        """`connections`: the most that are open at once."""
         self.engine = engine
-        self.walled = False  # until find_walls has asked
+        self._lent = lent
+        self.walled = False  # until find_walls has checked
         self._principal: Principal | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits = limits
@@ -184,13 +180,13 @@ class Database:
         event.listen(units, "after_begin", self._limit)
         self._units = async_sessionmaker(self._view(), sync_session_class=units, expire_on_commit=False)
         alone = self._view("AUTOCOMMIT")
-        self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: True})
+        self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: self._lent})
 
     def _view(self, isolation_level: str | None = None) -> AsyncEngine:
         return self.engine.execution_options(isolation_level=isolation_level) if isolation_level else self.engine
 
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Any) -> None:
-        """Before BEGIN is sent, which is when the first statement is."""
+        """Runs before BEGIN is sent, which happens with the first statement."""
         limits = self._of_reads if session.info.get("snapshot") else self._of_writes
         served = session.info.get(SERVED)
         naming = entering(served) if served else ""
@@ -198,20 +194,20 @@ class Database:
         connection.connection.driver_connection.limits = limits + naming + saving
 
     def serving(self) -> Database:
-        """The same, for the library's own work: what names no principal works for all agents."""
+        """The same, for the library's own work: a unit of work that names no principal works for all agents."""
         own = copy(self)
         own._principal = SERVICE
         return own
 
     def naming_nobody(self) -> Database:
-        """The same, for what passes the walls by itself: functions that name their principal."""
+        """The same, for functions that name their principal themselves and so need none named first."""
         own = copy(self)
         own._principal = None
         return own
 
     @asynccontextmanager
     async def apart(self, connections: int) -> AsyncIterator[Database]:
-        """The same, with so many connections of its own, closed at the end: what is made in their sessions goes with them."""
+        """The same, with this many connections of its own, closed at the end together with what their sessions created."""
         own = Database(self.url, pool_size=connections, limits=self._limits)
         own.walled, own._principal = self.walled, self._principal
         try:
@@ -229,12 +225,12 @@ class Database:
         direct: bool = False,
         locks: bool = False,
     ) -> Done:
-        """What `step` returns, from a transaction of ours, committed; with the host's session, from the host's.
+        """Runs `step` in a transaction of the library and commits it, or in the host's session. Returns what `step` returns.
 
-        Ours is done again, up to five times, where others were in its way (a deadlock, an old snapshot): `step` must
-        not mind. The host's never is. Those who write leave some connections to those who read. `single`: it is one
-        statement, as for `statement`; `direct`: one that was built at import, as for `reading`; `locks`: before
-        anything else it locks, and may give that back (`under_locks`). Raises `LockTimeoutError`, `PoolFullError`.
+        The library's transaction is retried up to five times after a conflict with others (a deadlock, an old snapshot),
+        so `step` must be repeatable. The host's is never retried. Writers leave some connections to readers. `single`: it
+        is one statement, as for `statement`; `direct`: one that was built at import, as for `reading`; `locks`: it begins
+        by taking locks, and may release them again (`under_locks`). Raises `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
             host = await session_of(session)
@@ -248,13 +244,13 @@ class Database:
     def attempts(
         self, principal: Principal | None = None, *, single: bool = False, direct: bool = False, locks: bool = False
     ) -> Iterator[Attempt]:
-        """The transactions of `write`, for a long way: what is done in them isn't called from here.
+        """The transactions of `write`, for callers that run their own code in them:
 
             for attempt in database.attempts():
                 async with attempt as unit:
                     done = await step(unit)
 
-        Until one found nobody in its way; five more at most, and what stands in the way of the last one is raised.
+        Ends after the first one without a conflict. There are at most five retries; the conflict of the last one is raised.
         """
         opened: Any = self.reading if direct else self._single if single else partial(self.transaction, locks=locks)
         attempt = Attempt(partial(self._in_turn, opened, principal))
@@ -263,10 +259,10 @@ class Database:
 
     @asynccontextmanager
     async def _in_turn(self, opened: Any, principal: Principal | None) -> AsyncIterator[AsyncSession]:
-        """Waits for its turn without a connection."""
+        """Waits for its turn without holding a connection."""
         self._check_loop()
         try:
-            async with asyncio.timeout(self._waits):
+            async with asyncio.timeout(self._waits if self._writing.locked() else None):
                 await self._writing.acquire()
         except TimeoutError:
             raise PoolFullError(self._waits) from None
@@ -285,10 +281,10 @@ class Database:
         snapshot: bool = False,
         locks: bool = False,
     ) -> AsyncIterator[AsyncSession]:
-        """A transaction of ours, committed at the end; with the host's session, the host's, which the host commits.
+        """A transaction of the library, committed at the end; or that of the host's session, which the host commits.
 
-        `snapshot`: it only reads, and the first thing that is done in it is to make it see one moment only. That can't
-        come after naming a principal, so then it is done before that as well. What writes goes by `write`. `locks` as there.
+        `snapshot`: it only reads, and first sets an isolation level in which it sees a single moment. That can't come after
+        naming a principal, so it is done before. Writers use `write`. `locks` as there.
         """
         if session is not None:
             host = await session_of(session)
@@ -298,13 +294,15 @@ class Database:
         self._check_loop()
         whose = principal or self._principal
         served = whose if self.walled and not snapshot and serves(whose) else None
-        saved = locks and self._saves and (served or not self.walled)  # whoever is named later goes with the savepoint
+        saved = (
+            locks and self._saves and (served or not self.walled)
+        )  # a principal that is named later would be rolled back too
         try:
             info = {"snapshot": snapshot, SERVED: served, SAVED: saved, UNUSED: saved, OWN: 0}
             async with self._units(info=info) as own, own.begin():
                 if snapshot and self.walled:
                     await own.execute(SNAPSHOT)
-                if served:  # BEGIN says so
+                if served:  # BEGIN names it
                     yield own
                     return
                 async with self._as(own, principal, ends=True):
@@ -316,29 +314,35 @@ class Database:
     async def statement(
         self, session: AsyncSession | None = None, principal: Principal | None = None
     ) -> AsyncIterator[AsyncSession]:
-        """For one statement: without BEGIN and COMMIT around it, save behind a pooler or where a principal is named first.
+        """For one statement, without BEGIN and COMMIT, except behind a pooler or if a principal is named first.
 
-        With the host's session, in the host's transaction. What passes the walls by itself needs no principal. asyncpg
-        prepares a statement, then executes it: only a transaction makes a pooler leave both to one server.
+        With the host's session, it runs in the host's transaction. Functions that name their principal need none. asyncpg
+        prepares a statement, then executes it: only in a transaction does a pooler send both to the same server connection.
         """
         if self._needs_more(session, principal):
             async with self.transaction(session, principal) as unit:
                 yield unit
             return
         self._check_loop()
+        own = self._statements()
         try:
-            async with self._statements.begin() as own:
+            try:
                 yield own
+                if own.in_transaction():
+                    await own.commit()
+            finally:
+                if own.in_transaction():
+                    await asyncio.shield(own.close())
         except RAISED as error:
             raise_named(error)
 
     def reading(
         self, session: AsyncSession | None = None, principal: Principal | None = None
     ) -> AbstractAsyncContextManager[Reader]:
-        """To ask statements that were built at import and only read, each seeing its own moment; made for hot paths.
+        """For statements that were built at import and only read, each with its own snapshot; made for hot paths.
 
-        Without a session to join, a principal to name or a pooler between, they go past SQLAlchemy to the driver, which
-        takes half the time. Rows have their columns as attributes either way. `principal` as for `statement`.
+        Without a session to join, a principal to name or a pooler in between, they go directly to the driver, which takes
+        half the time. Rows have their columns as attributes either way. `principal` as for `statement`.
         """
         if self._needs_more(session, principal):
             return self.statement(session, principal)
@@ -346,7 +350,7 @@ class Database:
         return self._lent()
 
     def _needs_more(self, session: AsyncSession | None, principal: Principal | None) -> bool:
-        """Than a connection for a statement that commits by itself."""
+        """Whether more is needed than a connection for a statement that commits by itself."""
         return session is not None or self.pooled or (self.walled and bool(principal or self._principal))
 
     def _single(
@@ -354,11 +358,8 @@ class Database:
     ) -> AbstractAsyncContextManager[AsyncSession]:
         return self.statement(session, principal)
 
-    def _lent(self) -> Lent:
-        return Lent(self.engine)
-
     def _check_loop(self) -> None:
-        """A connection belongs to the event loop that opened it. Raises `InputError` in another one."""
+        """Raises `InputError` in another event loop than the one that opened the connections: they belong to that loop."""
         running = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = running
@@ -367,7 +368,7 @@ class Database:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Any]:
-        """A connection of the driver for as long as somebody listens, outside of the pool."""
+        """A connection of the driver, outside the pool, for as long as somebody listens."""
         async with connect_once(self.url) as connection:
             yield (await connection.get_raw_connection()).driver_connection
 
@@ -381,7 +382,7 @@ class Database:
             yield
 
     async def find_walls(self) -> None:
-        """Asks once whether row-level policies hold, for this role or for what it calls."""
+        """Checks once whether row-level policies apply to this role, or to the functions that it calls."""
         async with self.statement() as session:
             self.walled = await walls_stand(session)
 
@@ -391,7 +392,7 @@ class Database:
             (await recorded(session)).check()
 
     async def time(self) -> datetime:
-        """By the clock of the server."""
+        """The time of the server's clock."""
         async with self.statement() as session:
             at: datetime = (await session.execute(select(func.clock_timestamp()))).scalar_one()
             return at
@@ -402,11 +403,11 @@ class Database:
 
 @asynccontextmanager
 async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
-    """Below the session's own transactions, whose events therefore don't tell of it.
+    """A savepoint below SQLAlchemy's own transactions, so that the session's events don't report it.
 
-    What the host has yet to send goes before it: the session wouldn't know that it was taken back.
+    Pending changes of the host are flushed first: the session wouldn't know that they were rolled back.
     """
-    if OWN in session.info:  # to go back to that one would take this one along
+    if OWN in session.info:  # rolling back to the first one would undo this one too
         session.info[UNUSED] = False
     if session.autoflush:
         await session.flush()
@@ -416,31 +417,31 @@ async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
 
 @asynccontextmanager
 async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
-    """As `savepoint`. In a transaction of ours it is left to the commit to release it, which saves a round trip.
+    """As `savepoint`. In a transaction of the library the commit releases it, which saves a round trip.
 
-    Its BEGIN may have brought the first one, which saves another.
+    The first one may have been sent with BEGIN, which saves another.
     """
     if OWN not in session.info:
         async with savepoint(session):
             yield
         return
     is_first, session.info[UNUSED] = session.info.get(UNUSED), False
-    session.info[OWN] += 1  # one may lie in another: each has a name of its own
+    session.info[OWN] += 1  # savepoints may be nested, so each has its own name
     name = FIRST if is_first else f"memory_sql_{session.info[OWN]}"
     if not is_first:
         await session.execute(text(f"SAVEPOINT {name}"))
     try:
         yield
     except Exception:
-        with suppress(SQLAlchemyError):  # a connection that was lost takes all of it back
+        with suppress(SQLAlchemyError):  # a lost connection rolls everything back
             await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
-        session.info[UNUSED] = is_first  # it is there still
+        session.info[UNUSED] = is_first  # it still exists
         raise
 
 
 @asynccontextmanager
 async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
-    """What is done within is undone at its end, and its locks are given back."""
+    """What is done inside is rolled back at the end, and its locks are released."""
     async with savepoint(session) as begun:
         try:
             yield
@@ -452,9 +453,9 @@ Waiting = tuple[Callable[[], None], tuple[SessionTransaction, ...]]
 
 
 def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
-    """Calls it once, when the transaction of this session has been committed; not if it is rolled back.
+    """Calls `call` once, after the transaction of this session was committed; not if it is rolled back.
 
-    Nor if the host goes back to a savepoint of its own from before.
+    Nor if the host rolls back to an earlier savepoint of its own.
     """
     own = session.sync_session
     if ON_COMMIT not in own.info:
@@ -466,7 +467,7 @@ def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
 
 
 def _savepoints(session: SyncSession) -> Iterator[SessionTransaction]:
-    """In which the session is."""
+    """The savepoints in which the session is."""
     transaction = session.get_nested_transaction()
     while transaction is not None:
         yield transaction
@@ -486,7 +487,7 @@ def _rolled_back(session: SyncSession, transaction: SessionTransaction) -> None:
 
 def _ended(session: SyncSession, transaction: SessionTransaction) -> None:
     if transaction.parent is None:
-        session.info[ON_COMMIT].clear()  # a later transaction of the same session is not this one
+        session.info[ON_COMMIT].clear()  # they don't belong to a later transaction of the same session
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the driver raises, as errors of ours."""
+"""Translates the driver's errors to the library's."""
 
 from __future__ import annotations
 
@@ -17,70 +17,69 @@ NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
-CONNECTION_LOST = "08"  # the class of its codes
+CONNECTION_LOST = "08"  # the class of its error codes
 RAISED = (
     DBAPIError,
     AsyncAdapt_asyncpg_dbapi.Error,
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # of a connection that was lost while it was asked
+    asyncpg.InternalClientError,  # a connection was lost during a query
     PoolTimeoutError,
     OSError,
 )
 PLAINLY = {
     "53100": "the database's disk is full; what was being written wasn't stored",
-    "53200": "the database has no memory left",
-    "53300": "the database has no connection left",
-    "57014": "the database was told to stop this statement",
+    "53200": "the database is out of memory",
+    "53300": "the database has no free connection slot",
+    "57014": "the database cancelled the statement",
     "57P01": "the database is shutting down",
     "57P02": "the database has crashed and is restarting",
     "57P03": "the database is starting",
-    "42501": "the database doesn't allow that to this user",
+    "42501": "the database user isn't allowed to do this",
 }
 NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
 
 
 def _named(error: BaseException | None) -> DatabaseError:
-    """Of what the driver raised."""
+    """The library's error for what the driver raised."""
     code = getattr(error, "sqlstate", None)
     if code in NO_SCHEMA:
         return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
     if code == LOCK_NOT_AVAILABLE:
         return LockTimeoutError(f"try again (SQLSTATE {code})")
     if code in CONFLICTS:
-        return ConflictError(f"others were writing the same (SQLSTATE {code}); nothing was written, try again")
+        return ConflictError(f"others were writing the same rows (SQLSTATE {code}); nothing was written, try again")
     if code == READ_ONLY:
-        return ReadOnlyError(f"the database only answers, it takes nothing in (SQLSTATE {code})")
+        return ReadOnlyError(f"the database or the transaction is read-only (SQLSTATE {code})")
     if code in NOT_TO_BE_HAD:
-        return DatabaseError(f"the server doesn't let this {NOT_TO_BE_HAD[code]} in (SQLSTATE {code})")
+        return DatabaseError(f"the server refuses this {NOT_TO_BE_HAD[code]} (SQLSTATE {code})")
     if code in PLAINLY:
         return DatabaseError(f"{PLAINLY[code]} (SQLSTATE {code})")
     if code is None:
-        return DatabaseError(f"the driver refused: {type(error).__name__}")
+        return DatabaseError(f"the database driver failed: {type(error).__name__}")
     if code.startswith(CONNECTION_LOST):
-        return DatabaseError(f"the database has cut the connection (SQLSTATE {code})")
+        return DatabaseError(f"the database closed the connection (SQLSTATE {code})")
     constraint = getattr(error, "constraint_name", None)
-    return DatabaseError(f"the database refused: SQLSTATE {code}{f', constraint {constraint}' if constraint else ''}")
+    which = f", constraint {constraint}" if constraint else ""
+    return DatabaseError(f"the database refused the statement: SQLSTATE {code}{which}")
 
 
 def raise_named(error: Exception) -> NoReturn:
-    """Raises an error of ours for what the driver raised (`RAISED`), without its cause: Postgres quotes the row."""
+    """Raises the library's error for what the driver raised (`RAISED`), without its cause: Postgres quotes the row."""
     if isinstance(error, OSError):
         raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
     if isinstance(error, PoolTimeoutError):
         raise PoolFullError from None
     if isinstance(error, DBAPIError):
         raise _named(error.driver_exception) from None
-    if isinstance(
-        error, AsyncAdapt_asyncpg_dbapi.Error
-    ):  # from connecting, where SQLAlchemy doesn't wrap it any further
+    if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):  # raised while connecting, where SQLAlchemy doesn't wrap it
         raise _named(error.__cause__) from None
     raise _named(error) from None
 
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Turns what the driver raises into errors of ours."""
+    """Translates the driver's errors to the library's."""
     try:
         yield
     except RAISED as error:

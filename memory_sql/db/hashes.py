@@ -1,4 +1,4 @@
-"""By what a scope knows a text again, without telling it to whoever reads the table: hashes under the database's own key."""
+"""Hashes by which a scope recognizes a text without revealing it to readers of the table: under the database's own key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TextKey = tuple[int, bytes | None]
 
 
 async def keyed_hashes(session: AsyncSession, subject: str, values: Collection[bytes]) -> list[bytes]:
-    """Of each its `memory.keyed_hash` under this subject, in their order; one statement."""
+    """`memory.keyed_hash` of each value under this subject, in the same order; one statement."""
     if not values:
         return []
     hashed = func.memory.keyed_hashes(subject, cast(list(values), ARRAY(LargeBinary))).table_valued("place", "hash")
@@ -20,7 +20,7 @@ async def keyed_hashes(session: AsyncSession, subject: str, values: Collection[b
 
 
 async def content_hashes(session: AsyncSession, texts: Collection[TextKey]) -> dict[TextKey, bytes]:
-    """What `content_hash` of an observation with that text is in that scope; one statement. None has none."""
+    """The `content_hash` that an observation with that text has in that scope; one statement. None has no hash."""
     wanted = sorted((scope_id, digest) for scope_id, digest in set(texts) if digest is not None)
     if not wanted:
         return {}

@@ -1,4 +1,4 @@
-"""A host's own engine: one pool in the process. Nothing of ours stays in its connections, its pool or its options."""
+"""A host's own engine: one pool in the process. The library leaves nothing in its connections, pool or options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any
 
@@ -26,7 +26,7 @@ from memory_sql.db.principals import Principal
 from memory_sql.db.waiting import Limits, limits_locks
 from memory_sql.errors import ConfigurationError, InputError
 
-# What of a host's engine doesn't suit our statements.
+# Options of a host's engine that don't suit the library's statements.
 OWN_OPTIONS = {"schema_translate_map": None, "stream_results": False}
 CLOSE_SECONDS = 2.0
 SAMPLE = {"text": "é", "numbers": [1, 0.5], "nothing": None, "yes": True}
@@ -36,9 +36,9 @@ LOOP_OF_ENGINE = "the connections of engine= belong to another event loop; make 
 
 
 def _is_of_another_loop(pool: Pool, loop: asyncio.AbstractEventLoop) -> bool:
-    """Of the connection that the pool gives next. Nothing is sent on it, not even the pool's own ping.
+    """Whether the pool's next connection belongs to another event loop. Nothing is sent on it, not even the pool's ping.
 
-    In another event loop than its own the driver doesn't raise reliably: it may end the process by a segmentation fault.
+    In another event loop than its own the driver doesn't reliably raise: it may end the process with a segmentation fault.
     """
     record = pool._do_get()
     try:
@@ -49,33 +49,35 @@ def _is_of_another_loop(pool: Pool, loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def engine_of(given: object) -> AsyncEngine:
-    """What a host passes as `engine=`. Raises `InputError`."""
+    """The engine that a host passed as `engine=`. Raises `InputError`."""
     if not isinstance(given, AsyncEngine):
         raise InputError(f"engine= must be SQLAlchemy's AsyncEngine, not {type(given).__name__}")
     if given.dialect.driver != "asyncpg":
         raise InputError(f"engine= must be on asyncpg, not {given.dialect.driver}")
     if not isinstance(given.pool, (QueuePool, NullPool)):
         raise InputError(
-            f"engine= must have a pool that lends a connection to one at a time, not {type(given.pool).__name__}"
+            f"engine= must have a pool that gives a connection to one user at a time, not {type(given.pool).__name__}"
         )
     return given
 
 
 class HostDatabase(Database):
-    """As `Database`, on the connections of a host's engine, which stays open.
+    """A `Database` on the connections of a host's engine, which stays open.
 
-    A connection of the host's has no `Limited` BEGIN: what a transaction of ours sets for itself takes a statement of its
-    own, and a statement that commits by itself sets what it needs for itself.
+    The host's connections have no `Limited` BEGIN: what a transaction of the library sets takes a separate statement, and a
+    statement that commits by itself sets what it needs.
     """
 
     _saves = False
 
     def __init__(self, engine: AsyncEngine, *, pool_size: int = 5, limits: Limits | None = None) -> None:
         self.url = engine.url
-        self.pooled = is_pooled(engine.url)  # until check_schema has looked at a connection
+        self.pooled = is_pooled(engine.url)  # until check_schema has checked a connection
         self._pool = engine.pool
         size = engine.pool.size() if isinstance(engine.pool, QueuePool) else 0
-        self._go_by(engine, limits or Limits(), connections=size or pool_size + OVERFLOW)
+        limits = limits or Limits()
+        lent = partial(Borrowed, engine, limits.lock_limit)
+        self._go_by(engine, limits, lent, connections=size or pool_size + OVERFLOW)
 
     def _view(self, isolation_level: str | None = None) -> AsyncEngine:
         level = isolation_level or "READ COMMITTED"
@@ -83,11 +85,11 @@ class HostDatabase(Database):
         view = leveled.execution_options()
         event.listen(
             view.sync_engine, "engine_connect", _make_usable
-        )  # of this alone; before the level, which rolls back
+        )  # for this one only; before setting the level, which rolls back
         return view
 
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Connection) -> None:
-        if session.info.get("snapshot"):  # no question may come before that
+        if session.info.get("snapshot"):  # no query may come before it
             connection.exec_driver_sql(self._of_reads)
             return
         served = session.info.get(SERVED)
@@ -97,11 +99,8 @@ class HostDatabase(Database):
             connection.execute(_serving(self._limits), {"agent_id": served["agent_id"]})
 
     def _single(self, session: AsyncSession | None = None, principal: Principal | None = None) -> Any:
-        """What it may wait for has to be limited."""
+        """A single statement, whose waiting has to be limited."""
         return self.transaction(session, principal)
-
-    def _lent(self) -> Lent:
-        return Borrowed(self.engine, self._limits.lock_limit)
 
     def _check_loop(self) -> None:
         super()._check_loop()
@@ -109,7 +108,7 @@ class HostDatabase(Database):
             raise InputError(DISPOSED)
 
     async def check_schema(self) -> None:
-        """Raises `ConfigurationError` for an engine that reads or writes JSON in a way of its own, too."""
+        """Also raises `ConfigurationError` for an engine with its own JSON serializer or deserializer."""
         with named_errors():
             if await greenlet_spawn(_is_of_another_loop, self._pool, asyncio.get_running_loop()):
                 raise InputError(LOOP_OF_ENGINE)
@@ -118,7 +117,10 @@ class HostDatabase(Database):
         await super().check_schema()
 
     async def _keeps_no_statements(self) -> bool:
-        """As behind a pooler that gives out the server by transaction; what was passed to connect says it nowhere else."""
+        """Whether the connection keeps no named statements, as behind a pooler that assigns servers per transaction.
+
+        What was passed to connect shows it nowhere else.
+        """
         async with self._statements() as unit:
             pooled: Any = await (await unit.connection()).get_raw_connection()
             adapted, driver = pooled.dbapi_connection, pooled.driver_connection
@@ -129,12 +131,12 @@ class HostDatabase(Database):
             row = (await unit.execute(_SAMPLE)).one()
         if row.read != SAMPLE or type(row.read["numbers"][1]) is not float or not row.is_written:
             raise ConfigurationError(
-                "json_serializer and json_deserializer of engine= must do as json.dumps and json.loads"
+                "json_serializer and json_deserializer of engine= must behave like json.dumps and json.loads"
             )
 
     @asynccontextmanager
     async def apart(self, connections: int) -> AsyncIterator[Database]:
-        """With connections that are opened as the host's are, and aren't in its pool."""
+        """With connections that are opened as the host's are, but aren't in its pool."""
         unnamed = {"prepared_statement_cache_size": 0, **POOLED} if self.pooled else {}
         engine = create_async_engine(
             "postgresql+asyncpg://",
@@ -158,7 +160,7 @@ class HostDatabase(Database):
             await driver.close(timeout=CLOSE_SECONDS)
 
     async def _taken_out(self) -> Any:
-        """A connection of the driver's as the host's engine opens it, taken out of its pool for good."""
+        """A connection of the driver, opened by the host's engine and removed from its pool for good."""
         self._check_loop()
         pooled = await greenlet_spawn(_checked_out, self.engine.sync_engine)
         driver = pooled.driver_connection
@@ -166,11 +168,11 @@ class HostDatabase(Database):
         return driver
 
     async def close(self) -> None:
-        """The engine is the host's."""
+        """Does nothing: the engine is the host's."""
 
 
 class Borrowed(Lent):
-    """A connection of the host's pool, whose pings and listeners may have to be waited for."""
+    """A connection of the host's pool, whose pings and listeners may have to be awaited."""
 
     def __init__(self, engine: AsyncEngine, lock_limit: str) -> None:
         super().__init__(engine)
@@ -193,7 +195,7 @@ class Borrowed(Lent):
 
 @dataclass(frozen=True, slots=True)
 class Limiting(Direct):
-    """Each statement sets for itself how long it waits for a lock."""
+    """Each statement itself sets how long it waits for a lock."""
 
     _lock_limit: str
 
@@ -219,7 +221,7 @@ def _checked_out(engine: Engine) -> PoolProxiedConnection:
 
 
 def _make_usable(connection: Connection) -> None:
-    """As a pool of ours does: what the server has closed meanwhile is replaced."""
+    """As the library's own pool does: replaces a connection that the server has closed."""
     for _ in range(_lying(connection.engine)):
         if not connection.connection.driver_connection.is_closed():  # type: ignore[union-attr]
             break
@@ -228,19 +230,19 @@ def _make_usable(connection: Connection) -> None:
 
 
 def _lying(engine: Engine) -> int:
-    """How many connections may have been closed while they lay in the pool."""
+    """How many connections may have been closed while they were in the pool."""
     return engine.pool.checkedin() + 1 if isinstance(engine.pool, QueuePool) else 0
 
 
 def _commit_what_is_set(pooled: PoolProxiedConnection) -> None:
-    """A listener of the host's may have begun a transaction, as by SET: it would take what we do back with it."""
+    """Commits what a listener of the host may have begun, with a SET for instance: its rollback would undo our work."""
     if pooled.driver_connection.is_in_transaction():  # type: ignore[union-attr]
         pooled.commit()
 
 
 @lru_cache(maxsize=16)
 def _limiting(limits: Limits) -> Select[Any]:
-    """What `Limited` and the settings of a connection of ours bring; but for `jit`, which the driver would leave off."""
+    """What `Limited` and the settings of the library's connections do, except `jit`, which the driver would leave off."""
     settings = {
         "lock_timeout": limits.lock_limit,
         "idle_in_transaction_session_timeout": limits.idle_limit,

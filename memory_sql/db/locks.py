@@ -1,12 +1,12 @@
-"""The locks of an agent, in one order for everybody: the agent, conversations by id, scopes by id; then what lies in them.
+"""The locks of an agent, always taken in one order: the agent, conversations by id, scopes by id; then what is in them.
 
-What takes something out of an agent shares the agent's row, and looks then; who is who, who is a member and what is held
-changes under the agent's lock. So a hold is seen by a forgetting, or waits for it. Neither stops a foreign key to the
-agent: only `lock_whole_agent` does, for erasing all of it.
+Work that takes something out of an agent first takes a shared lock on the agent's row, then looks. Aliases, memberships and
+holds change under the agent's exclusive lock. So a forgetting either sees a hold or makes it wait. Neither lock blocks a
+foreign key to the agent: only `lock_whole_agent` does, for erasing all of it.
 
-What has to be locked is often known only after a look under the locks. `under_locks` then gives all of them back and
-takes them anew, in order: to lock one more beside those that are held would be a deadlock with whoever is going by the
-order. `under_found` begins with what one statement both finds and locks, which mostly is all.
+What has to be locked is often known only after a look under the locks. `under_locks` then releases all of them and takes
+them again, in order: locking one more while holding the others could deadlock with somebody who keeps to the order.
+`under_found` begins with a single statement that both finds and locks rows, usually all that are needed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ Done = TypeVar("Done")
 
 
 async def share_agent(session: AsyncSession, agent_key: int) -> None:
-    """Until the transaction ends nobody becomes somebody else, leaves, or is held; others may share it."""
+    """Until the transaction ends, no alias, membership or hold changes; others may share the lock."""
     await session.execute(select(AgentRow.agent_key).where(AgentRow.agent_key == agent_key).with_for_update(read=True))
 
 
 async def lock_agent(session: AsyncSession, agent_key: int) -> None:
-    """Until the transaction ends nobody shares or locks the agent; what only adds to it goes on (FOR NO KEY UPDATE).
+    """Until the transaction ends nobody else shares or locks the agent; what only adds to it goes on (FOR NO KEY UPDATE).
 
-    By an update, not a lock alone: it also refuses whoever reads an older snapshot than the change before.
+    It updates the row instead of only locking it: so it also fails for a transaction whose snapshot is older than the
+    previous change.
     """
     await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=AgentRow.settings))
 
@@ -40,8 +41,8 @@ async def lock_agent(session: AsyncSession, agent_key: int) -> None:
 async def lock_whole_agent(session: AsyncSession, agent_key: int) -> None:
     """Until the transaction ends nobody reads, changes or adds anything of the agent under a lock.
 
-    Its conversations and scopes first: who holds one of them may still have to refer to the agent. Then those that were made
-    meanwhile, of which there can't be more.
+    Locks its conversations and scopes first, since whoever holds one of them may still have to refer to the agent; then
+    those that were created meanwhile, after which no more can be.
     """
     await lock_agent(session, agent_key)
     await _lock_all(session, agent_key)
@@ -86,7 +87,7 @@ class Locks:
     rows: Rows
 
     def need(self, scopes: Iterable[int] = (), conversations: Iterable[str] = ()) -> None:
-        """To be called with all that is about to be changed. If any of it isn't locked, all begins anew with it locked."""
+        """Call it with all that is about to be changed. If any of it isn't locked, everything starts again with it locked."""
         wanted = Rows(frozenset(scopes), frozenset(conversations))
         if self.rows | wanted != self.rows:
             raise _MoreError(self.agent_key, self.rows | wanted)
@@ -101,10 +102,10 @@ async def under_locks(
     keys_change: bool = False,
     shared: bool = False,
 ) -> Done:
-    """What `act` returns, done under the locks on all that it says it needs (`Locks.need`), taken in order.
+    """Runs `act` under the locks on all that it says it needs (`Locks.need`), taken in order. Returns what `act` returns.
 
-    `act` looks, says what it needs, and only then changes anything. It is called without locks first, unless it is `known`
-    of rows that it will need them, and again whenever it needs more: what it did is undone, and the locks are given back.
+    `act` looks, says what it needs, and only then changes anything. It is called first without locks, unless some rows
+    are `known` to be needed, and again whenever it needs more: what it did is rolled back, and the locks are released.
     `keys_change`: the ids themselves change. `shared`: the agent is shared before anything is locked, as by `share_agent`.
     """
     rows = known
@@ -129,7 +130,7 @@ async def under_found(
     *,
     shared: bool = False,
 ) -> Done:
-    """As `under_locks`, but `find` locks at first what it finds itself, in order: what `act` will most likely need.
+    """As `under_locks`, but begins with `find`, which finds and locks, in order, what `act` will most likely need.
 
     `shared`: `find` has shared the agent.
     """
@@ -153,10 +154,10 @@ async def _lock(session: AsyncSession, agent_key: int, rows: Rows, *, keys_chang
 
 
 def _in_order(which: Any, conversations: Any, scopes: Any, *, keys_change: bool = False, shared: bool) -> Select[Any]:
-    """Locks these, two arrays, of one agent. One row: its key, and what there is of them; none where it isn't there.
+    """Locks the rows of one agent named by two arrays. One row: its key and those that exist; no row without the agent.
 
-    Each part asks for the one before: the agent has to be known before a conversation is looked for, and no scope is
-    before all conversations have been counted.
+    Each part refers to the one before, which fixes the order: the agent, the conversations, and, once all conversations
+    are counted, the scopes.
     """
     agent = select(AgentRow.agent_key).where(which)
     known = (agent.with_for_update(read=True) if shared else agent).cte("agent")

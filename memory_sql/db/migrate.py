@@ -1,6 +1,6 @@
-"""Alembic, from an installed package as from a checkout. Imported only by commands that need it.
+"""Alembic, from an installed package or a checkout. Imported only by commands that need it.
 
-A host whose own Alembic keeps our schema as a branch of its history, or compares the whole database, uses `scripts`,
+A host whose own Alembic keeps this schema as a branch of its history, or compares the whole database, uses `scripts`,
 `prepare`, `host_include_name` and `host_include_object` in its env.py; see docs/deploying.md.
 """
 
@@ -27,17 +27,17 @@ from memory_sql.db.models import SCHEMA
 from memory_sql.db.recorded import INSTALLATION, REVISION, THERE, UNRELEASED, VERSION_TABLE, Recorded, recorded
 from memory_sql.errors import InputError, SchemaError
 
-LOCK_KEY = 0x6D656D6F7279  # "memory"; two upgrades at once take turns
+LOCK_KEY = 0x6D656D6F7279  # "memory"; concurrent upgrades take turns
 LOCK_TIMEOUT = "3s"
-DROP = "drop"  # what `alembic -x memory_sql=drop` says
-# CREATE SCHEMA IF NOT EXISTS asks for a right to create schemas even where there is nothing to create.
+DROP = "drop"  # the value in `alembic -x memory_sql=drop`
+# CREATE SCHEMA IF NOT EXISTS requires the right to create schemas even if the schema exists.
 CREATE_SCHEMA = f"""DO $$ BEGIN
     IF to_regnamespace('{SCHEMA}') IS NULL THEN
         CREATE SCHEMA {SCHEMA};
         COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).';
     END IF;
 END $$"""
-# So that no hold is placed between looking for one and dropping it.
+# So that no hold can be placed between the check for holds and the drop.
 LOCK_HOLDS = f"""DO $$ BEGIN
     IF to_regclass('{SCHEMA}.holds') IS NOT NULL THEN
         LOCK TABLE {SCHEMA}.holds IN ACCESS EXCLUSIVE MODE;
@@ -62,14 +62,14 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
-    """Raises `HeldError` while a legal hold is open, and `InputError` where anything is remembered, unless `drop` says that
-    it may go.
+    """Raises `HeldError` while a legal hold is open, and `InputError` if anything is remembered, unless `drop` allows
+    deleting it.
     """
     held = asyncio.run(contents(url))
     held.refuse_held()
     if held and not drop:
         raise InputError(
-            f"nothing was changed: what the older schema can't store would be lost, of {held}; say drop=True"
+            f"nothing was changed: what the older schema can't store would be lost, of {held}; pass drop=True"
         )
     config = alembic_config(url)
     config.attributes["memory_sql"] = DROP if drop else None
@@ -78,10 +78,10 @@ def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
 
 
 def reset(url: str) -> None:
-    """Drops the schema with all that is in it and all that refers to it, and makes it again.
+    """Drops the schema with all that is in it and all that refers to it, and creates it again.
 
-    Raises `HeldError` while a legal hold is open, and `SchemaError` where the host's Alembic keeps the schema: its version
-    table would go on listing our revision.
+    Raises `HeldError` while a legal hold is open, and `SchemaError` if the host's Alembic keeps the schema: its version
+    table would still list our revision.
     """
     asyncio.run(_drop(url))
     upgrade(url)
@@ -110,7 +110,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def current(url: str) -> str | None:
-    """The revision of ours that the database is at; None without a schema of ours."""
+    """The revision of the library's schema in the database; None if there is no such schema."""
     found = asyncio.run(_recorded(url))
     ours = found.revisions if found.own else [revision for revision in found.revisions if revision in _known()]
     return ours[0] if ours else None
@@ -127,29 +127,29 @@ def _known() -> set[str]:
 
 
 def check(url: str) -> str:
-    """The revision, if it is this release's; else raises `SchemaError`."""
+    """Returns the revision if it is this release's; otherwise raises `SchemaError`."""
     asyncio.run(_recorded(url)).check()
     return REVISION
 
 
 def head() -> str:
-    """The newest revision that this release brings."""
+    """The newest revision of this release."""
     revision = ScriptDirectory.from_config(alembic_config()).get_current_head()
     assert revision is not None  # the package ships at least one
     return revision
 
 
 def is_ours(name: str | None, type_: str, parent_names: Any) -> bool:
-    """For `include_name`: keeps other schemas and the tables that aren't mapped out of autogenerate."""
+    """For `include_name`: keeps other schemas, and tables that aren't mapped, out of autogenerate."""
     if type_ == "schema":
         return name == SCHEMA
     return not (type_ == "table" and name in (VERSION_TABLE, INSTALLATION))
 
 
 def prepare() -> None:
-    """For an env.py, first thing within `context.begin_transaction()`: upgrades at once take turns, and none waits long.
+    """For an env.py, first thing in `context.begin_transaction()`: concurrent upgrades take turns, and none waits long.
 
-    Waiting for another process that upgrades is fine; queueing behind a long transaction would block all behind us.
+    Waiting for another upgrade is fine; queueing behind a long transaction would block everybody who comes after.
     """
     context.execute(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")
     context.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
@@ -157,9 +157,9 @@ def prepare() -> None:
 
 
 def refuse_what_others_made(connection: Connection) -> None:
-    """Raises `SchemaError` where our tables are there and we can't go on from them.
+    """Raises `SchemaError` if our tables exist and can't be upgraded from here.
 
-    Our version table doesn't know of them: the host's Alembic keeps them. Or another first schema made them.
+    Either our version table doesn't list them, because the host's Alembic keeps them, or another first schema made them.
     """
     there = connection.execute(THERE).one()
     options = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
@@ -171,11 +171,11 @@ def refuse_what_others_made(connection: Connection) -> None:
 
 
 def host_include_name(name: str | None, type_: str, parent_names: Any) -> bool:
-    """For the host's `include_name`: with `include_schemas`, keeps our schema out of autogenerate, unread."""
+    """For the host's `include_name`: with `include_schemas`, keeps our schema out of autogenerate, without reading it."""
     return not (type_ == "schema" and name == SCHEMA)
 
 
 def host_include_object(object_: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
-    """For the host's `include_object`: keeps our tables out of autogenerate, also those in the host's metadata."""
+    """For the host's `include_object`: keeps our tables out of autogenerate, including those in the host's metadata."""
     table = object_ if type_ == "table" else object_.table
     return bool(table.schema != SCHEMA)

@@ -1,4 +1,4 @@
-"""Hearing at once that something has become due, on a connection of its own."""
+"""Hearing at once when something becomes due, on a connection of its own."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memory_sql.errors import DatabaseError
 
 DUE = "memory_due"  # what add_messages and refresh_due notify
 
-_PULSE_SECONDS = 60.0  # so a connection that died without a word is noticed, and one that is idle isn't cut on the way
+_PULSE_SECONDS = 60.0  # detects a connection that died silently, and keeps an idle one from being cut
 _ANSWER_SECONDS = 10.0
 
 
 async def listen(database: Database, heard: Callable[[], None]) -> None:
     """Calls `heard` once it listens and at each notification; returns when the connection is lost.
 
-    Raises `DatabaseError` when there is none to be had. Notifications are hints: they get lost with a connection.
+    Raises `DatabaseError` if no connection can be had. Notifications are hints: they are lost with a connection.
     """
     try:
         with named_errors():
@@ -33,11 +33,11 @@ async def listen(database: Database, heard: Callable[[], None]) -> None:
 
 
 async def _listen(driver: Any, heard: Callable[[], None]) -> None:
-    """On asyncpg's own connection: SQLAlchemy begins a transaction with its first statement, and none is sent."""
+    """Uses asyncpg's own connection, since SQLAlchemy would begin a transaction with the first statement."""
     lost = asyncio.Event()
     driver.add_termination_listener(lambda _: lost.set())
     await driver.add_listener(DUE, lambda *_: heard())
-    heard()  # what became due before
+    heard()  # for what became due before
     while not lost.is_set():
         with suppress(TimeoutError):
             async with asyncio.timeout(_PULSE_SECONDS):

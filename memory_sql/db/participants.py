@@ -1,4 +1,4 @@
-"""Who took part in a conversation, as a condition of statements (`sql/visibility/user_tokens.sql`)."""
+"""The participants of a conversation, as a condition in statements (`sql/visibility/user_tokens.sql`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from memory_sql.db.models import ConversationRow
 
 
 def took_part(agent_key: Any, users: Any, how: str = "&&") -> ColumnElement[bool]:
-    """Whether any of these users of an agent took part in a conversation; `<@`: no others.
+    """Whether any of these users of an agent took part in a conversation; with `<@`, whether nobody else did.
 
-    By the index, then exactly; the agent so that no plan begins with all of its conversations.
+    Compares by the index first, then exactly. The agent is compared so that no plan starts from all of its conversations.
     """
     c, tokens = ConversationRow, func.memory.user_tokens
     given = cast(users, ARRAY(Text))

@@ -1,4 +1,4 @@
-"""On whose behalf a transaction works: what row-level policies ask (`sql/visibility/principal.sql`)."""
+"""On whose behalf a transaction works: what row-level policies check (`sql/visibility/principal.sql`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-# agent_id, user_id and conversation_id of a user, who reads; with service=True the library's own work, for that agent or for
-# all of them (None).
+# agent_id, user_id and conversation_id of a user, who reads; with service=True the library's own work, for that agent, or
+# for all agents (None).
 Principal = Mapping[str, Any]
 
 
 def service(agent_id: str | None) -> Principal:
-    """The library's own work for one agent; None: for all."""
+    """The library's own work for one agent; None: for all agents."""
     return {"agent_id": agent_id, "user_id": None, "conversation_id": None, "service": True}
 
 
@@ -30,7 +30,7 @@ def serves(principal: Principal | None) -> bool:
 
 
 def entering(principal: Principal) -> str:
-    """As `enter`, for the library's own work, together with a BEGIN. That has no parameters, so an id goes as its bytes."""
+    """What `enter` does for the library's own work, to be sent with BEGIN: without parameters, so an id goes as hex."""
     agent_id = principal["agent_id"]
     agent = "NULL" if agent_id is None else f"convert_from(decode('{agent_id.encode().hex()}', 'hex'), 'UTF8')"
     return f"SELECT memory.enter({agent}, NULL, NULL, true);"
@@ -52,14 +52,14 @@ _STAND = select(or_(func.row_security_active(_observations), _tables.c.relforcer
 
 
 async def enter(session: AsyncSession, principal: Principal) -> str | None:
-    """Names the principal until the transaction ends; says what was set before."""
+    """Names the principal until the transaction ends; returns the previous setting."""
     before: str | None = await session.scalar(_ENTER, {"service": False, **principal})
     return before
 
 
 @asynccontextmanager
 async def named(session: AsyncSession, principal: Principal, *, ends: bool) -> AsyncIterator[None]:
-    """With that principal; `ends`: the transaction ends with it, so there is nothing to put back."""
+    """Works with that principal; `ends`: the transaction ends with it, so there is nothing to restore."""
     before = {"before": await enter(session, principal)}
     if ends:
         yield
@@ -67,15 +67,15 @@ async def named(session: AsyncSession, principal: Principal, *, ends: bool) -> A
     try:
         yield
     except BaseException:
-        with suppress(SQLAlchemyError):  # a transaction that failed takes the setting with it when it is rolled back
+        with suppress(SQLAlchemyError):  # rolling back a failed transaction restores the setting
             await session.execute(_LEAVE, before)
         raise
     await session.execute(_LEAVE, before)
 
 
 async def walls_stand(session: AsyncSession) -> bool:
-    """Whether policies hold for the current role, or for that of the functions that erase, though not for this one.
+    """Whether policies apply to the current role, or to that of the functions that erase, even if not to this one.
 
-    For all of our tables alike; `verify` looks after that.
+    They apply to all our tables alike; `verify` checks that.
     """
     return bool(await session.scalar(_STAND))

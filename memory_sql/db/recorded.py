@@ -1,4 +1,4 @@
-"""How far the schema of a database is, and whether it is that of this release."""
+"""The revision of a database's schema, and whether it is that of this release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from memory_sql.db.ddl import fingerprint
 from memory_sql.errors import SchemaError
 
-# The newest migration. Compared at start, so that a release never runs on a schema it wasn't written for.
+# The newest migration. Compared at start, so that a release never runs on a schema that it wasn't written for.
 REVISION = "a7c39e15d042"
 UNRELEASED = (
     "this schema was made by an unreleased version of memory_sql, and can't be upgraded; use a new database or data"
@@ -26,9 +26,9 @@ INSTALLATION = "installation"  # a table of one row: the id and the key of the d
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What Alembic has written down. `own`: in our version table. Else in the host's, ours perhaps among them.
+    """The revisions that Alembic recorded. `own`: in our version table; else in the host's, perhaps with ours among them.
 
-    `tables`: ours are there. `fits`: the first schema that made them is that of this release.
+    `tables`: our tables exist. `fits`: the first schema that made them is that of this release.
     """
 
     own: bool
@@ -37,7 +37,7 @@ class Recorded:
     fits: bool
 
     def check(self) -> None:
-        """Raises `SchemaError` unless this release's revision is among them, and means the same schema."""
+        """Raises `SchemaError` unless this release's revision is among them and stands for the same schema."""
         if self.tables and not self.fits:
             raise SchemaError(UNRELEASED)
         if REVISION in self.revisions:
@@ -54,7 +54,7 @@ class Recorded:
 
 
 async def recorded(session: AsyncSession | AsyncConnection) -> Recorded:
-    """How far the schema is, whoever keeps it: we in `memory.alembic_version`, or the host's Alembic in its own table."""
+    """The revision of the schema, kept by us in `memory.alembic_version`, or by the host's Alembic in its own table."""
     there = (await session.execute(THERE)).one()
     if there.versions:
         own = (await session.scalars(_listed(VERSION_SCHEMA, VERSION_TABLE))).all()
@@ -70,7 +70,7 @@ def _listed(schema: str, name: str) -> Select[Any]:
     return select(table(name, column("version_num"), schema=schema).c.version_num)
 
 
-# The function says which first schema it was. It is read, not called: of an unreleased version there is none.
+# The function says which first schema it was. It is read, not called: an unreleased version doesn't have it.
 _function = table("pg_proc", column("oid"), column("prosrc"), schema="pg_catalog")
 _made = select(_function.c.prosrc.contains(bindparam("fingerprint", callable_=fingerprint))).where(
     _function.c.oid == func.to_regprocedure(f"{VERSION_SCHEMA}.schema_fingerprint()")
@@ -81,7 +81,7 @@ THERE = select(
     func.coalesce(_made.scalar_subquery(), False).label("fits"),
 )
 _relation, _schema, _key = pg_catalog.pg_class, pg_catalog.pg_namespace, pg_catalog.pg_constraint
-# Hosts name their version table as they like. Its primary key is called by Alembic, and its only column as well.
+# Hosts choose the name of their version table. Alembic names its primary key and its only column.
 _VERSION_TABLES = (
     select(_schema.c.nspname, _relation.c.relname)
     .select_from(_relation)

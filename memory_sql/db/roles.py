@@ -1,6 +1,6 @@
-"""The roles of a database with walls: `make.sql` and `drop.sql`, with the names that a host gives them.
+"""The roles of a database with walls: `make.sql` and `drop.sql`, with the names that a host chooses.
 
-Roles belong to the whole cluster, so no migration makes them; see docs/security.md.
+Roles belong to the whole cluster, so no migration creates them; see docs/security.md.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from memory_sql.db.failures import named_errors
 from memory_sql.db.models import Base
 from memory_sql.errors import InputError
 
-LOCK_TIMEOUT = "3s"  # every table is altered; behind a long transaction everybody else would wait as well
-_LONGEST = 63  # bytes of a name; Postgres would cut off the rest
+LOCK_TIMEOUT = "3s"  # every table is altered; waiting for a long transaction would make everybody else wait too
+_LONGEST = 63  # bytes of a name; Postgres would truncate longer ones
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Their names. What `make.sql` says of each."""
+    """The names of the roles; `make.sql` describes them."""
 
     owner: str
     app: str
@@ -34,18 +34,18 @@ class Roles:
 
     @classmethod
     def of(cls, owner: str, app: str, analyst: str) -> Roles:
-        """The other names follow from these. Raises `InputError` for names that are equal or too long."""
+        """The other names are derived from these. Raises `InputError` for names that are equal or too long."""
         roles = cls(owner, app, f"{app}_eraser", f"{app}_reader", analyst, f"{analyst}_content")
         names = list(asdict(roles).values())
         if len(set(names)) < len(names):
-            raise InputError("each role needs a name of its own")
+            raise InputError("each role needs a different name")
         if any(not 0 < len(name.encode()) <= _LONGEST or "\x00" in name for name in names):
-            raise InputError(f"the name of a role has 1 to {_LONGEST} bytes, the endings that we give it included")
+            raise InputError(f"the name of a role has 1 to {_LONGEST} bytes, including the endings that are added")
         return roles
 
 
 def script(roles: Roles, *, drop: bool = False) -> str:
-    """What `make` or `drop` runs, for psql."""
+    """The script that `make` or `drop` runs, for psql."""
     given = _setting(roles).replace("'", "''")
     return (
         f"BEGIN;\nSET LOCAL lock_timeout = '{LOCK_TIMEOUT}';\nSET LOCAL client_min_messages = warning;\n"
@@ -54,7 +54,7 @@ def script(roles: Roles, *, drop: bool = False) -> str:
 
 
 async def make(url: str, roles: Roles) -> bool:
-    """Makes the roles and gives them what is theirs, in one transaction; False: there is no schema, only roles were made.
+    """Creates the roles and assigns their objects, in one transaction; False: there is no schema, so only roles were created.
 
     Raises `DatabaseError`.
     """
@@ -65,7 +65,7 @@ async def make(url: str, roles: Roles) -> bool:
 
 
 async def drop(url: str, roles: Roles) -> list[str]:
-    """Takes everything back; returns the roles that are still there: they log in, or another database needs them."""
+    """Reverses `make`; returns the roles that remain because they can log in or another database needs them."""
     with named_errors():
         async with connect_once(url) as connection:
             await _run(connection, roles, drop=True)
@@ -89,7 +89,7 @@ def _setting(roles: Roles) -> str:
 
 
 def erased_columns() -> list[str]:
-    """`table.column` of what may hold remembered text, as `models/` classes it."""
+    """`table.column` of each column that may hold remembered text, as `models/` declares it."""
     return [
         f"{of.name}.{item.name}"
         for of in Base.metadata.sorted_tables

@@ -1,4 +1,4 @@
-"""How what an import brings is staged, and the statements that store it, in their order."""
+"""How the rows of an import are staged, and the statements that store them, in order."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ STAGED = {
     "also_hashes": "bytea[]",
     "seq": "integer",
 }
-"""The columns of a staged row. `of_ref`: it says what the row of another document says; `also`: sentences that it says.
+"""The columns of a staged row. `of_ref`: the other document whose row says the same; `also`: sentences that it says.
 
-`place`: 1, 2, 3 … in the order in which they come. `seq` is null where the scope had anything before, or where it is that of
-another row; lists are null if they are empty.
+`place`: 1, 2, 3 … in the order in which they come. `seq` is null if the scope had anything before, or if it is that of
+another row; empty lists are null.
 """
 
 TEXTS = {
@@ -49,7 +49,7 @@ TEXTS = {
     "source_hash": "bytea",
     "stored_hash": "bytea",
 }
-"""The columns of a staged text. `is_told` False: it is noted that it was there, and not told. `refs`: which documents."""
+"""The columns of a staged text. `is_told` False: it is recorded as imported, but not stored. `refs`: its documents."""
 
 
 def _temporary(name: str, columns: Mapping[str, str], at_commit: str) -> str:
@@ -62,12 +62,12 @@ def _tables(at_commit: str) -> str:
 
 
 STAGE, STAGE_ONCE = _tables("DELETE ROWS"), _tables("DROP")
-"""For the connection, which is emptied by each commit; or for one transaction."""
+"""Tables for the connection, emptied at each commit; or for one transaction."""
 IS_STAGED = "to_regclass('pg_temp.import_rows') IS NOT NULL"
 EMPTY = "TRUNCATE import_rows, import_texts"
 ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"
 
-# In scopes that had anything before. What waits there and says the same later is that row; `of_ref` is empty, then.
+# In scopes that already had observations. A pending one there that says the same is that row; `of_ref` is then empty.
 WAITING = """
     UPDATE import_rows r SET of_ref = '', seq = w.seq
     FROM (
@@ -101,8 +101,9 @@ REPEATED = """
     )
     WHERE r.of_ref <> ''
 """
-# All at once, since an agent has few rows and each statement its price. So with the hashes of texts: one at a time, looking
-# up the key costs more than storing the row. What a text holds was shared in the old store as far as it should be, or never.
+# All at once, since an agent has few rows and each statement has a cost. The same holds for the hashes of texts: one at a
+# time, looking up the key costs more than storing the row. What a text holds was shared in the old store as far as it should
+# be, or never.
 STORE = """
     WITH found AS (
         SELECT scope_id, count(*) FILTER (WHERE of_ref IS NULL) AS stored,
@@ -187,8 +188,8 @@ STORE = """
     )
     SELECT coalesce(sum(stored), 0)::bigint, count(*) FROM found
 """
-# The messages that it was made of, where they were brought as well; then each other person once for an observation, however
-# many documents say that it is theirs. The runs that `STORE` has made are the newest of the import.
+# The messages from which it was made, if they were imported as well; then each other person once per observation, however
+# many documents name them. The runs that `STORE` made are the newest of the import.
 LINK = (
     """
     INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at)

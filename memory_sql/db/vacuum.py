@@ -1,4 +1,4 @@
-"""Frees what forgotten texts still occupy in the files of the database."""
+"""Frees the space that forgotten texts still occupy in the files of the database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy.pool import NullPool
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.failures import named_errors
 
-# What lies in old row versions and index entries goes with these. Each runs outside a transaction.
+# These remove what is left in old row versions and index entries. Each runs outside a transaction.
 WITH_TEXT = (
     "messages",
     "observations",
@@ -31,7 +31,7 @@ PHYSICAL = (
 
 
 async def vacuum(url: str) -> None:
-    """Frees the space of what was forgotten; others may go on reading and writing meanwhile."""
+    """Frees the space of what was forgotten; others can read and write meanwhile."""
     engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         with named_errors():

@@ -1,7 +1,7 @@
-"""The invariants: what holds at any moment, also under load, asked as queries that must return no row.
+"""The invariants: what holds at any moment, even under load, as queries that must return no row.
 
-Each is a file of `sql/invariants/`, whose header says what must hold; one, of the hash of a text, begins in Python.
-All of them see the same moment: one transaction, repeatable read, read only.
+Each is a file in `sql/invariants/`, whose header says what must hold; one, about the hashes of texts, is checked in Python.
+All of them see the same snapshot: one transaction, repeatable read, read only.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from memory_sql.domain.results import Violation
 from memory_sql.languages.text import HASH_VERSION, content_digest
 
 HASHES = "hashes_match_texts"
-MOST = 1000  # violations of one invariant; a table that is wrong throughout must not fill the memory
-SAMPLE = 5000  # observations whose hashes are looked at, about, if not all are
-BATCH = 2000  # observations whose hashes are computed at a time
+MOST = 1000  # violations reported per invariant; a table that is wrong throughout must not fill the memory
+SAMPLE = 5000  # about how many observations' hashes are checked, unless all are
+BATCH = 2000  # observations whose hashes are computed at once
 
 _SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
@@ -36,7 +36,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What some invariants are measured by: the caller's clock, and its settings for what no process has judged yet."""
+    """Parameters of some invariants: the caller's clock, and its settings for rows that no process has checked yet."""
 
     now: datetime
     threshold: int
@@ -54,7 +54,7 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 
 @cache
 def invariants() -> dict[str, Select[Any]]:
-    """Their queries by name, in order: agent_id (null: of the database as a whole), key and detail of each violation."""
+    """The queries by name, in order. Columns: agent_id (null: the whole database), key and detail of each violation."""
     found = (file for file in (files(__package__) / "sql" / "invariants").iterdir() if file.name.endswith(".sql"))
     return {file.name.removesuffix(".sql"): _query(file.read_text("utf-8")) for file in sorted(found, key=str)}
 
@@ -66,9 +66,9 @@ def _query(sql: str) -> Select[Any]:
 
 
 async def violations(session: AsyncSession, measures: Measures, *, hashes: bool = False) -> AsyncIterator[Violation]:
-    """What doesn't hold, at most `MOST` of each invariant. The conversation must not have asked anything before.
+    """The violations, at most `MOST` of each invariant. The session must not have run a query before.
 
-    `hashes`: of every observation, not of one in so many.
+    `hashes`: check the hash of every observation, not only of a sample.
     """
     await session.execute(_SNAPSHOT)
     given = asdict(measures)
@@ -97,7 +97,7 @@ _is_ours = _table.c.oid == cast(cast("memory.observations", REGCLASS), OID)
 
 
 def _sample(now: datetime) -> Any:
-    """Every n-th, others each day: texts are read back and hashed here, which takes longer than all the rest together."""
+    """Every n-th, different ones each day: reading and hashing texts here takes longer than everything else together."""
     each = select(func.greatest(1, cast(_table.c.reltuples / SAMPLE, BigInteger))).where(_is_ours).scalar_subquery()
     return _HASHED.where((ObservationRow.scope_id + ObservationRow.seq + now.toordinal()) % each == 0)
 
@@ -109,7 +109,7 @@ async def _wrong(session: AsyncSession, rows: Sequence[Any]) -> list[Any]:
 
 
 async def _wrong_hashes(session: AsyncSession, hashed: Select[Any]) -> AsyncIterator[Violation]:
-    """Observations whose hash is not that of their text: they would be stored twice, or taken for another."""
+    """Observations whose hash isn't that of their text: they would be stored twice, or be taken for another one."""
     found = await session.stream(hashed.execution_options(yield_per=BATCH))
     left = MOST
     async for rows in found.partitions():

@@ -1,7 +1,7 @@
 """How long a call waits: for a lock, for a connection.
 
-The limits are set in each transaction of ours, together with its BEGIN: a pooler hands on no others, and a role that
-somebody is a member of doesn't either. In the host's transaction only the time for locks is limited.
+The limits are set in each transaction of the library, together with its BEGIN: a pooler passes on no others, and neither
+does membership of a role. In the host's transaction only the time for locks is limited.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from memory_sql.errors import InputError, LockTimeoutError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a call waits for a lock and for a connection, and a transaction of ours stands still before it is ended."""
+    """How long a call waits for a lock and for a connection, and how long the library's transactions may idle."""
 
     lock: timedelta = timedelta(seconds=5)
     connection: timedelta = timedelta(seconds=10)
@@ -40,12 +40,12 @@ class Limits:
 
     @property
     def of_sessions(self) -> dict[str, str]:
-        """For what has no BEGIN, where a session stays with its connection."""
+        """For statements without a BEGIN, where a session keeps its connection."""
         return {"lock_timeout": f"{self.lock_limit}ms"}
 
     @property
     def of_reads(self) -> str:
-        """Who reads holds no row; and may take long for what was read, as an export does."""
+        """Readers hold no row locks, and may take long to process what they read, as an export does."""
         return f"SET LOCAL lock_timeout = {self.lock_limit};"
 
     @property
@@ -54,9 +54,9 @@ class Limits:
 
 
 class Limited(asyncpg.Connection):  # type: ignore[misc]
-    """A connection whose transactions begin with limits, in the same round trip, and with the principal that they serve.
+    """A connection whose transactions begin with the limits and their principal, in the same round trip.
 
-    BEGIN has no parameters, so it goes by the simple protocol, which takes several statements; a pooler leaves them together.
+    BEGIN has no parameters, so it uses the simple protocol, which takes several statements; a pooler keeps them together.
     """
 
     limits = ""
@@ -64,13 +64,13 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
     def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
         limited = query + self.limits if query.startswith("BEGIN") else query
         if limited != query:
-            self.limits = ""  # and of no other transaction
+            self.limits = ""  # they apply to this transaction only
         executed: Awaitable[str] = super().execute(limited, *args, timeout=timeout)
         return executed
 
 
 async def session_of(given: object) -> AsyncSession:
-    """What a host passes as `session=`; of a scoped one that of who calls. Raises `InputError`."""
+    """The session that a host passed as `session=`; for a scoped session, the caller's. Raises `InputError`."""
     session = given() if isinstance(given, async_scoped_session) else given
     if not isinstance(session, AsyncSession):
         raise InputError(f"session= must be SQLAlchemy's AsyncSession, not {type(session).__name__}")
@@ -91,11 +91,11 @@ def _check_session(session: Session) -> None:
 
 @asynccontextmanager
 async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]:
-    """The host's transaction, with a limit on waiting for locks where it has none or a longer one, restored afterwards.
+    """The host's transaction, with a limit on waiting for locks if it has none or a longer one, restored afterwards.
 
-    Raises `LockTimeoutError` when it was waited for too long; other errors of the database are the host's, as the driver
-    tells them: it may know how to go on. After either only a rollback does, also one to a savepoint; that restores the
-    limit as well.
+    Raises `LockTimeoutError` after waiting too long. Other database errors are passed to the host as the driver raises
+    them: it may know how to continue. After either, a rollback is needed (one to a savepoint is enough), which also restores
+    the limit.
     """
     before, now = (await session.execute(_limit_locks(limit))).one()
     try:
@@ -112,13 +112,22 @@ async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]
 
 
 def limits_locks() -> ColumnElement[bool]:
-    """A condition, always true, of a statement that may commit by itself: no lock is waited for longer than `lock_limit`."""
+    """An always-true condition for a statement that may commit by itself: it limits waiting for locks to `lock_limit`."""
     limited = func.set_config("lock_timeout", bindparam("lock_limit", type_=Text), True)
     return select(limited).scalar_subquery().is_not(None)
 
 
+def flushed_later() -> ColumnElement[bool]:
+    """A condition, always true, of a statement that commits by itself: the commit doesn't wait for the disk.
+
+    Only for what a crash of the server may take back: the next commit that does wait takes it along.
+    """
+    relaxed = func.set_config("synchronous_commit", "off", True)
+    return select(relaxed).scalar_subquery().is_not(None)
+
+
 def lock_limit(seconds: float) -> str:
-    """For `limits_locks`."""
+    """The parameter of `limits_locks`."""
     return f"{_milliseconds(timedelta(seconds=seconds))}ms"
 
 
@@ -127,7 +136,7 @@ async def _restore_locks(session: AsyncSession, before: str) -> None:
 
 
 def _limit_locks(limit: timedelta) -> Select[Any]:
-    """Sets it and says what it was; both in one statement, the old value is read first."""
+    """Sets the limit and returns the previous one, in one statement: the old value is read first."""
     old = select(func.current_setting("lock_timeout").label("value")).cte("old").prefix_with("MATERIALIZED")
     none, longer = old.c.value == "0", cast(old.c.value, Interval) > limit
     new = case((or_(none, longer), str(_milliseconds(limit))), else_=old.c.value)

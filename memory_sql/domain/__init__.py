@@ -1,1 +1,1 @@
-"""The values that go in and come out: frozen, validated at the edge, printed as they are by `--json`."""
+"""The values that callers pass and get: frozen, validated where they come in, printed unchanged by `--json`."""

@@ -1,4 +1,4 @@
-"""What context, digest and search are asked for, checked."""
+"""Validated requests to context, digest and search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Who = Mapping[str, Any]  # agent_id, user_id and conversation_id
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Who asks for what, now; `as_of`: of what was known at that moment."""
+    """Who asks for what, and when. `as_of`: what was known at that moment."""
 
     principal: Who
     text: str
@@ -24,10 +24,10 @@ class _Asking:
 
 @dataclass(frozen=True, slots=True)
 class Turn(_Asking):
-    """A turn of a conversation that needs its part of the prompt; `text` is its message, or a digest's query.
+    """A turn of a conversation that needs context; `text` is its message, or the query of a digest.
 
-    `retrieve` None: where what was found answers the message. `layout` and `max_tokens` None: as the settings say. `own`:
-    settings of this call, which go before those of the agent.
+    `retrieve` None: show what was found if it answers the message. `layout` and `max_tokens` None: as the settings say.
+    `own`: settings of this call, which override those of the agent.
     """
 
     retrieve: bool | None = None
@@ -38,10 +38,10 @@ class Turn(_Asking):
 
 @dataclass(frozen=True, slots=True)
 class Question(_Asking):
-    """A search for at most so many observations and messages (0: none).
+    """A search for at most that many observations and messages (0: none).
 
-    `semantic` None: by meaning as well where vectors are on. `superseded`: also what was superseded. `explain`: with what
-    speaks for each; `plan`: with how the database goes about it.
+    `semantic` None: also by meaning if vectors are on. `superseded`: also superseded observations. `explain`: with an
+    explanation of each hit; `plan`: with the query plan.
     """
 
     observations: int = 0

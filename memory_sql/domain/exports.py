@@ -7,8 +7,8 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from memory_sql.domain.ids import Value
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.people import HoldKind
-from memory_sql.domain.scopes import ScopeRef
 
 EXPORT_FORMAT = 1
 
@@ -23,7 +23,7 @@ class ExportLine(Value):
 
 
 class ExportHeader(ExportLine):
-    """The first line. `counts` are of the lines that follow, by type."""
+    """The first line. `counts`: the number of lines that follow, by type."""
 
     type: Literal["header"] = "header"
     format: int = EXPORT_FORMAT
@@ -62,7 +62,7 @@ class ExportedMembership(ExportLine):
 
 
 class ExportedConversation(ExportLine):
-    """`alone`: nobody else took part, so that the agent's answers belong to the export as well."""
+    """`alone`: nobody else took part, so the export includes the agent's answers."""
 
     type: Literal["conversation"] = "conversation"
     conversation_id: str
@@ -102,7 +102,7 @@ class ExportedScope(ExportLine):
 
 
 class ExportedPrompt(ExportLine):
-    """A version of what a scope of theirs says to a model; the newest of a name counts."""
+    """A version of a prompt of one of their scopes; the newest of each name applies."""
 
     type: Literal["prompt"] = "prompt"
     uuid: UUID
@@ -115,7 +115,7 @@ class ExportedPrompt(ExportLine):
 
 
 class ExportedVersion(ExportLine):
-    """A version of the text of a scope of theirs, made of the observations `(from_seq, to_seq]` and `extra_seqs`."""
+    """A version of the text of one of their scopes, made from the observations `(from_seq, to_seq]` and `extra_seqs`."""
 
     type: Literal["version"] = "version"
     uuid: UUID
@@ -144,11 +144,11 @@ class ExportedEvidence(Value):
 
 
 class ExportedObservation(ExportLine):
-    """What is remembered of them, in their own scopes, and of what they said, in shared ones.
+    """An observation in one of the person's own scopes, or one in a shared scope that comes from what they said.
 
-    `subjects`: whether it speaks of them, by their ids. `terms`: by what it is found beside its words. `retrieved`:
-    how often lately for a context, search or digest; in their own scopes alone, since elsewhere it was for others as
-    well. Where other people's words made it too (`shared`), what else is known of it is theirs and left out.
+    `subjects`: those of the person's ids of whom it speaks. `terms`: its search cues. `retrieved`: how often it was used
+    recently in a context, search or digest; only in their own scopes, since elsewhere it was for others as well. If it
+    comes from other people's words too (`shared`), the data that belongs to those people is left out.
     """
 
     type: Literal["observation"] = "observation"
@@ -189,9 +189,9 @@ class ExportedObservation(ExportLine):
 
 
 class ExportedDerivation(ExportLine):
-    """An observation of a wider scope that was made of theirs (`sources`: theirs alone).
+    """An observation of a wider scope that was derived from theirs. `sources` lists only their observations.
 
-    `content` None: it was made of other people's as well (`shared`).
+    `content` None: it was derived from other people's observations as well (`shared`).
     """
 
     type: Literal["derivation"] = "derivation"
@@ -206,9 +206,9 @@ class ExportedDerivation(ExportLine):
 
 
 class ExportedRun(ExportLine):
-    """A model's work on a scope of theirs, or on a conversation in which they were alone; `answer` until it was applied.
+    """A model's work on one of their scopes, or on a conversation in which they were alone.
 
-    `held`: a new text of their scope that waits for a person, with what it was made of.
+    `answer` is stored until it is applied. `held`: a new text of their scope that waits for a person, with its sources.
     """
 
     type: Literal["run"] = "run"
@@ -225,9 +225,9 @@ class ExportedRun(ExportLine):
 
 
 class ExportedEvent(ExportLine):
-    """Something that was done to what is theirs, or by them. `detail` has ids, words of ours and counts.
+    """Something that was done to their data, or by them. `detail` has ids, counts and words of this library.
 
-    `actor` None: somebody else. What they did to what isn't theirs has no reason and detail.
+    `actor` None: somebody else did it. What they did to other people's data has no reason and detail.
     """
 
     type: Literal["event"] = "event"
@@ -244,8 +244,8 @@ class ExportedEvent(ExportLine):
 
 
 def export_uuid(agent_id: str, owner: str, name: str, *place: object) -> UUID:
-    """The same in every database that holds the same memory: from the agent, the scope by its owner, and the number in it.
+    """An id that is the same in every database with the same memory, made from the agent, the scope's owner and `place`.
 
-    `owner` as in `scopes.owner`. A renaming of the owner changes it.
+    `owner` as in `scopes.owner`. Renaming the owner changes the id.
     """
     return uuid5(_NAMESPACE, "\x1f".join((agent_id, owner, name, *map(str, place))))  # no id holds a control character

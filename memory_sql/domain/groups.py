@@ -12,9 +12,9 @@ MemberSource = Literal["host", "import", "inferred"]
 
 
 class Group(Value):
-    """A group of an agent's users, who share the memory of its scope. `members` counts those who belong to it now.
+    """A group of an agent's users, who share the memory of its scope. `members` counts the current ones.
 
-    `sharing`: its own rule for what goes into it and out of it, None where it has the agent's.
+    `sharing`: the group's own rule for propagation into it and out of it; None: the agent's applies.
     """
 
     group_id: str
@@ -30,7 +30,7 @@ class Group(Value):
 
 
 class Member(Value):
-    """A time that a user belonged to a group; `left_at` None: still. `source`: who said so."""
+    """A membership of a user in a group. `left_at` None: it continues. `source`: who declared it."""
 
     group_id: str
     user_id: str
@@ -40,10 +40,11 @@ class Member(Value):
 
 
 class Departure(Value):
-    """Somebody isn't a member of a group any more, since `left_at`, by none of `user_ids`: those that they go by.
+    """The end of a membership at `left_at`, for all ids of the user (`user_ids`).
 
-    `archived`: what only they had contributed. `retracted`: what was made of that in other scopes, and had to go. `held`:
-    how much of this a legal hold keeps; `withdrawn`: that, out of use until the hold ends. `withheld` as in `Receipt`.
+    `archived`: the observations that only they had contributed. `retracted`: what was derived from those in other scopes,
+    and was erased. `held`: how many of these a legal hold covers; `withdrawn`: their ids, out of use until the hold ends.
+    `withheld` as in `Receipt`.
     """
 
     group_id: str

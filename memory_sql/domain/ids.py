@@ -1,4 +1,4 @@
-"""Ids and moments, checked at the edge; the base of all values."""
+"""Ids and times, validated where they come in; the base class of all values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # what every driver can read back
 
 
-LONGEST_AHEAD = timedelta(days=1)  # what is said to be later was said now; memory.add_messages has it too
+LONGEST_AHEAD = timedelta(days=1)  # a later time counts as now; memory.add_messages has the same limit
 
 
 ScopeKind = Literal["individual", "group", "collective", "conversation", "entity", "agent", "guideline"]
@@ -48,28 +48,28 @@ OWNER_PREFIX: Mapping[str, str] = {
 def host_id(value: object, name: str = "id") -> str:
     """The host's own id as text: a string, integer or UUID of 1–255 characters, compared character by character.
 
-    Refused rather than changed when it would not come back as it went in: control characters, leading or trailing
-    white space, what isn't seen and could make two ids look alike, anything that Unicode normalisation (NFC) would alter.
-    A UUID of 36 characters is written in lower case.
+    An id that couldn't be returned exactly as it came is refused, not changed: control characters, leading or trailing
+    white space, invisible characters that could make two ids look alike, and anything that Unicode normalisation (NFC)
+    would alter. A UUID of 36 characters is written in lower case.
     """
     text = stored_id(value, name)
     if text.isascii() and text.isprintable():
         return text  # nothing that follows can be wrong with it
     if any(unicodedata.category(c) == "Cc" for c in text) or hidden_in_id(text) or clean(text)[1]:
-        raise InvalidIdError(name, "holds control characters or others that aren't seen")
+        raise InvalidIdError(name, "contains control characters or others that aren't seen")
     if unicodedata.normalize("NFC", text) != text:
         raise InvalidIdError(name, "is not in Unicode normal form C")
     return text
 
 
 def stored_id(value: object, name: str = "id") -> str:
-    """As `host_id`, but also what was taken before its rules were: to forget, export and rename what is stored under it."""
+    """Like `host_id`, but accepts older ids that its rules now refuse, to forget, export and rename what is under them."""
     text = as_written(value, name)
     return lower_uuid(text) if len(text) == UUID_CHARACTERS else text
 
 
 def as_written(value: object, name: str = "id") -> str:
-    """As `stored_id`, but a UUID stays in capitals: nothing but SQL stores it so, and `people.rename` ends that."""
+    """Like `stored_id`, but a UUID in capitals stays so: only SQL stores such ids, and `people.rename` can change them."""
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         raise InvalidIdError(name, f"must be text, an integer or a UUID, not {type(value).__name__}")
     if isinstance(value, int) and abs(value) >= 10**ID_MAX_CHARACTERS:
@@ -78,23 +78,23 @@ def as_written(value: object, name: str = "id") -> str:
     if not 1 <= len(text) <= ID_MAX_CHARACTERS:
         raise InvalidIdError(name, f"must have 1 to {ID_MAX_CHARACTERS} characters, not {len(text)}")
     if text != text.strip() or _UNSTORABLE.search(text):
-        raise InvalidIdError(name, "holds control characters or white space at an end")
+        raise InvalidIdError(name, "contains control characters, or white space at its start or end")
     return text
 
 
 def host_ids(**values: object) -> dict[str, str]:
-    """Each by its name, as `host_id` has it."""
+    """Each value by its name, checked by `host_id`."""
     return {name: host_id(value, name) for name, value in values.items()}
 
 
 def owner_key(kind: ScopeKind, owner_id: str | None = None) -> str:
-    """`scopes.owner`: the one key column that says whose scope it is."""
+    """The value of `scopes.owner`, the key column that says whose scope it is."""
     prefix = OWNER_PREFIX[kind]
     return f"{prefix}{owner_id}" if prefix.endswith(":") else prefix
 
 
 def aware(value: datetime, name: str = "time") -> datetime:
-    """The moment in UTC; raises `InputError` for a naive or absurd one."""
+    """The time in UTC. Raises `InputError` if it is naive or out of range."""
     if not isinstance(value, datetime):
         raise InputError(f"{name} must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:
@@ -133,7 +133,7 @@ def scope_id(key: int) -> str:
 
 
 def parse_scope_id(value: str) -> int:
-    """Its key; raises `InvalidIdError`."""
+    """The key of the scope. Raises `InvalidIdError`."""
     found = _SCOPE_ID.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise InvalidIdError("scope_id", "must look like s12")

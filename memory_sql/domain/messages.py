@@ -1,4 +1,4 @@
-"""A message as it comes in, and as it is kept."""
+"""Messages as they are passed to `add`, and as they are stored."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def _of_seconds(value: int) -> datetime:
 
 
 class Message(BaseModel):
-    """One turn, in the OpenAI chat shape; other keys are ignored.
+    """One message in the OpenAI chat format; other keys are ignored.
 
-    `content` may be a list of parts, or null beside `tool_calls`. `user_id` says which user wrote it, where that isn't
-    the user whom `add` names; `name` is how the speaker is called. `trigger` names what set off a message that nobody
-    wrote, a scheduled one; formation skips it. `cleaned` names what could not be stored as it came.
+    `content` may be a list of parts, or null beside `tool_calls`. `user_id` is the user who wrote it, if that isn't the
+    `user_id` of `add`; `name` is the speaker's name. `trigger` names what caused a message that nobody wrote, for example a
+    scheduled one; formation skips it. `cleaned` lists the changes that were needed to store the text.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -59,7 +59,7 @@ class Message(BaseModel):
     trigger: OptionalId = None
     cleaned: tuple[str, ...] = ()
 
-    if TYPE_CHECKING:  # what may be passed is more than what the fields hold
+    if TYPE_CHECKING:  # the parameters accept more types than the fields
 
         def __init__(
             self,
@@ -94,7 +94,7 @@ class Message(BaseModel):
 
     @classmethod
     def parse(cls, data: object, position: int, max_characters: int | None = None) -> Self:
-        """Raises `InvalidMessageError` or `TooLargeError`, naming the position (from 0) and no text."""
+        """Raises `InvalidMessageError` or `TooLargeError` with the position (from 0), and never with text."""
         try:
             message = data if isinstance(data, cls) else cls.model_validate(data)
         except InputError as error:
@@ -140,9 +140,9 @@ def _text_of_calls(tool_calls: object) -> str:
 
 
 class RetainedMessage(Value):
-    """A message whose text is still kept. `id` is the host's id within the session; `number` its place there.
+    """A message whose text is still kept. `id` is the host's id within the conversation; `number` its place there.
 
-    `given_at` is the time that the host gave, where that was more than a day ahead; `said_at` is when it came, then.
+    `given_at` is the time that the host gave, if that was more than a day ahead; `said_at` is then when it was stored.
     """
 
     conversation_id: str

@@ -1,4 +1,4 @@
-"""Observations, and what is said about them."""
+"""Observations, and what is recorded about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from memory_sql.config import BUDGET_KINDS
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observation_id
-from memory_sql.domain.scopes import ScopeRef
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean
 from memory_sql.privacy import Sensitivity as Sensitivity
@@ -35,13 +35,13 @@ class Source(Value):
 
 
 class Observation(Value):
-    """One remembered thing. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
+    """One remembered statement. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
 
-    Its text never changes; `version` rises with each change of what is said about it, for `if_version`. `superseded_by`
-    is the id of what has taken its place. `given_at` is the time that the host gave, where that was more than a day ahead;
-    `observed_at` is when it was stored, then. What is `no_propagate` or `confidential` never leaves its scope. `proposed`: an
-    extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`:
-    it is kept while it is among its scope's newest, and never goes into the text.
+    The text never changes; `version` rises with each change of the other fields, for `if_version`. `superseded_by` is the id
+    of the observation that superseded it. `given_at` is the time that the host gave, if that was more than a day ahead;
+    `observed_at` is then when it was stored. A `no_propagate` or `confidential` observation never leaves its scope.
+    `proposed`: extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
+    `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text.
     """
 
     id: str
@@ -73,19 +73,19 @@ class Observation(Value):
 SET_ASIDE = {
     "quarantined": "quarantined",
     "given_up": "set aside as work that was given up",
-    "withdrawn": "withdrawn, since it was forgotten while a legal hold keeps it",
+    "withdrawn": "withdrawn: it was forgotten, but a legal hold keeps it",
 }
-"""The states of what no user is shown, as `memory.is_aside` has them, in words."""
+"""The states in which no user sees an observation (as in `memory.is_aside`), in words."""
 
 
 def budget_kind(kind: str | None, *, has_key: bool) -> str:
-    """Which budget an observation counts against: its kind; unclassified, a fact if it has a key, else a note."""
+    """Which budget an observation counts against: its kind; if unclassified, fact if it has a key, else note."""
     return kind if kind in BUDGET_KINDS else "fact" if has_key else "note"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An observation that a digest may hold, with what its line says of it. `kind` None: not classified."""
+    """An observation that a digest may contain, with the fields that its line shows. `kind` None: not classified."""
 
     scope: ScopeRef
     seq: int
@@ -134,9 +134,10 @@ class Candidate:
 
 
 class Marked(Value):
-    """An observation as it is marked now. `retracted`: what was made of it and had to go; `withheld` as in `Receipt`.
+    """An observation with its new privacy. `retracted`: what was derived from it and was erased.
 
-    `withdrawn`: of what had to go that which a legal hold keeps, out of use until the hold ends.
+    `withdrawn`: what was derived from it and is kept by a legal hold, out of use until the hold ends. `withheld` as in
+    `Receipt`.
     """
 
     observation: Observation
@@ -146,10 +147,10 @@ class Marked(Value):
 
 
 class SetAside(Value):
-    """The ids of what was quarantined, or released from it, with what follows it.
+    """The ids of the observations that were quarantined or released, with those derived from them.
 
-    `retracted`: what was merged of it and others, and is erased; the others are judged again. `withheld`: the scopes whose
-    texts wait to be rewritten.
+    `retracted`: what was merged from them and others, and was erased; the others are judged again. `withheld`: the scopes
+    whose texts wait to be rewritten.
     """
 
     observations: tuple[str, ...]
@@ -158,14 +159,14 @@ class SetAside(Value):
 
 
 def storable_metadata(metadata: Mapping[str, Any], max_characters: int) -> dict[str, Any]:
-    """The metadata as jsonb can hold it; raises `InputError` for what JSON can't say, `TooLargeError` for too much."""
+    """The metadata as jsonb can store it. Raises `InputError` if it isn't valid JSON, `TooLargeError` if it is too large."""
     try:
         encoded = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
         if len(encoded) > max_characters:
             raise TooLargeError("metadata", len(encoded), max_characters)
         cleaned = _clean_json(json.loads(encoded))
     except (TypeError, ValueError, RecursionError):
-        raise InputError("metadata must be a JSON object, and not too deep") from None
+        raise InputError("metadata must be a JSON object, not nested too deeply") from None
     if not isinstance(cleaned, dict):
         raise InputError("metadata must be a JSON object")
     return cleaned

@@ -1,4 +1,4 @@
-"""Users, aliases, holds and renamings."""
+"""Users, aliases, holds and renamed ids."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RENAME_KINDS = get_args(RenameKind)
 class UserSummary(Value):
     """A user who has written in a conversation, has a memory of their own, or belongs or belonged to a group.
 
-    `stands_for`: the user whom they were merged into. `conversations` in which they have written, and when anybody last
-    did in one of them (`last_active_at`); active `observations` of their own scopes; `groups` that they belong to now.
+    `stands_for`: the user whom they were merged into. `conversations`: how many they have written in; `last_active_at`: when
+    anybody last wrote in one of those. `observations`: the active ones of their own scopes. `groups`: their current ones.
     """
 
     user_id: str
@@ -32,7 +32,7 @@ class UserSummary(Value):
 
 
 class Alias(Value):
-    """`user_id` stands for `into_user_id`, who sees what is its; not the other way round. `ended_at` None: still."""
+    """`user_id` stands for `into_user_id`, who sees the memory of both. `ended_at` None: it still does."""
 
     user_id: str
     into_user_id: str
@@ -41,7 +41,7 @@ class Alias(Value):
 
 
 class Hold(Value):
-    """While it is open (`released_at` None), what it covers can't be forgotten. `target` is the id of that."""
+    """A legal hold. While it is open (`released_at` None), what it covers can't be erased. `target` is the id of that."""
 
     hold_id: int
     kind: HoldKind
@@ -53,14 +53,14 @@ class Hold(Value):
 
 
 class PlacedHold(Hold):
-    """A hold, with how many observations and messages it keeps as it is placed; none where they have gone before."""
+    """A hold, with how many observations and messages it covers when it is placed; 0 if they were erased before."""
 
     observations: int
     messages: int
 
 
 class Renamed(Value):
-    """`rows` counts what was changed, by table; tables in which nothing was aren't named."""
+    """A renamed id. `rows`: how many rows were changed, by table; only tables with changes."""
 
     kind: RenameKind
     old: str

@@ -1,4 +1,4 @@
-"""What the models cost, as the operator says."""
+"""The prices of models, as the operator sets them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MOST = 1_000_000  # for a million tokens
 
 
 class Price(Value):
-    """What a model costs from that day (UTC) on, until its next price: for a million tokens sent, and come back.
+    """The price of a model, for a million input and output tokens, from `valid_from` (UTC) until its next price.
 
-    `model`: as `runs` and `v_model_cost` have it. `currency`: three letters, ISO 4217.
+    `model`: as in `runs` and `v_model_cost`. `currency`: three letters, ISO 4217.
     """
 
     model: str
@@ -39,14 +39,14 @@ def amount_of(name: str, value: Decimal | float | str) -> Decimal:
 def currency_of(value: str) -> str:
     """Raises `InputError`."""
     if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
-        raise InputError("currency must be three capital letters, as EUR")
+        raise InputError("currency must be three capital letters, such as EUR")
     return value
 
 
 def day_of(name: str, value: date) -> date:
     """Raises `InputError`."""
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise InputError(f"{name} must be a day, a date")
+        raise InputError(f"{name} must be a date")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What a scope says to the models that work for it."""
+"""A scope's own prompts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from memory_sql.config.kinds import PromptMode, PromptName
 from memory_sql.domain.ids import Value
-from memory_sql.domain.scopes import ScopeRef
+from memory_sql.domain.layer import ScopeRef
 
 
 class ScopePrompt(Value):
-    """A version of what a scope says to a model; the newest of a name counts. `body` None: the base prompt alone."""
+    """A version of a scope's own prompt; the newest of each name applies. `body` None: the base prompt alone."""
 
     scope: ScopeRef
     name: PromptName
@@ -24,19 +24,19 @@ class ScopePrompt(Value):
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
-    """What counts of them: guidance beside the base prompt, or instructions in place of its own."""
+    """The version that applies: guidance beside the base prompt, or instructions that replace the base prompt's."""
 
     version: int
     guidance: str | None = None
     instructions: str | None = None
 
     def told(self, scope_id: int) -> str:
-        """As runs and versions of texts name it, beside the version of the base prompt."""
+        """The name in runs and versions of texts, beside the version of the base prompt."""
         return f"s{scope_id}.{self.version}"
 
 
 def own_words(newest: dict[str, Any] | None) -> OwnWords | None:
-    """Of the newest version, as the database has it: none where there is none, or it goes back to the base prompt."""
+    """From the newest version as stored; None if there is none, or it goes back to the base prompt."""
     if newest is None or newest["mode"] == "base":
         return None
     is_override = newest["mode"] == "override"

@@ -1,4 +1,4 @@
-"""A query as the search statement takes it, and how much each reason to find something counts."""
+"""A query as the search statement takes it, and the weight of each reason for a match."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from memory_sql.languages.words import Term
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a search looks, in either arm.
+    """How far a search looks, for observations and for messages.
 
-    In a scope of more than `large` only the rarest words are looked up, as long as all of them together are found at most
-    so often. For a time, and where there are no words, the `newest` of each scope are looked at. Of messages the `best`
-    matches are scored where only words are asked for.
+    In a scope of more than `large` items, only the rarest words are looked up, as long as together they are found at most
+    that often. For a time, and without words, the `newest` items of each scope are searched. If only words are asked for,
+    the `best` matching messages are scored.
     """
 
     large: int = 2000
@@ -28,19 +28,19 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Reasons to find something. 0 takes one out of the score.
+    """The weights of a score. 0 turns a reason off.
 
-    A text's own words count by BM25: `k1` bounds what one can count for, `b` says how much a long text takes off.
+    A text's own words count by BM25: `k1` bounds what one word can count for, `b` how much a long text loses.
 
-    Of observations: `terms` is the share that a word counts for which stands only in the search cues; `vector` are points
-    for each standard deviation by which one is nearer in meaning than the farthest of the nearest; `date` are points for
-    what was said in the time that is named, or speaks of it. `disputed` and `archived` are shares of the score that are
-    taken off (B.4).
+    For observations: `terms` is the share that a word counts if it is only in the search cues. `vector` is points for each
+    standard deviation by which an observation is nearer in meaning than the farthest of the nearest. `date` is points for an
+    observation from the time that the query names, or about it. `disputed` and `archived` are shares that the score loses
+    (B.4).
 
-    Of messages: `asked` and `near` are shares of what the words of others count for: of the turn before, if that asks; of
-    the second turn before and behind. `window` is the share of the rarity (IDF) of what stands within five turns. The next
-    are points: for who is named in the query and said it, for what was said in the time that is named. `source`: what a
-    message inherits of the score of an observation made of it.
+    For messages: `asked` and `near` are shares of the score of the words in other messages: in the turn before, if that
+    asks; in the second turn before and after. `window` is the share of the rarity (IDF) of words within five turns.
+    `speaker` is points if the query names the speaker, `said_on` points if the message is from the time that the query
+    names. `source`: the share of the score of an observation that the message it was made of inherits.
     """
 
     k1: float = 0.6
@@ -61,15 +61,14 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What was asked for. `left_out` says which words are not looked for, and why.
+    """A parsed query. `left_out` says which words are not looked for, and why.
 
-    `names`: every word of it, for the speakers of messages that may be among them. `spans` are the days that it names.
-    `phrases` must stand in a text, `without` must not; `said_by`, `after`, `before` (not included) and `tags` have to hold.
-    Messages come from `outside` that conversation, with `elsewhere` observations as well; `unformed`: only messages that no
-    formation has read; `language` is theirs, where the agent's own settings name none. `text`: what was asked, without
-    operators, for those who don't read it word by word. `superseded` observations are found as well, or apart at most so
-    many that were `overtaken`, as a consolidation found; with `scope` only that one is searched, with `absorbed` only what
-    is in use there and in its text.
+    `names`: every word, because speakers of messages may be among them. `spans`: the days that it names. A text must contain
+    `phrases` and must not contain `without`; `said_by`, `after`, `before` (exclusive) and `tags` must match. Messages come
+    from outside the conversation `outside`; with `elsewhere`, observations too. `unformed`: only messages that formation
+    hasn't read. `language`: of the messages, if the agent's own settings name none. `text`: the query without operators, for
+    a search by meaning. `superseded`: also superseded observations; else at most `overtaken` of those that a consolidation
+    found overtaken are listed separately. `scope`: only that scope. `absorbed`: only what is active there and in its text.
     """
 
     text: str = ""
@@ -97,11 +96,11 @@ class Query:
         return tuple(term.text for term in self.terms)
 
     def __bool__(self) -> bool:
-        """False: there is nothing to look for. Only to leave things out is not a search."""
+        """Whether there is anything to look for. Only exclusions are not a search."""
         return bool(self.terms or self.spans or self.phrases or self.said_by or self.tags or self.after or self.before)
 
     def to_json(self, weights: Weights) -> str:
-        """As memory.search takes it."""
+        """The parameter of memory.search."""
         return json.dumps(
             {
                 "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],

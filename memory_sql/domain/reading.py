@@ -9,23 +9,22 @@ from typing import Literal
 from pydantic import Field
 
 from memory_sql.domain.ids import Value
+from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation
-from memory_sql.domain.scopes import ScopeRef
 
 Surface = Literal["context", "search", "digest"]
 
 
 class Explanation(Value):
-    """Why something was found. `parts` add up to the score; `matched` are the words of the query that stand in it.
+    """Why something was found. `parts` add up to the score; `matched` are the words of the query that it contains.
 
-    `terms` are the search cues that the model gave with it, which nobody else is shown.
+    `terms` are its search cues, which extraction added and which are shown nowhere else.
 
-    `admitted` is what let it in: `words` of its own, `terms` (the query's words stand in these alone), `date` (of the time
-    that is named), `vector` (its meaning is near the query's), `successor` (it has taken the place of what was found) or
-    `all` (the query has no words). Of messages also `asked`
-    (the turn before asks for it), `window` (two words of the query stand around it) and `source` (an observation made of it
-    was found).
+    `admitted` is the reason that it is a hit: `words` (it contains some), `terms` (only its search cues contain some), `date`
+    (it is of the time that the query names), `vector` (its meaning is near the query's), `successor` (it superseded an
+    observation that was found) or `all` (the query has no words). For messages also `asked` (the turn before asks for it),
+    `window` (two words of the query are in the turns around it) and `source` (an observation made of it was found).
     """
 
     admitted: str
@@ -35,11 +34,11 @@ class Explanation(Value):
 
 
 class Hit(Value):
-    """An observation that was found. `explanation` where it was asked for.
+    """An observation that was found. `explanation` None: it wasn't asked for.
 
-    `strength`: the score by what one word is worth that no other observation has, so that it compares between small
-    memories and large ones. `covered`: how much of the query stands in its text or search cues, 0 to 1, its words by how
-    rare they are (IDF). `near`: its meaning is near the query's.
+    `strength`: the score divided by the score of one word that no other observation contains, so that it can be compared
+    between small and large memories. `covered`: the share of the query's words, weighted by rarity (IDF), that its text or
+    search cues contain, 0 to 1. `near`: its meaning is near the query's.
     """
 
     observation: Observation
@@ -51,9 +50,9 @@ class Hit(Value):
 
 
 class MessageHit(Value):
-    """A message that was found. `observations` are the ids of those made of it that the user may see, oldest first.
+    """A message that was found. `observations`: the ids of those made of it that the user may see, oldest first.
 
-    `strength` and `covered` as of a `Hit`, among messages.
+    `strength` and `covered` as in `Hit`, among messages.
     """
 
     message: RetainedMessage
@@ -65,12 +64,13 @@ class MessageHit(Value):
 
 
 class Decision(Value):
-    """Why what a search found is shown in a context, or isn't.
+    """Why a context shows what a search found, or doesn't.
 
-    `asks`: the message asks something, or to be told. `recalls`: the kind of phrase by which it asks for what was said
-    before, "" where it doesn't say so: then whatever was found is shown. `strength` and `covered` are those of the best
-    hit; `near`: vectors counted. `odds`: the logarithm of the odds that memory answers the message, by these. `shown`: they
-    are a little better than even, or it asks for what was said; with `retrieve=True` what was found is shown in any case.
+    `asks`: the message asks a question, or to be told something. `recalls`: the kind of phrase with which it asks for what
+    was said before, "" if it has none; with one, everything that was found is shown. `strength` and `covered` are those of
+    the best hit; `near`: vectors counted. `odds`: from these, the logarithm of the odds that memory answers the message.
+    `shown`: the odds are a little better than even, or the message asks for what was said before. With `retrieve=True`, what
+    was found is shown in any case.
     """
 
     asks: bool
@@ -83,11 +83,11 @@ class Decision(Value):
 
 
 class SearchResult(Value):
-    """Two arms, each best first: the observations, and the messages whose text is still kept; their scores compare.
+    """Two lists, each best first: observations, and messages whose text is still kept. Their scores can be compared.
 
-    `terms` are the words that were looked for; of none, and without dates or operators, no search was made. `left_out`
-    says which words were not looked for and why, `plan` how the database went about it, where either was asked for. `notice`:
-    why words alone counted, where vectors should have.
+    `terms`: the words that were looked for; without words, dates and operators nothing is searched. `left_out` says which
+    words were not looked for and why (with `explain`); `plan` is the query plan (with `plan`). `notice`: why vectors
+    weren't used although they should have been.
     """
 
     results: tuple[Hit, ...] = ()
@@ -102,7 +102,7 @@ class SearchResult(Value):
 
 @dataclass(frozen=True, slots=True)
 class ContextLine:
-    """One line of the XML, as it stands there. `id`: the observation's; of a message the host's, in `conversation_id`."""
+    """One line of the XML. `id`: of the observation, or the host's id of the message in `conversation_id`."""
 
     id: str
     text: str
@@ -110,10 +110,10 @@ class ContextLine:
 
 
 class ContextPart(Value):
-    """One element of the XML, outermost but for shards. `version`: that of its consolidated text, None without one.
+    """One element of the XML: an outermost one, or a shard. `version`: of its consolidated text, None without one.
 
-    `sources` are `s<scope>v<version>` for a consolidated text, whose versions `history(scope_id=…)` tells, then the ids
-    of the `lines`. `truncated`: the budget has taken some of it.
+    `sources`: `s<scope>v<version>` for a consolidated text (its versions: `scopes.history(scope_id=…)`), then the ids of the
+    `lines`. `truncated`: parts of it were cut to fit the budget.
     """
 
     element: str
@@ -126,11 +126,11 @@ class ContextPart(Value):
 
 
 class Digest(Value):
-    """A part of a prompt: `str(digest)` is its text, empty where it holds nothing.
+    """A part of a prompt: `str(digest)` is its text, empty if it has no observations.
 
-    `included` are the ids of the observations that it holds, in order. `counts`: what was found by pins (`structured`), by
-    words (`keyword`) and by meaning (`semantic`); of that, what is `included`, what came again (`repeated`), and what was
-    left out, by reason: `kind_budget`, `total_budget`, `too_long` (its id and source alone exceed the budget),
+    `included`: the ids of its observations, in order. `counts`: how many were found by pins (`structured`), by words
+    (`keyword`) and by meaning (`semantic`); of these, how many are `included`, how many were found again (`repeated`), and
+    how many were left out, by reason: `kind_budget`, `total_budget`, `too_long` (the id and source alone exceed the budget),
     `sensitivity`, `disputed`, `not_active`.
     """
 
@@ -143,15 +143,15 @@ class Digest(Value):
 
 
 class Context(Value):
-    """What goes into the prompt: `str(context)` is the XML, the digest, or both, as the setting `assembly` says.
+    """The memory to put into the prompt: `str(context)` is the XML, the digest, or both, as the setting `assembly` says.
 
-    `tokens` is an estimate (characters / 4.5). `digest` None: none was asked for; `xml` is empty where it wasn't. The
-    first `stable_characters` stay the same, whatever the time, the message and what is new, until a scope's text or name,
-    what may be seen, or the budget changes: the place for a prompt cache's mark. `truncated`: the budget has taken
-    something from the XML; `left_out`: how many pending observations of the scopes shown aren't in it, the oldest: beyond
-    the `pending_max` newest of each scope, or for want of room; `scopes_left_out`: how many scopes, those that changed the
-    longest ago, beyond `context_scopes_max`. `notice`: why words alone counted in what was retrieved,
-    where vectors should have. `decision`: why what was found for the message is shown or isn't; None: nothing was looked for.
+    `tokens` is an estimate (characters / 4.5). `digest` None: it wasn't asked for; `xml` is empty if it wasn't asked for. The
+    first `stable_characters` don't depend on the time, the message or new observations; they change only when a scope's text
+    or name, what the user may see, or the budget changes. Put a prompt cache's mark there. `truncated`: the XML was cut to
+    fit the budget. `left_out`: how many pending observations of the scopes shown aren't in it, the oldest ones: beyond the
+    `pending_max` newest of each scope, or for lack of room. `scopes_left_out`: how many scopes beyond `context_scopes_max`
+    aren't in it, those that changed longest ago. `notice`: why vectors weren't used although they should have
+    been. `decision`: why what was found for the message is shown or not; None: there was no search.
     """
 
     xml: str
@@ -178,7 +178,7 @@ class Context(Value):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Queries of an agent on a day that came for the same reason, and what searching for them took; `none`: nothing."""
+    """An agent's queries of one day with the same reason, and the time that searching took; reason `none`: no search."""
 
     agent_id: str
     day: date
@@ -192,7 +192,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """How often an observation of an agent, by its id, was found on a day by a search and stood in what that returned."""
+    """How often searches of one day found and returned an observation of an agent."""
 
     agent_id: str
     day: date
@@ -202,11 +202,12 @@ class Retrieved:
 
 
 class RetrievalStats(Value):
-    """How often memory was asked in the last days (`config.RETRIEVAL_DAYS`); what was counted last may be missing.
+    """How often memory was queried in the last days (`config.RETRIEVAL_DAYS`). The latest counts may be missing.
 
-    `fired` is how many queries searched for a message that asks, or were told to; `without_hit` how many of these found
-    nothing. `mean_ms` and `slowest_ms`: milliseconds that their statements took, None where there were none. `reasons`:
-    queries by why what was found was shown; `too little`: it wasn't, though the message asks; `none`: nor did it ask.
+    `fired`: how many queries searched, because the message asks something or the caller said so; `without_hit`: how many of
+    these found nothing. `mean_ms` and `slowest_ms`: milliseconds of their statements, None without any. `reasons`: queries by
+    the reason for showing what was found; `too little`: it wasn't shown although the message asks; `none`: the message
+    doesn't ask.
     """
 
     queries: int = 0

@@ -1,115 +1,40 @@
-"""What work and maintenance return."""
+"""The results of work and maintenance."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from memory_sql.domain.adding import AddResult as AddResult
+from memory_sql.domain.adding import FormationOutcome as FormationOutcome
+from memory_sql.domain.adding import RefusedMessage as RefusedMessage
 from memory_sql.domain.ids import ScopeId, Value
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.scopes import ScopeRef
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What model calls cost. Tokens are as the provider counts them; None where it doesn't say.
-
-    `model` is empty while none has answered.
-    """
-
-    model: str
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    latency_seconds: float = 0.0
-    calls: int = 1
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            other.model or self.model,
-            _total(self.input_tokens, other.input_tokens),
-            _total(self.output_tokens, other.output_tokens),
-            self.latency_seconds + other.latency_seconds,
-            self.calls + other.calls,
-        )
-
-
-NO_CALL = Usage(model="none", input_tokens=0, output_tokens=0, calls=0)
-"""Where no model was asked."""
-
-
-def _total(a: int | None, b: int | None) -> int | None:
-    return None if a is None and b is None else (a or 0) + (b or 0)
-
-
-class RefusedMessage(Value):
-    """A message that is too long, in a call whose others were stored. `position` is its place there, from 0.
-
-    `size` and `limit` are characters. Send the call again with this one mended: it alone is stored, if the messages have
-    ids or the call has its idempotency key again; else send only this one.
-    """
-
-    position: int
-    id: str | None
-    size: int
-    limit: int
-
-
-FormationOutcome = Literal[
-    "due", "not_due", "retrying", "excluded", "given_up", "formed", "nothing", "busy", "no_model", "no_budget", "failed"
-]
-"""What becomes of a conversation to which messages were added.
-
-`due`: a worker, `run_due` or `wait=True` forms it. `not_due`: it waits for more messages, a signal or a silence.
-`retrying`: forming it has failed, and is tried again later. `excluded`: nothing is formed of it. `given_up`: too many
-answers were unusable; a person decides (`work.dead`).
-
-With `wait=True`, of what was due: `formed`; `nothing` (it was formed, and nothing new came of it); `busy` (somebody else
-forms it), `no_model`, `no_budget` (`daily_tokens` are used up), `failed`: these come with an error, as its `added`.
-"""
-
-
-class AddResult(Value):
-    """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
-
-    Both include duplicates. `refused` are those that weren't stored, being too long. `trigger` says why the conversation is
-    due, if it is, and `formation` what becomes of that; or with `wait=True` became: `run_id` and `observations` are the
-    result. `empty_groups`: those of the call's groups that have no members, since all have left; nobody sees what they know.
-    """
-
-    conversation_id: str
-    accepted: int
-    duplicates: int
-    cleaned: int
-    masked: int = 0
-    refused: tuple[RefusedMessage, ...] = ()
-    trigger: str | None = None
-    formation: FormationOutcome = "not_due"
-    empty_groups: tuple[str, ...] = ()
-    run_id: int | None = None
-    observations: tuple[Observation, ...] = ()
+from memory_sql.domain.usage import Usage as Usage
 
 
 class ObserveResult(Observation):
-    """The observation that stands there now. `empty_group`: it is of a group without members, so nobody sees it yet."""
+    """The stored observation. `empty_group`: it belongs to a group without members, so nobody sees it yet."""
 
     empty_group: bool = False
 
     def __eq__(self, other: object) -> bool:
-        """As the observation, which is the same wherever it is read."""
+        """Equal to the same observation from any other call."""
         return isinstance(other, Observation) and all(
             getattr(self, name) == getattr(other, name) for name in Observation.model_fields
         )
 
 
 class FormResult(Value):
-    """`duplicates` were known already and gained evidence; `refused` counts refused parts of the answer by reason.
+    """What was formed. `duplicates` counts observations that were known and gained evidence.
 
-    `superseded`: how many observations of runs before gave way, where a conversation was formed again.
+    `refused` counts refused parts of the answer, by reason. `superseded`: how many observations of earlier runs were
+    superseded, if the conversation was formed again.
     """
 
     conversation_id: str
@@ -123,10 +48,10 @@ class FormResult(Value):
 
 
 class ConsolidateResult(Value):
-    """`version` None: nothing was pending, nothing changed. `superseded` counts contradicted observations.
+    """A new version of a text; `version` None: nothing was pending, and nothing changed.
 
-    For an undo, `reinstated` counts those that are active again, `left_superseded` those that aren't, since the same
-    has been said again.
+    `superseded` counts contradicted observations. For an undo, `reinstated` counts those that are active again, and
+    `left_superseded` those that aren't, because the same has been said again.
     """
 
     scope: ScopeRef
@@ -144,10 +69,10 @@ PropagationOutcome = Literal["propagated", "refused", "waiting", "held", "releas
 
 
 class Judged(Value):
-    """What was decided on one observation (`source`, by id) for one wider scope.
+    """The decision on one observation (`source`, by id) for one wider scope.
 
-    `outcome`: `propagated` (as `observation`; in a dry run not yet stored, with its `text`), `refused`, `waiting` (too few
-    say so yet) or `held` (for a person to look at); `reason` says why in a word. `sources` are all that it was made of.
+    `outcome`: `propagated` (as `observation`; in a dry run not stored, with its `text`), `refused`, `waiting` (too few people
+    say so yet) or `held` (a person has to decide); `reason` is one word. `sources`: all observations that it was made from.
     """
 
     source: str
@@ -161,9 +86,9 @@ class Judged(Value):
 
 
 class PropagateResult(Value):
-    """What a propagation decided, of one scope or, where `scope` is None, of several of an agent.
+    """The decisions of a propagation, for one scope or, if `scope` is None, several scopes of an agent.
 
-    `run_ids`: one for each batch, none where there was nothing to judge. `failed` says of which scope it failed, and why.
+    `run_ids`: one for each batch, empty if there was nothing to judge. `failed`: the scopes that failed, with the reason.
     """
 
     scope: ScopeRef | None
@@ -179,10 +104,10 @@ class PropagateResult(Value):
 
 
 class Review(Value):
-    """What waits for a person (`work.reviews`), and is decided by `work.decide`.
+    """Something that waits for a person's decision (`work.reviews`, `work.decide`).
 
-    `says` is what would count then: a claim for the scope `target_scope_id`, a newer observation, or a new text.
-    `instead_of` is what stands there meanwhile: the older observation, or the text so far; None: nothing. `why`: in a word.
+    `says` is what applies if it is accepted: a claim for the scope `target_scope_id`, a newer observation, or a new text.
+    `instead_of` is what it would replace: the older observation, or the current text; None: nothing. `why` is one word.
     """
 
     id: str
@@ -196,9 +121,9 @@ class Review(Value):
 
 
 class RunDueResult(Value):
-    """`failed` maps a conversation, a scope or `vectors` to the reason; it stays due and is tried again later.
+    """What was done. `failed` maps a conversation, a scope or `vectors` to the reason; it stays due and is retried later.
 
-    `embedded` counts observations that gained a vector.
+    `embedded` counts observations that got a vector.
     """
 
     formed: tuple[FormResult, ...] = ()
@@ -218,14 +143,14 @@ class RunDueResult(Value):
 
 
 class EmbedResult(Value):
-    """`embedded` observations have gained a vector. `complete` False: the limit was reached, and there may be more."""
+    """`embedded` counts observations that got a vector. `complete` False: the limit was reached, and there may be more."""
 
     embedded: int = 0
     complete: bool = True
 
 
 class MaintainResult(Value):
-    """`messages` have lost their texts, `evicted` observations exceeded a budget, `counts` were too old.
+    """How many `messages` lost their texts, how many observations were `evicted`, how many old `counts` were deleted.
 
     `complete` False: the limit was reached, and there may be more.
     """
@@ -237,13 +162,13 @@ class MaintainResult(Value):
 
 
 class Backlog(Value):
-    """What waits. `due` can be done now, and no worker has it; `oldest_due_at`: since when the oldest is due.
+    """How much work waits. What is due can be done now, and no worker has it; `oldest_due_at`: since when the oldest is due.
 
-    `due_propagations` are scopes whose text has absorbed what should be judged for wider ones. `retrying` failed and
-    will be tried again later; `dead` was given up and waits for a person, as do the claims that are `held`
-    (`work.reviews`). `has_model`: whether the process that asked has a language model; without one it does nothing of this.
-    `refusal`: the model's provider refuses the key (`auth`) or the account (`quota`) of whoever does the work, last at
-    `refused_at`; None: it doesn't, or nobody has asked for half an hour.
+    `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes. `retrying` work
+    failed and is retried later; `dead` work was given up and waits for a person, as do the `held` claims (`work.reviews`).
+    `has_model`: whether the calling process has a language model; without one it does none of this work. `refusal`: the
+    model's provider refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't,
+    or nobody has called it for half an hour.
     """
 
     due_conversations: int
@@ -260,9 +185,10 @@ class Backlog(Value):
 
 
 class DeadRun(Value):
-    """Work that was given up after too many unusable answers; `retry` or `discard` it.
+    """Work that was given up after too many unusable answers; `work.retry` or `work.discard` it.
 
-    A conversation stops there. Of a scope, one observation was set aside, and the scope goes on without it.
+    Until then a conversation isn't formed any further. In a scope, one observation was set aside, and the scope continues
+    without it.
     """
 
     run_id: int
@@ -276,7 +202,7 @@ class DeadRun(Value):
 
 
 class FailedRun(DeadRun):
-    """A run that failed, whatever became of its work since. `state` dead: it was given up and waits for a person."""
+    """A run that failed, whether or not a later run succeeded. `state` dead: it was given up and waits for a person."""
 
     state: str
     model: str | None
@@ -284,10 +210,10 @@ class FailedRun(DeadRun):
 
 
 class Waiting(Value):
-    """What waits of an agent's work in one state. `oldest_at`: since when the oldest does, None where that isn't known.
+    """How much of an agent's work is in one state. `oldest_at`: since when the oldest has waited, None if unknown.
 
-    `due` could be done now; `in_progress`: somebody is at it; `retrying` failed and is tried again by itself; `given_up`
-    waits for a person (`work.dead`).
+    `due`: it can be done now; `in_progress`: a process is working on it; `retrying`: it failed and is retried
+    automatically; `given_up`: it waits for a person (`work.dead`).
     """
 
     agent_id: str
@@ -298,9 +224,9 @@ class Waiting(Value):
 
 
 class Violation(Value):
-    """Something that must hold at any moment, and doesn't. `invariant` names the file of its query in `db/sql/invariants`.
+    """A violated invariant. `invariant` is the name of its query's file in `db/sql/invariants`.
 
-    `key` names the thing; `detail` has numbers, never remembered text. `agent_id` None: it is the database's as a whole.
+    `key` identifies the row; `detail` has numbers, never remembered text. `agent_id` None: it concerns the whole database.
     """
 
     invariant: str
@@ -310,10 +236,10 @@ class Violation(Value):
 
 
 class Physical(Value):
-    """When deleted rows are physically gone: PostgreSQL keeps old row versions until then.
+    """How long deleted rows physically remain: PostgreSQL keeps old row versions until a vacuum.
 
-    `statements` free the space at once (`memory-sql db vacuum` runs them); `backups_until` is when the newest backup
-    that holds it will have expired, by the setting `backup_days`.
+    `statements` free the space at once (`memory-sql db vacuum` runs them). `backups_until`: when the newest backup that
+    contains the rows expires, by the setting `backup_days`.
     """
 
     statements: tuple[str, ...]
@@ -324,10 +250,10 @@ KeptReason = Literal["another", "elsewhere", "host", "source", "about"]
 
 
 class Kept(Value):
-    """An observation from which a forgetting took words or a source, or that speaks of who was forgotten, and which stays.
+    """An observation that stays although a forgetting took some of its messages or sources, or although it speaks of them.
 
-    `reason`: `another` (`users` say so too), `elsewhere` (`users`, whose words went, say so elsewhere too), `host` (the host
-    stated it), `source` (it was made of something else as well) or `about` (`users` have said it of them).
+    `reason`: `another` (`users` say so too), `elsewhere` (`users`, whose words were deleted, say so elsewhere too), `host`
+    (the host stated it), `source` (it was derived from something else as well) or `about` (`users` said it about them).
     """
 
     observation: str
@@ -336,12 +262,12 @@ class Kept(Value):
 
 
 class Receipt(Value):
-    """What a forgetting deleted. `counts` are rows by table; of messages the key stays, without a word.
+    """What a forgetting deleted. `counts` are rows by table; of a message the key stays, without any text.
 
-    `observations` are the deleted ids, `kept` those that lost something and stay. `rebuilt`: scopes whose text has been
-    rewritten from what is left. `withheld`: scopes that have lost their text, or part of it, and show pending observations
-    until it is rewritten. `held`: how much legal holds kept; `withdrawn` are the ids of that, out of use until the holds end.
-    `dry_run`: nothing was done; it says what would have been.
+    `observations`: the deleted ids; `kept`: those that lost something and stay. `rebuilt`: scopes whose text was rewritten
+    from what is left. `withheld`: scopes that lost their text, or part of it, and show pending observations until it is
+    rewritten. `held`: how much legal holds kept; `withdrawn`: the ids of that, out of use until the holds end. `dry_run`:
+    nothing was deleted; the receipt says what would have been.
     """
 
     id: str
@@ -359,12 +285,13 @@ class Receipt(Value):
 
 
 class JournalStatus(Value):
-    """What the journal of forgetting says that this database, known by the id `database`, doesn't know of.
+    """The forgettings in the journal that are missing in this database, whose id is `database`.
 
-    `missing` are the ids of forgettings that were committed: it is a backup from before, and isn't opened before
-    `restore_check` has repeated them. `planned` may not have been committed: the process died in between, or the
-    transaction was rolled back. `others` counts those of other databases, which are skipped. `cut_off` are the
-    numbers of lines that a full disk or a crash has cut off: of forgettings that weren't committed, or were `planned`.
+    `missing`: the ids of committed forgettings. If there are any, the database is an older backup, and can't be opened
+    before `restore_check` has repeated them. `planned`: ids of forgettings that may not have been committed, because the
+    process died in between or the transaction was rolled back. `others` counts those of other databases, which are skipped.
+    `cut_off`: the numbers of lines that a full disk or a crash has cut off, of forgettings that weren't committed, or are
+    `planned`.
     """
 
     database: str
@@ -375,9 +302,10 @@ class JournalStatus(Value):
 
 
 class Trimmed(Value):
-    """What was evicted, by kind, and from which scopes. `over`: scopes that still exceed their budgets.
+    """How much was evicted, by kind, and from which scopes.
 
-    These hold protected observations. `dry_run`: nothing was done; it says what would have been.
+    `over`: scopes that still exceed their budgets because of protected observations. `dry_run`: nothing was evicted; it says
+    what would have been.
     """
 
     evicted: dict[str, int] = Field(default_factory=dict)
@@ -392,7 +320,7 @@ class Trimmed(Value):
 
 
 class AgentSummary(Value):
-    """An agent, and the settings that it has of its own."""
+    """An agent and its own settings."""
 
     id: str
     created_at: datetime
@@ -400,10 +328,7 @@ class AgentSummary(Value):
 
 
 class JudgeRate(Value):
-    """How a model did that judges claims, in the last 30 days: of `answers`, `wrong` got a decoy wrong.
-
-    Those counted for nothing.
-    """
+    """A judge's record of the last 30 days: of `answers`, `wrong` got a decoy wrong and didn't count."""
 
     model: str
     answers: int
@@ -411,13 +336,12 @@ class JudgeRate(Value):
 
 
 class Stats(Value):
-    """Counts for one agent. `tokens` are what the provider counted, over all recorded runs.
+    """Counts for one agent. `input_tokens` and `output_tokens` are as the provider counted them, over all recorded runs.
 
-    `propagated` are observations made from those of narrower scopes; `held`, claims that wait for a person.
-    `vectors_advised`: the agent's scopes, `s12`, in which vectors may find what words don't: they are large, and
-    searching was slow or found nothing too often. `costs`: what the tokens cost, by currency, as far as prices are known
-    (`admin.set_price`). `vectors`: `off: ` and why, or `on: ` with the model, its dimensions
-    and how many of the observations have one.
+    `propagated`: observations made from those of narrower scopes. `held`: claims that wait for a person. `costs`: of the
+    tokens, by currency, as far as prices are known (`admin.set_price`). `vectors`: `off: ` and the reason, or `on: ` with
+    the model, its dimensions and how many observations have a vector. `vectors_advised`: the scopes (`s12`) in which
+    vectors may find what words don't: they are large, and searches were slow or found nothing too often.
     """
 
     agent_id: str
@@ -444,12 +368,12 @@ class Stats(Value):
 
 
 class ImportReport(Value):
-    """What became of another store's documents. `run` None: nothing was stored, this is what would be.
+    """What an import did with the documents of another store. `run` None: a dry run, nothing was stored.
 
-    `collections`: by name how many documents there were (`source`), and how many were `migrated`, `merged` into another,
-    `skipped` or `rejected`; `reasons` say why, with their number. `anomalies`: what was odd, by code (docs/migrating.md).
-    `cut_off`: files that end in what can't be read; `unreadable`: the first 50 single documents that can't be, by file
-    and byte. `unaccounted`: collections whose numbers don't add up; never any.
+    `collections`: for each, how many documents there were (`source`) and how many were `migrated`, `merged` into another,
+    `skipped` or `rejected`; `reasons`: why, with counts. `anomalies`: counts of irregularities, by code (docs/migrating.md).
+    `cut_off`: files whose end can't be read; `unreadable`: the first 50 single documents that can't be read, by file and
+    byte. `unaccounted`: collections whose numbers don't add up; there should never be any.
     """
 
     run: int | None
@@ -462,10 +386,10 @@ class ImportReport(Value):
 
 
 class ImportProgress(Value):
-    """How far an import is in what it does: files (or collections) are read, then agents looked at or stored.
+    """The progress of an import: it reads files (or collections), then looks at or stores the agents in `what`.
 
-    `count`: so many documents have been read so far, or observations stored. `done` of `total` is of the whole step:
-    bytes of files, documents of a server, rows of agents. `total` 0: nobody knows. Before the first agent `what` is empty.
+    `count`: documents read, or observations stored, so far. `done` of `total` measures the whole step, in bytes of files,
+    documents of a server or rows of agents. `total` 0: unknown. `what` is empty before the first agent.
     """
 
     step: Literal["reading", "looking", "storing"]
@@ -476,7 +400,7 @@ class ImportProgress(Value):
 
 
 class ImportRun(Value):
-    """An import: when, of what, and what came of it. `state` is running (or broken off), finished or rolled_back."""
+    """A recorded import. `state`: running (also if it was interrupted), finished or rolled_back."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -491,9 +415,9 @@ class ImportRun(Value):
 
 
 class RolledBack(Value):
-    """What was taken out again; with `dry_run`, what would be.
+    """What a rollback removed; with `dry_run`, what it would remove.
 
-    `withheld`: scopes whose text was built on it, and is due to be rewritten without it.
+    `withheld`: scopes whose text contained it, and is due to be rewritten without it.
     """
 
     run: int
@@ -505,10 +429,11 @@ class RolledBack(Value):
 
 
 class ImportCheck(Value):
-    """What differs between an import, its source and what stands here: references of documents, at most so many of each.
+    """The differences between an import, its source and the current data: references of documents, at most `limit` of each.
 
-    `compared`: how many rows of the source; None: it wasn't looked at. `changed_here`: another text stands here than was
-    stored; `changed_there`: another in the source than was read; `missing`: it is in the source and not here.
+    `compared`: how many rows of the source were compared; None: no source was given. `changed_here`: the text here isn't the
+    one that was imported; `changed_there`: the text in the source isn't the one that was read; `missing`: it is in the
+    source but not here.
     """
 
     run: int

@@ -1,34 +1,20 @@
-"""Scopes, their texts and the versions of these."""
+"""Scopes, their texts and the versions of the texts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from memory_sql.domain.ids import ScopeKind, Value
-
-
-class ScopeRef(Value):
-    """Which scope; `owner_id` is the user's, group's, conversation's or entity's id, None for the agent's own scopes."""
-
-    id: str  # s12
-    kind: ScopeKind
-    owner_id: str | None = None
-    name: str | None = None
-
-    @property
-    def key(self) -> int:
-        return int(self.id[1:])
-
-    def __str__(self) -> str:
-        parts = (self.kind, self.owner_id, self.name)
-        return ":".join(part for part in parts if part)
+from memory_sql.domain.ids import Value
+from memory_sql.domain.layer import PendingObservation as PendingObservation
+from memory_sql.domain.layer import ScopeRef as ScopeRef
+from memory_sql.domain.layer import ScopeText as ScopeText
+from memory_sql.domain.layer import StaticLayer as StaticLayer
 
 
 class Scope(Value):
-    """A consolidation boundary. `version` 0: nothing consolidated yet. Counts are of observations."""
+    """A scope and its current text. `version` 0: no text yet. `observations` and `pending` are counts."""
 
     ref: ScopeRef
     display_name: str | None
@@ -43,14 +29,14 @@ class Scope(Value):
 
 
 class ScopeSetting(Value):
-    """A setting of a scope as it counts. `source`: scope, agent, argument, environment, file or default."""
+    """The effective value of a scope's setting. `source`: scope, agent, argument, environment, file or default."""
 
     value: Any
     source: str
 
 
 class ScopeDetails(Value):
-    """A scope and its settings, by name (`config.SCOPE_SETTINGS`). `prompts`: the version of each that counts, by name."""
+    """A scope and its settings, by name (`config.SCOPE_SETTINGS`). `prompts`: the version that applies, by name."""
 
     ref: ScopeRef
     display_name: str | None
@@ -60,58 +46,18 @@ class ScopeDetails(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class PendingObservation:
-    """An observation that its scope's text doesn't hold yet."""
-
-    seq: int
-    content: str
-    observed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class AbsorbedObservation:
-    """An active observation that its scope's text holds."""
+    """An active observation that its scope's text contains."""
 
     seq: int
     content: str
     observed_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeText:
-    """A visible scope as the prompt shows it; pending observations oldest first.
-
-    `more_pending`: how many older ones are pending beside. `disputed` are those, pending or in the text, that somebody says
-    aren't so; `buffer` is what never goes into the text, oldest first; `speakers` the names of who speaks.
-    """
-
-    ref: ScopeRef
-    display_name: str | None
-    consolidation: str | None
-    version: int
-    pending: tuple[PendingObservation, ...]
-    disputed: tuple[PendingObservation, ...] = ()
-    buffer: tuple[PendingObservation, ...] = ()
-    speakers: tuple[str, ...] = ()
-    more_pending: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StaticLayer:
-    """What a context is made of: the visible scopes, in no order, and the settings that the agent has of its own.
-
-    `more`: visible scopes beside, of which the settings leave out what they hold.
-    """
-
-    scopes: tuple[ScopeText, ...]
-    settings: Mapping[str, Any]
-    more: int = 0
 
 
 class Contradiction(Value):
-    """What a consolidation found to be said otherwise now, by numbers (`seq`) of its scope's observations.
+    """A contradiction that a consolidation found, by the numbers (`seq`) of its scope's observations.
 
-    `older` None: the text had said it. `was` and `now` are the model's words, short; None where it gave none. `held`: the
+    `older` None: only the text said it. `was` and `now`: the model's short description; None if it gave none. `held`: the
     version would have superseded too much, so this waits for a person, and the older observation stays active.
     """
 
@@ -123,9 +69,9 @@ class Contradiction(Value):
 
 
 class Repetition(Value):
-    """What a consolidation found to be said before, by numbers (`seq`) of its scope's observations.
+    """A repetition that a consolidation found, by the numbers (`seq`) of its scope's observations.
 
-    The newer one is superseded by the older, which has gained its evidence.
+    The newer one is superseded by the older one, which gets its evidence.
     """
 
     newer: int
@@ -133,7 +79,7 @@ class Repetition(Value):
 
 
 class Consolidation(Value):
-    """One immutable version of a scope's text, made of the observations `(from_seq, to_seq]` and of version `base`."""
+    """One immutable version of a scope's text, made from the observations `(from_seq, to_seq]` and version `base`."""
 
     scope: ScopeRef
     version: int
@@ -152,17 +98,17 @@ class Consolidation(Value):
 
 
 class Sentence(Value):
-    """One sentence of two versions of a text."""
+    """One sentence of a diff between two versions of a text."""
 
     change: Literal["kept", "removed", "added"]
     text: str
 
 
 class Diff(Value):
-    """What makes version `to_version` of a scope's text another than `from_version` (0: before there was a text).
+    """The difference between versions `from_version` (0: before the first text) and `to_version` of a scope's text.
 
-    `sentences` are in the order of the texts; of one that was rewritten the old wording comes first. `absorbed`: the ids
-    of the observations that only the later text holds; `given_back`: those that only the earlier one held (undone).
+    `sentences` are in the order of the texts; the old wording of a rewritten sentence comes first. `absorbed`: the ids of the
+    observations that only the later text contains; `given_back`: those that only the earlier one contained (undone).
     """
 
     scope: ScopeRef

@@ -1,4 +1,4 @@
-"""What is forgotten or quarantined: one value that says which."""
+"""The selection of what to forget or quarantine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memory_sql.errors import InputError
 
 
 class Selection(Value):
-    """What is to be forgotten, or set aside: a user, a conversation or a group as a whole, the whole agent, or
-    some observations. `about` beside a user also takes what others have said of this user alone; what speaks of others
-    as well is listed in the receipt.
+    """Selects what to forget or quarantine: everything of one user, conversation, group or the agent, one message, or some
+    observations. `about`, with a user, adds what others have said about this user alone; what speaks of others as well is
+    only listed in the receipt.
 
-    A message by `message_id` and its conversation, with what was made of it. `observation_id`, `fact_key`, `tag`, `query`
-    (read as a search reads it; every word counts, and one is needed), `source` (formation, observe, propagation, import) and
-    `run_id` select observations, all that are given at once; a user, group or conversation beside them narrows the choice.
+    `message_id`, with its conversation, selects a message and what was made of it. `observation_id`, `fact_key`, `tag`,
+    `query` (parsed as in a search; at least one word, and all must match), `source` (formation, observe, propagation, import)
+    and `run_id` select observations that match all given; a user, group or conversation narrows these further.
     """
 
     user_id: str | None = None
@@ -74,7 +74,7 @@ class Selection(Value):
 
     @property
     def is_one_observation(self) -> bool:
-        """Nothing beside its id narrows the choice."""
+        """Whether it is only the id of an observation."""
         return self == Selection(observation_id=self.observation_id) if self.observation_id else False
 
     @property
@@ -84,7 +84,7 @@ class Selection(Value):
 
     @property
     def named(self) -> dict[str, str | int | bool]:
-        """The ids and words of ours that it was called with; of what may hold remembered text only that it was."""
+        """The given ids and other safe values; for those that may contain remembered text, only that they were given."""
         given = {
             name: getattr(self, name)
             for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id", "about")
@@ -96,14 +96,14 @@ class Selection(Value):
     def _says_what(self) -> Self:
         wholes = sum(getattr(self, name) is not None for name in _WHOLES)
         if self.everything and (wholes or self.selects_observations):
-            raise InputError("everything=True stands alone")
+            raise InputError("everything=True can't be combined with other selections")
         if self.about and (self.user_id is None or self.selects_observations):
-            raise InputError("about=True stands beside user_id= alone")
+            raise InputError("about=True goes only with user_id=")
         if self.message_id and (self.conversation_id is None or wholes > 1 or self.selects_observations):
-            raise InputError("a message is named by message_id= and its conversation_id=")
+            raise InputError("select a message by message_id= and its conversation_id= only")
         if not self.everything and not self.selects_observations and wholes != 1:
             raise InputError(
-                "say what to forget: one user, conversation or group, some observations, or everything=True"
+                "select what to forget: one user, conversation or group, some observations, or everything=True"
             )
         return self
 

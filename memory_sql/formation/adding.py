@@ -7,16 +7,16 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_sql.arguments import id_of, ids_of, optional_id, text_of
 from memory_sql.config import Secrets, Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.conversations import OTHER_SECRETS, ConversationRepository
+from memory_sql.db.repositories.additions import OTHER_SECRETS, add_messages
+from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
 from memory_sql.domain.messages import Message
-from memory_sql.domain.results import AddResult, FormationOutcome, FormResult, RefusedMessage
 from memory_sql.errors import (
     BudgetError,
     BusyError,
@@ -28,6 +28,9 @@ from memory_sql.errors import (
 from memory_sql.formation import intake
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.words import search_extra
+
+if TYPE_CHECKING:
+    from memory_sql.domain.results import FormResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ async def store(
     Raises `InvalidMessageError` where the idempotency key came before with another message.
     """
     messages = said.messages if screened is None else screened.messages
-    added = await ConversationRepository(session).add(
+    added = await add_messages(
+        session,
         settings,
         agent_id=said.agent_id,
         conversation_id=said.conversation_id,
@@ -124,7 +128,7 @@ async def store(
     if added.differs == OTHER_SECRETS:
         return None
     if added.differs is not None:
-        raise InvalidMessageError(added.differs, "another one came with this idempotency key before")
+        raise InvalidMessageError(added.differs, "this idempotency key was used before with another message")
     return AddResult(
         conversation_id=said.conversation_id,
         accepted=added.accepted,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.locks import share_agent
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
+from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.db.repositories.observations import Draft, ObservationRepository
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.errors import InputError, StaleError
@@ -31,7 +32,10 @@ async def load(
     Raises `BusyError`, `InputError` where texts are gone.
     """
     conversations, runs = ConversationRepository(session), RunRepository(session)
-    state = await formation.take(session, agent_id, conversation_id, settings)
+    key = formation.ConversationKey(agent_id, conversation_id)
+    state = await FormationRepository(session).claim(*key, timedelta(seconds=settings.lease_seconds))
+    if state is None:
+        await formation.refuse_untaken(session, key)
     settings = settings.of_agent(state.agent_settings)
     await _refuse_gone(conversations, state)
     await runs.abandon(state.agent_key, now, conversation_id=conversation_id)
@@ -55,7 +59,8 @@ async def _refuse_gone(conversations: ConversationRepository, state: Conversatio
     gone = await conversations.texts_gone(state)
     if gone:
         raise InputError(
-            f"conversation {state.conversation_id} can't be formed again: of {gone} of its messages the texts are gone"
+            f"conversation {state.conversation_id} can't be formed again: the texts of {gone} of its messages have been"
+            " deleted"
         )
 
 
@@ -84,7 +89,7 @@ async def store(
     saved = await formation.save(session, loaded, drafts, refused, settings, now)
     first, last = loaded.window.messages[0].number, loaded.window.messages[-1].number
     if not await runs.retire(conversation.agent_key, conversation.conversation_id, first - 1, last):
-        raise StaleError("conversation", conversation.conversation_id, "it was formed anew by somebody else meanwhile")
+        raise StaleError("conversation", conversation.conversation_id, "another process has formed it again")
     outcome = formation.outcome(saved, refused)
     outcome["duplicates"] += known
     await runs.succeed(loaded.run, now, answered.usage, answered.prompt_version, **outcome)

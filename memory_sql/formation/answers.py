@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -42,12 +42,11 @@ class Turn:
     text: str
     person: str | None = None
 
-    @property
-    def handle(self) -> str:
-        """By what the prompt calls who spoke."""
-        if self.role in ("tool", "function"):
-            return "T"
-        return "A" if self.role != "user" else self.person or "P1"
+
+def handles_of(turns: Iterable[Turn]) -> list[str]:
+    """By what the prompt calls who spoke."""
+    others = {"user": "", "tool": "T", "function": "T"}
+    return [others.get(turn.role, "A") or turn.person or "P1" for turn in turns]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memory_sql.domain.results import NO_CALL, Usage
+from memory_sql.domain.usage import NO_CALL, Usage
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
 from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope
 from memory_sql.formation.task import ExtractionTask

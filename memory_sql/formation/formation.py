@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationRepository, ConversationState
-from memory_sql.db.repositories.formations import MOST_GROUPS, FormationRepository, Outcome
+from memory_sql.db.repositories.formations import MOST_GROUPS, Claimed, FormationRepository, Outcome
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.observations import Draft, Saved, observation_of
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
@@ -25,7 +25,7 @@ from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import OWNER_PREFIX, owner_key
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.query import Query
-from memory_sql.domain.results import NO_CALL
+from memory_sql.domain.usage import NO_CALL
 from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.formation.answers import Extraction, answer_for
 from memory_sql.formation.dialogue import Extracted, extract
@@ -41,6 +41,11 @@ from memory_sql.retry import judge, pause
 MOST_SILENT = 30  # members of groups whom a prompt names though they say nothing
 
 
+class ConversationKey(NamedTuple):
+    agent_id: str
+    conversation_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """`known` counts what was there already; `more`: messages came that this window didn't hold."""
@@ -51,30 +56,33 @@ class Applied:
     more: bool
 
 
-async def take(session: Session, agent_id: str, conversation_id: str, settings: Settings) -> ConversationState:
-    """The conversation, leased. Raises `BusyError`, `NotFoundError`."""
+async def take(session: Session, key: ConversationKey, settings: Settings) -> ConversationState:
+    """The conversation, leased, with what is to be read of it. Raises `BusyError`, `NotFoundError`."""
     lease = timedelta(seconds=settings.lease_seconds)
-    state = await FormationRepository(session).claim(agent_id, conversation_id, lease)
-    if state is not None:
-        return state
-    if not await ConversationRepository(session).exists(agent_id, conversation_id):
-        raise NotFoundError("conversation", conversation_id)
-    raise BusyError("conversation", conversation_id)
+    state = await FormationRepository(session).claim_batch(*key, lease, settings)
+    return await refuse_untaken(session, key) if state is None else state
+
+
+async def refuse_untaken(session: Session, key: ConversationKey) -> NoReturn:
+    """Raises `BusyError`, `NotFoundError`."""
+    if not await ConversationRepository(session).exists(*key):
+        raise NotFoundError("conversation", key.conversation_id)
+    raise BusyError("conversation", key.conversation_id)
 
 
 async def load_claimed(
-    session: Session, state: ConversationState, settings: Settings, now: datetime, reason: str
+    session: Session, held: ConversationState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
     """The next window of a conversation that was claimed before; None when every message has been read.
 
     Nothing is locked: what changes the conversation meanwhile is seen when the answer is applied. Raises `StaleError` when
-    the lease has been lost.
+    the lease has been lost. `settings`: the agent's.
     """
-    settings = settings.of_agent(state.agent_settings)
+    state = held
     conversations, formations, runs = _repositories(session)
-    batch = await formations.batch(state, settings)
+    batch = (held.batch if isinstance(held, Claimed) else None) or await formations.batch(state, settings)
     if not batch.messages and await conversations.lock(state) is None:
-        raise StaleError("conversation", state.conversation_id, "the lease on it was lost")
+        raise _lost(state)
     answered, messages = None, batch.messages
     if state.excluded:
         await runs.abandon(state.agent_key, now, before=state.fence, conversation_id=state.conversation_id)
@@ -97,10 +105,16 @@ async def load_claimed(
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
         numbers, seen = (messages[0].number - 1, messages[-1].number), _seen(state, targets, shown)
-        run, rows = await formations.start(state, numbers, seen, queries, related.MOST, now)
-        found = related.by_scope(rows)
+        started = await formations.start(state, numbers, seen, queries, related.MOST, now)
+        if started is None:
+            raise _lost(state)
+        run, found = started[0], related.by_scope(started[1])
     targets = tuple(target for offer in offers for target in offer.told(found))
     return Loaded(state, run, window, targets, shown, now, answered, reason)
+
+
+def _lost(state: ConversationState) -> StaleError:
+    return StaleError("conversation", state.conversation_id, "the lease on it was lost")
 
 
 def _repositories(session: Session) -> tuple[ConversationRepository, FormationRepository, RunRepository]:
@@ -278,12 +292,12 @@ def _masked_answer(raw: str) -> str:
     return json.dumps(value, ensure_ascii=False) if found else raw
 
 
-async def apply(session: Session, loaded: Loaded, answered: Extracted, settings: Settings, now: datetime) -> Applied:
+async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: Settings, now: datetime) -> Applied:
     """Stores the observations and moves the cursor, in one statement.
 
     Raises `StaleError` when what the model saw has changed.
     """
-    drafts, refused = drafts_of(answered.extraction, loaded, settings)
+    drafts, refused = drafts_of(decided.extraction, loaded, settings)
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(
         loaded.conversation, loaded.run, to_number, drafts, loaded.shown, refused, settings, now
@@ -330,7 +344,7 @@ def _saved(loaded: Loaded, outcomes: Sequence[Outcome], refused: Counter[str]) -
         if one.outcome in _STALE:
             raise StaleError("conversation", loaded.conversation.conversation_id, _STALE[one.outcome])
         if one.outcome == "ended":
-            raise StaleError("run", str(loaded.run.run_id), "it was ended meanwhile")
+            raise StaleError("run", str(loaded.run.run_id), "it has ended")
         if one.place is not None and one.key is None:
             refused[one.outcome] += 1
     keys = [(one.key, one.outcome == "known") for one in outcomes if one.key is not None]
@@ -338,8 +352,8 @@ def _saved(loaded: Loaded, outcomes: Sequence[Outcome], refused: Counter[str]) -
 
 
 _STALE = {
-    "moved": "it was formed, or something was forgotten, meanwhile",
-    "stale": "something that the model was shown was forgotten meanwhile",
+    "moved": "it has been formed, or something has been forgotten",
+    "stale": "something that the model was shown has been forgotten",
 }
 
 

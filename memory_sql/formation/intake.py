@@ -52,7 +52,7 @@ def refuse(screened: Screened, secrets: Secrets, places: Sequence[int]) -> None:
     """Raises `InvalidMessageError` for the first message with a secret, by its place, where the setting says so."""
     if secrets == "refuse" and screened.found:
         position, kinds = next(iter(screened.found.items()))
-        raise InvalidMessageError(places[position], f"holds a secret: {', '.join(dict.fromkeys(kinds))}")
+        raise InvalidMessageError(places[position], f"contains a secret: {', '.join(dict.fromkeys(kinds))}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ class _Sieve:
         self._by_alias = {target.alias.casefold(): target for target in loaded.targets}
         self._people = loaded.people
         self._taken = defaultdict[str, set[str]](set)
+        self._plain: str | None = None  # the text of the observation at hand, where no secret was found in it
         self.refused: Counter[str] = Counter()
 
     @cached_property
@@ -145,7 +146,7 @@ class _Sieve:
         return placed
 
     def _draft(self, item: ExtractedObservation, placed: _Placed) -> Draft:
-        found = classify(placed.content)
+        found = classify(placed.content, is_plain=placed.content == self._plain)
         return replace(
             _draft(placed, found, self._loaded),
             subjects=tuple(dict.fromkeys(self._people[name] for name in item.about if name in self._people)),
@@ -154,6 +155,8 @@ class _Sieve:
 
     def _terms(self, item: ExtractedObservation, content: str, found: Classification) -> tuple[str, ...]:
         """Those that say what the text doesn't, hold no secret, and tell nothing of a kind that the text doesn't."""
+        if not item.terms:
+            return ()
         said, terms = set(words_of(content)), dict[str, str]()
         for given in item.terms:
             term = one_line(as_written(clean(given)[0]))
@@ -168,6 +171,7 @@ class _Sieve:
     def _screened(self, content: str) -> str:
         """Without secrets, also where messages are refused for them: a model may have put one together."""
         masked = mask(content)
+        self._plain = None if masked.found else content
         if self._settings.secrets == "keep" or not masked.found:
             return content
         self.refused["masked"] += 1

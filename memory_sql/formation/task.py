@@ -13,10 +13,10 @@ from datetime import date, datetime
 from typing import Any
 
 from memory_sql.formation import offline
-from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn, answer_for
+from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn, answer_for, handles_of
 from memory_sql.languages.text import one_line
 from memory_sql.llm import Request, prompts
-from memory_sql.llm.notation import KINDS, as_data, as_lines, in_line, mark_for, minute_of
+from memory_sql.llm.notation import KINDS, as_data, as_lines, in_lines, mark_for, minute_of
 
 GROUP_ITEMS = 20
 AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
@@ -49,7 +49,8 @@ class ExtractionTask:
         """`wrong`: why the answer can't be used that is asked for again."""
         aliases = tuple(scope.alias for scope in self.scopes)
         prompt = self._prompt()
-        known = as_lines([_known(scope) for scope in self.scopes if scope.knows])
+        knowing = [_known(scope) for scope in self.scopes if scope.knows]
+        known = as_lines(knowing) if knowing else ""
         said = "\n".join(self._conversation())
         mark = mark_for(known, said)
         instructions, text = prompt.render(
@@ -81,18 +82,19 @@ class ExtractionTask:
     def _conversation(self) -> Iterator[str]:
         """Who is who; a line for each new day, and for each turn, which says who is called otherwise than at first."""
         names: dict[str, str] = {}
-        for turn in self.turns:
+        called_as, texts = handles_of(self.turns), in_lines([turn.text for turn in self.turns])
+        for turn, handle in zip(self.turns, called_as, strict=True):
             if turn.speaker != turn.role:  # else nobody has named them
-                names.setdefault(turn.handle, turn.speaker)
+                names.setdefault(handle, turn.speaker)
         yield from (f"{handle} is {as_data(name)}" for handle, name in sorted(names.items()))
         yield from (f"{handle}, who says nothing here, is {as_data(name)}" for handle, name in self.silent.items())
         day: date | None = None
-        for turn in self.turns:
+        for turn, handle, text in zip(self.turns, called_as, texts, strict=True):
             if turn.said_at.date() != day:
                 day = turn.said_at.date()
                 yield f"== {day} {day:%A}"
-            called = "" if turn.speaker in (turn.role, names.get(turn.handle)) else f" {as_data(turn.speaker)}"
-            yield f"{turn.n} {turn.handle}{called} {turn.said_at:%H:%M} {in_line(turn.text)}"
+            called = "" if turn.speaker in (turn.role, names.get(handle)) else f" {as_data(turn.speaker)}"
+            yield f"{turn.n} {handle}{called} {turn.said_at:%H:%M} {text}"
 
     def _asked_besides(self, wrong: str | None) -> str:
         repair = f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly." if wrong else ""

@@ -1,1 +1,1 @@
-"""Memory that comes from other systems."""
+"""Imports memory from other systems."""

@@ -1,4 +1,4 @@
-"""Some at a time."""
+"""Chunks, and work on several items at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def some_of(items: Iterator[T], most: int) -> Iterator[list[T]]:
 
 
 async def each(items: Iterable[T], act: Callable[[T], Awaitable[None]], *, at_once: int) -> None:
-    """`act` on each, begun in their order, so many at a time. The first error ends the others, and is raised."""
+    """Runs `act` on each item, started in order, `at_once` at a time. The first error cancels the others and is raised."""
     running = set[asyncio.Task[None]]()
 
     async def finish(fewer_than: int) -> None:
         while len(running) >= fewer_than:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             running.difference_update(done)
-            failed = [task for task in done if task.exception()]  # each is looked at, or asyncio would complain of it
+            failed = [task for task in done if task.exception()]  # each is looked at, or asyncio would complain
             for task in failed:
                 task.result()
 

@@ -1,4 +1,4 @@
-"""Whether what an import brought is what stands in its source, and what stands here."""
+"""Checks whether what an import brought still matches its source and the database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """References: `changed` have another text in the source than was imported, `missing` aren't here."""
+    """References.
+
+    `changed`: their text in the source differs from what was imported. `missing`: they aren't in the database.
+    """
 
     compared: int
     changed: tuple[str, ...]
@@ -38,7 +41,7 @@ class Differences:
 async def compare(
     database: Database, source: Source, options: ImportOptions, import_id: int, now: datetime
 ) -> Differences:
-    """Each row that the source makes by these options with what the import has noted of it. Raises `SourceError`."""
+    """Compares each row that the source yields, with these options, with what the import recorded. Raises `SourceError`."""
     compared, changed, missing = 0, list[str](), list[str]()
     with closing(Spool(options)) as spool:
         await Survey(source, spool, options, Accounts()).run()
@@ -62,7 +65,7 @@ async def compare(
 async def _messages(
     unit: Session, agent_key: int, plan: Plan, agent_id: str, import_id: int
 ) -> AsyncIterator[tuple[list[str], list[str], int]]:
-    """Some at a time, those that aren't here, those that differ, and how many there were."""
+    """In chunks: messages that are missing, messages that differ, and how many were compared."""
     messages = ImportedMessageRepository(unit, agent_key)
     for draft in plan.conversations(agent_id):
         for some in some_of(plan.messages(draft.conversation_id), AT_ONCE):

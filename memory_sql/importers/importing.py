@@ -1,4 +1,4 @@
-"""An import as a whole: what a source holds is surveyed, then stored; the accounts say what became of each document."""
+"""A whole import: surveys a source, then stores it. The accounts say what became of each document."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ Progress = Callable[[ImportProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`key` is the one of references, outside of the database; `pause`: seconds between what becomes due."""
+    """`key` hashes references and isn't kept in the database.
+
+    `pause`: seconds between the times at which work becomes due.
+    """
 
     database: Database
     settings: Settings
@@ -49,9 +52,10 @@ class Import:
     progress: Progress | None = None
 
     async def run(self, *, dry_run: bool = False) -> ImportReport:
-        """Raises `SourceError` for a source that can't be read, `InputError` for another key than before.
+        """Runs the import, or resumes it if it was interrupted. With `dry_run` nothing is written.
 
-        Goes on with an import that was broken off. `dry_run`: nothing is written.
+        Raises `SourceError` if the source can't be read, and `InputError` if the key differs from that of an earlier
+        import.
         """
         accounts = Accounts()
         with closing(Spool(self.options)) as spool:
@@ -69,12 +73,12 @@ class Import:
         return hmac.digest(self.key, b"memory_sql imports", "sha256")
 
     async def _check_key(self) -> None:
-        """Under another key nobody would know what was forgotten, and it would come again."""
+        """With another key, what was forgotten couldn't be recognized and would be imported again."""
         if len(self.key) < LEAST_KEY_BYTES:
-            raise InputError(f"the key of an import has at least {LEAST_KEY_BYTES} bytes")
+            raise InputError(f"the key of an import must have at least {LEAST_KEY_BYTES} bytes")
         async with self.database.transaction(principal=SERVICE) as unit:
             if await ImportRepository(unit).other_key(self._key_hash):
-                raise InputError("an import before had another key: what was forgotten since is known under that alone")
+                raise InputError("an earlier import had another key: only that one recognises what was forgotten since")
 
     async def _begin(self) -> int:
         options = json.loads(json.dumps(asdict(self.options)))
@@ -104,14 +108,15 @@ class Import:
             due_from += timedelta(seconds=self.pause * done.due)
             tell(agent.agent_id, done.observations)
 
-        # Rows of one are prepared here while the database stores those of others; with pauses one is due after another.
+        # The rows of one agent are prepared here while the database stores those of others. With pauses, agents are
+        # stored one by one.
         at_once = 1 if self.pause else AGENTS_AT_ONCE
         async with self.database.apart(at_once) as own:
             loader = self._loader(own, plan, import_id, keeps=not own.pooled)
             await each(plan.agents(), partial(store, loader), at_once=at_once)
 
     def _teller(self, plan: Plan, step: Literal["looking", "storing"]) -> Callable[[str, int], None]:
-        """Of an agent with which it is done, and how many observations of it were stored."""
+        """Returns the function that reports an agent as finished, with the number of observations stored."""
         extents, count, done = plan.extents(), 0, 0
         total = sum(extents.values())
 
@@ -126,7 +131,7 @@ class Import:
         return tell
 
     async def _due_from(self, import_id: int) -> datetime:
-        """After the last of what has been brought, of an import that goes on."""
+        """Where the pauses begin: in a resumed import after the last item already stored."""
         async with self.database.transaction(principal=SERVICE) as unit:
             last = await ImportRepository(unit).last_due(import_id)
         return self.now if last is None else max(self.now, last)
@@ -139,7 +144,7 @@ class Import:
                 await imports.put_rejects(rows)
             told = {"collections": report.collections, "anomalies": report.anomalies}
             if not await imports.finish(import_id, told, self.now):
-                raise InputError(f"import {import_id} was rolled back while it ran: roll it back once more")
+                raise InputError(f"import {import_id} was rolled back while it ran: roll it back again")
         return report
 
 
@@ -187,7 +192,7 @@ def _rejects(import_id: int, refusals: Iterator[Refusal]) -> Iterator[list[dict[
 
 
 def key_of_file(content: bytes) -> bytes:
-    """The key that a file holds: its bytes, whatever they are, as one of 32."""
+    """Hashes the content of a key file to a key of 32 bytes."""
     if len(content.strip()) < LEAST_KEY_BYTES:
-        raise InputError(f"the file of the key has fewer than {LEAST_KEY_BYTES} bytes")
+        raise InputError(f"the key file has fewer than {LEAST_KEY_BYTES} bytes")
     return hashlib.sha256(content.strip()).digest()

@@ -1,4 +1,4 @@
-"""A plan → the database, agent by agent, each in one transaction that can be done again and finds what is there already."""
+"""Stores a plan agent by agent. Each transaction can be repeated: it finds what is already there."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import count_words
 
 SCOPES_AT_ONCE = 200
-ROWS_AT_ONCE = 250  # which live too short for the garbage collector to go through them again and again
-NOBODY = 0  # no agent's key
+ROWS_AT_ONCE = 250  # small enough that the garbage collector doesn't scan the same rows again and again
+NOBODY = 0  # stands for an agent that doesn't exist
 SHARDS = "memory_agent"
-"""The collection of which each document is told, though several are one text."""
+"""The collection in which each document is counted on its own, although several make one text."""
 
 
 class Plan(TalkPlan, Protocol):
-    """What is to be stored, in order; may be gone through more than once."""
+    """What is to be stored, in order. It may be read more than once."""
 
     def agents(self) -> Iterator[AgentDraft]: ...
 
@@ -56,7 +56,10 @@ class Plan(TalkPlan, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What an agent lacks of a scope. `is_new`: something; `is_whole`: everything; `makes`: more than what repeats it."""
+    """What an agent lacks of a scope.
+
+    `is_new`: something. `is_whole`: everything. `makes`: more than repetitions of existing rows.
+    """
 
     is_new: bool = True
     is_whole: bool = True
@@ -65,9 +68,9 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """`key` is that of references, and lies outside of the database. What becomes due is so `pause` seconds apart.
+    """`key` hashes references and isn't kept in the database. `pause`: seconds between the times at which work becomes due.
 
-    `import_id` None: it only looks. `keeps`: the connections of `database` are its own, and nobody's after it.
+    `import_id` None: only looks. `keeps`: the connections of `database` are its own, and nobody uses them afterwards.
     """
 
     database: Database
@@ -81,13 +84,13 @@ class Loader:
     keeps: bool = False
 
     async def agent(self, draft: AgentDraft, due_from: datetime) -> Stored:
-        """All that is planned for the agent; what is here already is passed over. `due_from`: where the pauses begin."""
+        """Stores all that is planned for the agent and skips what is already there. `due_from`: where the pauses begin."""
         return await self.database.write(
             lambda unit: self._agent(unit, draft.agent_id, due_from), principal=service(draft.agent_id)
         )
 
     async def look(self, draft: AgentDraft) -> None:
-        """Tells the plan what `agent` would leave out; nothing is written."""
+        """Tells the plan what `agent` would leave out. Nothing is written."""
         async with self.database.transaction(principal=service(draft.agent_id)) as unit:
             key = await agent_key_of(unit, draft.agent_id)
             seen = await Seen.of(ImportRepository(unit), key or NOBODY, None, self.key)
@@ -122,7 +125,7 @@ class Loader:
         return done
 
     async def _look(self, seen: Seen, draft: ScopeDraft) -> Looked:
-        """Tells the plan what of the scope is left out: documents whose rows are, and texts of which nothing is new."""
+        """Tells the plan which documents of the scope are left out, and which texts because nothing of them is new."""
         if seen.is_new:
             return Looked()
         is_whole, makes, rewritten = True, False, set[str]()
@@ -196,7 +199,7 @@ class Loader:
     async def _prompts(
         self, unit: Session, agent_key: int, drafts: Sequence[ScopeDraft], made: Mapping[tuple[str, str], int]
     ) -> None:
-        """Of scopes that weren't there: what another says to its models stays."""
+        """Stores prompts only for new scopes: existing scopes keep their own."""
         rows = [
             {
                 "agent_key": agent_key,
@@ -216,9 +219,9 @@ class Loader:
             await ImportRepository(unit).put_prompts(rows)
 
     async def _group(self, unit: Session, seen: Seen, draft: GroupDraft, own: Settings) -> None:
-        """With those who have never been members of it; none where nobody is left to be one, or it was forgotten.
+        """Adds users who have never been members. Makes no group if nobody is left to join or the group was forgotten.
 
-        One that was brought before is known by its reference, whatever it is called by now.
+        A group from an earlier import is found by its reference, even if it has been renamed.
         """
         imports, agent_key, ref = ImportRepository(unit), seen.agent_key, f"group:{draft.group_id}"
         if (await seen.left_out([ref])).get(ref) == "forgotten":
@@ -245,10 +248,10 @@ class Loader:
         ]
         await imports.put_members(rows)
 
-    # What is staged
+    # Staging
 
     def _rows_of(self, draft: ScopeDraft) -> Iterator[RowDraft]:
-        """A text of which no row says anything is one itself: what it was made of can be found, and taken out."""
+        """A text that no row represents becomes a row itself, so that what it was made from can be found and removed."""
         rows = self.plan.rows(draft)
         first = next(rows, None)
         if draft.text is not None and (not isinstance(first, ObservationDraft) or first.state != "absorbed"):
@@ -295,9 +298,9 @@ class Loader:
 async def _locked(
     scopes: ScopeRepository, agent_key: int, places: Sequence[tuple[str, str]], made: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, str], tuple[int, bool]]:
-    """By owner and name the scopes that are there, and whether they had anything before; the older ones are locked.
+    """The existing scopes by owner and name, and whether they had content before. Older scopes are locked.
 
-    Those that were `made` just now nobody else sees yet.
+    Scopes that were just `made` can't be seen by anybody else yet.
     """
     ours = {at: (scope_id, False) for at, scope_id in made.items()}
     if older := [at for at in places if at not in made]:
@@ -307,7 +310,7 @@ async def _locked(
 
 
 def _place(draft: ScopeDraft, found: Looked, scope_id: int, is_begun: bool) -> preparing.Filling:
-    """Its text is told where it is the first that the scope learns, and nothing of it was left out."""
+    """The text is imported if the scope had nothing before and nothing of the text was left out."""
     return preparing.Filling(scope_id, is_begun, is_told=draft.text is not None and found.is_whole and not is_begun)
 
 
@@ -316,12 +319,12 @@ def _named(row: RowDraft) -> tuple[str, ...]:
 
 
 def _is_told(row: RowDraft, left: Mapping[str, Reason]) -> bool:
-    """It is a document that the accounts name as left out: neither a sentence, nor what another row says."""
+    """Whether the accounts count it as left out: it is a document, not a sentence or a duplicate."""
     return row.legacy_ref in left and isinstance(row, ObservationDraft) and row.legacy_ref == whole(row.legacy_ref)
 
 
 def first_of_each(refs: Iterable[str]) -> list[str]:
-    """The documents of a text: of each collection the first stands for all, but that each shard is told."""
+    """The documents of a text to be counted: the first of each collection, but every shard."""
     firsts = dict[str, str]()
     for ref in refs:
         collection = ref.partition(":")[0]

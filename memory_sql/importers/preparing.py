@@ -1,4 +1,7 @@
-"""A row of a plan → what is staged of it: what its text tells is found here, as of anything stored. Pure."""
+"""Turns a row of a plan into a row to be staged.
+
+Whatever is derived from its text, as for any stored text, is computed here. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,15 @@ from memory_sql.languages.words import search_extra
 from memory_sql.privacy.classify import classify
 
 Ref = Callable[[str], bytes]
-"""The hash of a reference."""
+"""Hashes a reference."""
 
 
 @dataclass(slots=True)
 class Filling:
-    """A scope that is being filled. `is_begun`: it had something before, so the database numbers what comes.
+    """A scope that is being filled. `is_begun`: it had content before, so the database numbers the new rows.
 
-    `is_told`: its text comes; what another text held waits for the next. `absorbed` and `repeated` are counted.
+    `is_told`: its text is imported. Otherwise what the text absorbed waits for the next one. `absorbed` and `repeated`
+    are counts.
     """
 
     scope_id: int
@@ -34,7 +38,7 @@ class Filling:
     repeated: int = 0
 
     def take(self, state: State) -> tuple[State, int | None]:
-        """In which state the next row is stored, and its number."""
+        """The state in which the next row is stored, and its number."""
         if state == "absorbed" and not self.is_told:
             state = "pending"
         self.absorbed += state == "absorbed"
@@ -43,9 +47,9 @@ class Filling:
 
 
 class Staged(NamedTuple):
-    """With the columns of `STAGED` behind its place, in their order. The defaults are those of a row that repeats another.
+    """The columns of `STAGED` after its place, in order. The defaults are those of a row that repeats another.
 
-    An empty list is None: the driver takes longer for one than for a text.
+    An empty list is None, because the driver takes longer for a list than for a text.
     """
 
     scope_id: int
@@ -75,7 +79,7 @@ class Staged(NamedTuple):
 
 
 def observation(draft: ScopeDraft, place: Filling, row: ObservationDraft, zone: tzinfo, ref: Ref) -> Staged:
-    """`zone` is the agent's, in which days are meant."""
+    """`zone`: the agent's time zone, in which days are meant."""
     state, seq = place.take(row.state)
     content, extra, dates = row.content, search_extra(row.content), None
     found, days = classify(content, is_plain=row.is_plain), days_of(content, row.observed_at, zone)
@@ -129,7 +133,7 @@ def sha256(text: str) -> bytes:
 
 
 def _people(draft: ScopeDraft, row: RowDraft) -> tuple[str, ...]:
-    """Who said it: of what is somebody's own, and names nobody, that person."""
+    """Who said it. A row of a user's own scope that names nobody was said by that user."""
     if row.related_users or draft.kind != "individual" or draft.owner_id is None:
         return row.related_users
     return (draft.owner_id,)

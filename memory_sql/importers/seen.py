@@ -1,4 +1,4 @@
-"""What an agent has of a source already, and what was forgotten of it: neither comes again, wherever it is here by now."""
+"""What an agent already has from a source, and what of it was forgotten here. Neither is imported again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from memory_sql.db.repositories.imported_messages import ImportedMessageReposito
 from memory_sql.db.repositories.imports import ImportRepository
 
 Reason = Literal["known", "forgotten", "stored"]
-"""Another import has brought it, it was forgotten here, or this import has brought it before it was broken off."""
+"""`known`: another import brought it.
+
+`forgotten`: it was forgotten here. `stored`: this import brought it before it was interrupted.
+"""
 
 
 @dataclass(slots=True)
 class Seen:
-    """Of one agent, as an import finds it. `is_new`: there is nothing to ask for. `key` is that of references."""
+    """Looks up references of one agent. `is_new`: the agent has nothing to look up. `key` hashes the references."""
 
     imports: ImportRepository
     agent_key: int
@@ -36,7 +39,7 @@ class Seen:
         return hmac.digest(self.key, ref.encode(), "sha256")
 
     async def left_out(self, refs: Iterable[str]) -> dict[str, Reason]:
-        """Those of these references that don't come. Of a text that was forgotten no sentence does."""
+        """The references that aren't imported. If a text was forgotten, none of its sentences is."""
         asked = list(dict.fromkeys(refs))
         if self.is_new or not asked:
             return {}
@@ -53,7 +56,7 @@ class Seen:
         return "stored" if by and self.is_resumed and ref not in self._fresh else None
 
     async def messages_left_out(self, refs: Iterable[str]) -> dict[str, Reason]:
-        """The same of messages."""
+        """The same for messages."""
         asked = {self.ref(ref): ref for ref in refs}
         if self.is_new or not asked:
             return {}
@@ -67,16 +70,16 @@ class Seen:
         return {hashes[found] for found in await self.imports.forgotten_among(self.agent_key, list(hashes))}
 
     def bring(self, ref: str) -> None:
-        """Of an import that goes on: what comes now may come to several scopes."""
+        """Notes, in a resumed import, that the reference comes now: it may come to several scopes."""
         if self.is_resumed:
             self._fresh.add(ref)
 
 
 def whole(ref: str) -> str:
-    """The document of a sentence; of another reference itself."""
+    """The document that a sentence belongs to; any other reference unchanged."""
     return ref.partition("#")[0]
 
 
 def counted(left: Mapping[str, Reason]) -> dict[str, Reason]:
-    """What the accounts name; what this import has brought itself is one of its own."""
+    """What the accounts name. What this import itself brought isn't counted as left out."""
     return {ref: reason for ref, reason in left.items() if reason != "stored"}

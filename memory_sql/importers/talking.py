@@ -1,4 +1,4 @@
-"""The conversations of an agent with their messages, as planned. What was formed of them there isn't formed anew."""
+"""Imports an agent's conversations with their messages. What was already formed from them there isn't formed again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.repositories.additions import add_messages
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository, Reached
 from memory_sql.domain.messages import Message
@@ -23,7 +24,7 @@ MESSAGES_AT_ONCE = 500
 
 
 class TalkPlan(Protocol):
-    """What was said, in order; may be gone through more than once."""
+    """What was said, in order. It may be read more than once."""
 
     def conversations(self, agent_id: str) -> Iterator[ConversationDraft]: ...
 
@@ -32,12 +33,12 @@ class TalkPlan(Protocol):
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None: ...
 
     def bring(self, refs: Sequence[str]) -> None:
-        """Is told of documents that come, wherever else they don't."""
+        """Records documents that are imported, even if they are left out elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Talking:
-    """Of one agent. `pause`: so many seconds apart what is to be formed becomes due."""
+    """The conversations of one agent. `pause`: seconds between the times at which formation becomes due."""
 
     unit: Session
     talk: TalkPlan
@@ -54,7 +55,7 @@ class Talking:
                 pass
 
     async def store(self, agent_id: str, due_from: datetime) -> int:
-        """How many conversations wait to be formed."""
+        """Returns how many conversations wait for formation."""
         due = 0
         for draft in self.talk.conversations(agent_id):
             if await self._conversation(draft, due_from + timedelta(seconds=self.pause * (due + 1))):
@@ -66,7 +67,7 @@ class Talking:
         return ImportedMessageRepository(self.unit, self.seen.agent_key)
 
     async def _conversation(self, draft: ConversationDraft, due_at: datetime) -> bool:
-        """Whether it waits to be formed."""
+        """Returns whether the conversation waits for formation."""
         place, formed = await self._messages.place(draft.conversation_id), 0
         user = place.user_id
         async for messages in self._coming(draft, place):
@@ -78,7 +79,7 @@ class Talking:
         return bool(self.pause) and await self._messages.postpone(draft.conversation_id, due_at)
 
     async def _coming(self, draft: ConversationDraft, place: Reached) -> AsyncIterator[list[MessageDraft]]:
-        """Some at a time what comes, from the first that somebody wrote; the plan is told of the others."""
+        """Yields the messages to import in chunks, from the first that a user wrote. Tells the plan about the others."""
         begun = bool(place.last_number)
         for some in some_of(self.talk.messages(draft.conversation_id), MESSAGES_AT_ONCE):
             left = await self.seen.messages_left_out(ref_of(message) for message in some)
@@ -99,7 +100,8 @@ class Talking:
                 yield new
 
     async def _add(self, draft: ConversationDraft, user: str, messages: Sequence[MessageDraft]) -> None:
-        await ConversationRepository(self.unit).add(
+        await add_messages(
+            self.unit,
             self.settings,
             agent_id=draft.agent_id,
             conversation_id=draft.conversation_id,

@@ -24,7 +24,7 @@ async def retry(session: Session, agent_id: str, run_id: int, settings: Settings
         scopes = ScopeRepository(session)
         (scope,) = await scopes.lock(agent_key, scope_ids=[run.scope_id])
         if not await StateRepository(session).retry(scope, [run.to_seq], now, run_id=run_id):
-            raise InputError(f"what run {run_id} set aside is quarantined, known or gone by now; discard the run")
+            raise InputError(f"what run {run_id} set aside is now quarantined, known or deleted; discard the run")
         threshold = settings.consolidation_threshold
         await FollowingRepository(session, agent_key).settle([run.scope_id], threshold, now, run_id=run_id)
         await scopes.refresh_due(agent_key, [run.scope_id], threshold, now)

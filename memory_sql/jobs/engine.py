@@ -48,9 +48,9 @@ Recorded = Callable[[Session, Subject, BaseException, Settings, datetime], Await
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """A piece of due work that nobody else has: call it once, at once. `more`: something else may be due.
+    """A claimed piece of due work: call it once, at once. `more`: more work may be due.
 
-    `name`: what it is, in words ("conversation monday of agent ada").
+    `name` describes it ("conversation monday of agent ada").
     """
 
     agent_id: str
@@ -70,6 +70,7 @@ class Engine:
         self, database: Database, settings: Settings, now: Callable[[], datetime], telemetry: Telemetry
     ) -> None:
         self._database = database
+        self._nobodys = database.naming_nobody()
         self._settings = settings
         self._now = now
         self._telemetry = telemetry
@@ -84,7 +85,7 @@ class Engine:
         self, job: Asked[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str, so_far: list[Result]
     ) -> tuple[Held, Loaded | None]:
         if isinstance(job, TakenJob):
-            held: Held = await self._database.write(lambda unit: job.take(unit, key, self._settings), single=True)
+            held: Held = await self._database.write(partial(job.take, key=key, settings=self._settings), single=True)
             return held, await self._load_claimed(job, held, reason, job.let_go)
         for attempt in self._database.attempts():
             async with attempt as unit:
@@ -123,8 +124,11 @@ class Engine:
             keep = job.keep(loaded, decided, settings)
             if keep is not None:
                 await self._persist(keep, single=True)
-            database = self._database.naming_nobody() if job.applies_alone else self._database
-            for attempt in database.attempts(single=job.applies_alone):
+            if job.applies_alone:
+                given: dict[str, Any] = {"loaded": loaded, "decided": decided, "settings": settings}
+                applied = await self._nobodys.write(partial(job.apply, **given, now=self._now()), single=True)
+                return job.result(loaded, decided, applied)
+            for attempt in self._database.attempts():
                 async with attempt as unit:
                     applied = await job.apply(unit, loaded, decided, settings, self._now())
         except BaseException as error:  # also when cancelled: the lease goes back at once, and the ledger says why
@@ -156,14 +160,12 @@ class Engine:
     async def _load_claimed(
         self, job: DueJob[Any, Held, Loaded, Any, Any, Any], held: Held, reason: str, give_back: Recorded[Held]
     ) -> Loaded | None:
-        now, alone = self._now(), isinstance(job, TakenJob)
+        own = self._settings.of_agent(held.agent_settings)
+        load = partial(job.load_claimed, held=held, settings=own, now=self._now(), reason=reason)
         try:
             async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
-                return await self._database.write(
-                    lambda unit: job.load_claimed(unit, held, self._settings, now, reason), single=alone
-                )
+                return await self._database.write(load, single=isinstance(job, TakenJob))
         except BaseException as error:
-            own = self._settings.of_agent(held.agent_settings)
             await self._record(give_back, held, error, own)
             raise
 

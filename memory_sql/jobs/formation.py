@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -16,14 +15,10 @@ from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.domain.results import FormResult, RunDueResult
 from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.formation import ConversationKey
 from memory_sql.formation.window import Loaded
 from memory_sql.jobs.job import Step
 from memory_sql.llm import LanguageModel
-
-
-class ConversationKey(NamedTuple):
-    agent_id: str
-    conversation_id: str
 
 
 @dataclass(frozen=True)
@@ -32,6 +27,7 @@ class Formation:
 
     due_reason = "due"
     applies_alone = True
+    take = staticmethod(formation.take)
     load_claimed = staticmethod(formation.load_claimed)
     apply = staticmethod(formation.apply)
     fail = staticmethod(formation.fail)
@@ -41,9 +37,6 @@ class Formation:
         self, session: Session, agent_id: str | None, by: datetime, lease: timedelta
     ) -> Awaitable[ConversationState | None]:
         return FormationRepository(session).claim_due(agent_id, by, lease)
-
-    def take(self, session: Session, key: ConversationKey, settings: Settings) -> Awaitable[ConversationState]:
-        return formation.take(session, *key, settings)
 
     async def let_go(
         self, session: Session, held: ConversationState, error: BaseException, settings: Settings, now: datetime

@@ -9,8 +9,9 @@ from typing import ClassVar
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.scopes import DueColumn
-from memory_sql.domain.results import NO_CALL, PropagateResult, RunDueResult
+from memory_sql.domain.results import PropagateResult, RunDueResult
 from memory_sql.domain.scopes import ScopeRef
+from memory_sql.domain.usage import NO_CALL
 from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey, known_agent
 from memory_sql.llm import LanguageModel
 from memory_sql.propagation import propagation

@@ -12,9 +12,10 @@ from memory_sql.db.repositories.conversations import ConversationState
 from memory_sql.domain.results import FormResult
 from memory_sql.formation import again, formation
 from memory_sql.formation.dialogue import Extracted
+from memory_sql.formation.formation import ConversationKey
 from memory_sql.formation.sieve import drafts_of
 from memory_sql.formation.window import Loaded
-from memory_sql.jobs.formation import ConversationKey, Formation
+from memory_sql.jobs.formation import Formation
 from memory_sql.lifecycle import retiring
 from memory_sql.lifecycle.corrections import Asked
 from memory_sql.llm import LanguageModel

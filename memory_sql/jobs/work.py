@@ -18,12 +18,13 @@ from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
+from memory_sql.formation.formation import ConversationKey
 from memory_sql.jobs import dead
 from memory_sql.jobs.breaker import Breaker
 from memory_sql.jobs.consolidation import Consolidation
 from memory_sql.jobs.embedding import Embedding, Wanted
 from memory_sql.jobs.engine import DueWork, Engine
-from memory_sql.jobs.formation import ConversationKey, Formation
+from memory_sql.jobs.formation import Formation
 from memory_sql.jobs.job import AnyDueJob
 from memory_sql.jobs.propagation import Propagation, total
 from memory_sql.jobs.reformation import Reformation

@@ -1,1 +1,1 @@
-"""What a text is, and the words of each language."""
+"""Text handling, and the words of each language."""

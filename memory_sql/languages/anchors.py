@@ -1,7 +1,7 @@
-"""What a text must hold for a pattern to be found in it: told from the pattern itself. Pure.
+"""What a text must contain for a pattern to match, derived from the pattern itself. Pure.
 
-Words are runs of letters (`letters_in`), in lower case as patterns are written. A condition is necessary, not enough:
-whoever sees that it is met tries the pattern.
+Words are runs of letters (`letters_in`), in lower case as in the patterns. The conditions are necessary, not sufficient:
+if they are met, the pattern still has to be tried.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import FunctionWords, Words
 
-MANY_WAYS = 1_000  # of a pattern with more not all that it needs is told, of one with too many nothing
+MANY_WAYS = 1_000  # beyond this only part of what a pattern needs is derived; beyond MOST_WAYS nothing
 MOST_WAYS = 2_000
-_FEW = 4  # what is taken one by one: characters of a class, times that something is repeated
+_FEW = 4  # enumerated up to so many: characters of a class, repetitions
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _RUNS = re.compile(r"[^\W\d_]+|[\W\d_]+")
@@ -29,21 +29,21 @@ T = TypeVar("T")
 
 
 def letters_in(text: str) -> frozenset[str]:
-    """All runs of letters of a text."""
+    """All runs of letters in a text."""
     if text.isascii() or _OTHER_LETTER.search(text) is None:
         return frozenset(text.encode("ascii", "replace").translate(_NO_LETTER).decode("ascii").split())
     return frozenset(_LETTERS.findall(text))
 
 
 class Needed(NamedTuple):
-    """What one way to match needs: these words (none to two, the rarer first), and this piece of one; it may be empty."""
+    """What one way to match needs: these words (at most two, the rarer first) and this piece of a word (may be empty)."""
 
     words: tuple[str, ...]
     piece: str
 
 
 class _Way(NamedTuple):
-    """How far a way through a pattern has come. `tail`: the letters at its end; `is_open`: more may stand before."""
+    """How far a way through a pattern has come. `tail`: the letters at its end; `is_open`: other letters may precede them."""
 
     tail: str = ""
     is_open: bool = True
@@ -51,7 +51,7 @@ class _Way(NamedTuple):
     piece: str = ""
 
     def closed(self, *, is_open: bool) -> _Way:
-        """With something behind that is no letter; or, `is_open`, with whatever it may be."""
+        """Ends the run of letters: by something that isn't a letter or, with `is_open`, by anything."""
         if not self.tail:
             return _Way("", is_open, self.words, self.piece)
         if is_open or self.is_open:
@@ -66,11 +66,11 @@ _Ways = frozenset[_Way]
 
 
 class _UntoldError(Exception):
-    """Too many ways."""
+    """The pattern has too many ways."""
 
 
 def needed_by(pattern: str) -> frozenset[Needed] | None:
-    """In lower case: one of these is true of each text in which the pattern is found. None: that can't be told."""
+    """A text in lower case in which the pattern is found meets one of these. None: they can't be determined."""
     tree = _parser.parse(pattern)
     if tree.state.flags & (re.ASCII | re.IGNORECASE):
         return None
@@ -83,12 +83,12 @@ def needed_by(pattern: str) -> frozenset[Needed] | None:
 
 
 def digits_needed_by(pattern: str) -> int:
-    """How many digits in a row stand at least in each text in which the pattern is found."""
+    """The least number of consecutive digits in any text in which the pattern is found."""
     return _digits(_parser.parse(pattern))[0]
 
 
 def _digits(items: Iterable[Any]) -> tuple[int, int | None]:
-    """Beside that, where nothing but digits matches, how many do at least."""
+    """That number; and, if only digits match, the least number of digits that match."""
     most, row, is_bare = 0, 0, True
     for operation, argument in items:
         needed, bare = _digits_of(str(operation), argument)
@@ -131,7 +131,7 @@ def _walked(items: Iterable[Any], ways: _Ways) -> _Ways:
 
 
 def _fewer(ways: _Ways) -> _Ways:
-    """Where there are many, each with its rarest word alone."""
+    """If there are many ways, keeps only the rarest word of each."""
     if len(ways) <= MANY_WAYS:
         return ways
     fewer = frozenset(_Way(way.tail, way.is_open, way.words[:1], way.piece) for way in ways)
@@ -184,7 +184,7 @@ def _branch(argument: tuple[Any, list[Any]], ways: _Ways) -> _Ways:
 
 
 def _repeated(argument: tuple[int, int, Any], ways: _Ways) -> _Ways:
-    """Each number of times that is small; of more than that only what the first few need."""
+    """Follows each small number of repetitions. Beyond that only what the first few need is kept."""
     least, most, items = argument
     for _ in range(min(int(least), _FEW)):
         ways = _walked(items, ways)
@@ -215,13 +215,13 @@ _STEPS: dict[str, Callable[[Any, _Ways], _Ways]] = {
 
 
 def _refuses_letters(items: Any) -> bool:
-    """`(?!\\w)`, `(?<![\\w-])` and their like: no letter stands beside."""
+    """Whether it is like `(?!\\w)` or `(?<![\\w-])`: no letter stands beside."""
     kinds = [argument if str(operation) == "IN" else [] for operation, argument in items]
     return len(kinds) == 1 and (_parser.CATEGORY, _parser.CATEGORY_WORD) in kinds[0]
 
 
 def _rarest(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Two at most: the longest, and small ones where there are no others."""
+    """At most two: the longest, and function words only if there are no others."""
     some = {word for word in words if word not in _small_words()} or set(words)
     return tuple(sorted(some, key=_length, reverse=True)[:2])
 
@@ -232,15 +232,15 @@ def _length(word: str) -> tuple[int, str]:
 
 @cache
 def _small_words() -> Words:
-    """Those that stand in most texts."""
+    """Words that occur in most texts."""
     return Words().union(*(one.common for one in of_all(FunctionWords).values()))
 
 
 class Anchored(Generic[T]):
-    """Patterns by what they need, each under a name of its own, so that only those are tried that a text can hold."""
+    """Patterns indexed by what they need, each with a name of its own, so that only possible ones are tried on a text."""
 
     def __init__(self, patterns: Iterable[tuple[T, str]]) -> None:
-        self._by_word: dict[str, dict[str, set[T]]] = {}  # and by what stands beside it: another word, or nothing
+        self._by_word: dict[str, dict[str, set[T]]] = {}  # then by the second word it needs, or ""
         self._by_piece: dict[str, set[T]] = {}
         self._digits: dict[T, re.Pattern[str]] = {}
         for name, pattern in patterns:
@@ -257,7 +257,7 @@ class Anchored(Generic[T]):
         return self._by_piece.setdefault(piece, set())
 
     def worth_trying(self, text: str, words: frozenset[str]) -> set[T]:
-        """`text` is in lower case, `words` are `letters_in` it. None of the others is found there."""
+        """`text` is in lower case, `words` are its `letters_in`. None of the other patterns can match."""
         found = set[T]()
         for piece in self._plain if text.isascii() else self._by_piece:
             if piece in text:

@@ -1,4 +1,4 @@
-"""The numbers that a text says in words, in any language that has [counting]. Pure."""
+"""The numbers written as words in a text, in any language that has [counting]. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Counting
 from memory_sql.languages.words import fold, words_in
 
-SHORTEST_COMPOUND = 6  # characters of a word that is made of number words: "achtzehn"
+SHORTEST_COMPOUND = 6  # characters of a word composed of number words: "achtzehn"
 
 
 class _Language(NamedTuple):
-    """`compound`: a word made of nothing but number words and what joins them; `pieces` finds these."""
+    """`compound`: matches a word composed only of number words and joins; `pieces` finds its parts."""
 
     numbers: Mapping[str, int]
     joins: str
@@ -24,13 +24,13 @@ class _Language(NamedTuple):
 
 
 def spelled(text: str) -> set[int]:
-    """Each number that stands there in words: by its words, and as they are put together."""
+    """The numbers written as words: each single word, and the numbers that they form together."""
     words = [piece for word in words_in(text) for piece in fold(word).split("-")]
     return {number for language in _languages() for run in _runs(words, language) for number in _numbers(run, language)}
 
 
 def _runs(words: Iterable[str], language: _Language) -> Iterator[list[str]]:
-    """Number words that stand beside one another, with what joins them."""
+    """Sequences of number words, with the words that join them."""
     run: list[str] = []
     for word in words:
         pieces = _pieces(word, language)
@@ -53,7 +53,7 @@ def _pieces(word: str, language: _Language) -> list[str]:
 
 
 def _numbers(run: Iterable[str], language: _Language) -> Iterator[int]:
-    """Of each word, and of those that make one number: "two thousand three hundred and forty-seven"."""
+    """The value of each word, and of words that form one number: "two thousand three hundred and forty-seven"."""
     whole = part = 0
     is_joined = begun = False
     for word in run:
@@ -77,7 +77,7 @@ def _numbers(run: Iterable[str], language: _Language) -> Iterator[int]:
 
 
 def _goes_on(part: int, value: int, is_joined: bool) -> bool:
-    """Whether that value belongs to the number so far: it fills what is empty there."""
+    """Whether the value continues the number so far by filling digits that are still 0."""
     tens = part % 100
     return (
         tens == 0

@@ -1,8 +1,9 @@
-"""The files of the languages, each read once, when something of it is first needed.
+"""Reads the languages' files, each once and only when it is first needed.
 
-`german.toml` holds the tables of `TABLES` for German; a long one may have a file of its own: `english/names.toml`. A new
-file is a new language: nothing else names it. `{name}` in a pattern stands for the `parts` entry of that name, or for any
-word of that list, in the same table. A pattern may be broken into lines; the space at their beginning counts for nothing.
+`german.toml` holds the tables of `TABLES` for German; a long table may have its own file, such as `english/names.toml`. A
+new file is a new language: it needn't be listed anywhere. `{name}` in a pattern stands for the `parts` entry of that
+name, or for any word of the list of that name, in the same table. A pattern may span lines; white space at the beginning
+of a line is ignored.
 """
 
 from __future__ import annotations
@@ -58,32 +59,32 @@ _PART = re.compile(r"\{([a-z_]+)\}")
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The names of all, English first."""
+    """All names, English first."""
     names = (entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
     return tuple(sorted(names, key=lambda name: (name != "english", name)))
 
 
 def table(language: str, kind: type[Table]) -> Table:
-    """What the language has of that kind; an empty table, if it has none. Raises `ConfigurationError`."""
+    """The language's table of that kind, which is empty if the language has none. Raises `ConfigurationError`."""
     found: Table = _table(language, _key(kind))
     return found
 
 
 def of_all(kind: type[Table]) -> Mapping[str, Table]:
-    """The tables of that kind by language, of those that have one, English first."""
+    """The tables of that kind, by language, English first. Languages without one are left out."""
     key = _key(kind)
     return {language: table(language, kind) for language in languages() if _raw(language, key)}
 
 
 @cache
 def names() -> Names:
-    """Those of all languages together."""
+    """The names of all languages together."""
     every = of_all(Names).values()
     return Names(*(Words().union(*(getattr(one, field.name) for one in every)) for field in fields(Names)))
 
 
 def made(kind: Any, raw: Raw, place: str) -> Any:
-    """The table of that class with these values; raises `ConfigurationError` for a key that it doesn't have."""
+    """Builds a table of that class from these values. Raises `ConfigurationError` for an unknown key."""
     known = get_type_hints(kind)
     names = [field.name for field in fields(kind)]
     unknown = [key for key in raw if key not in names and key != "parts"]
@@ -116,7 +117,7 @@ def _read(name: str) -> Raw:
 
 @cache
 def _raw(language: str, key: str) -> Raw:
-    """A table as it stands in the language's file, or in one of its own."""
+    """A table from the language's file, or from a file of its own."""
     whole = _read(language)
     unknown = [name for name in whole if name not in TABLES]
     if unknown:
@@ -150,7 +151,7 @@ class _Parts:
 
 
 def _joined(pattern: object) -> str:
-    """One pattern of several alternatives, written in as many lines as one likes."""
+    """Joins alternatives to one pattern. Each may span several lines."""
     return "|".join(map(_in_one_line, pattern if isinstance(pattern, list) else [pattern]))
 
 

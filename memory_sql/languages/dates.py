@@ -1,19 +1,19 @@
-"""The calendar dates that a text speaks of, reckoned from when and where it was said. Pure rules, no model.
+"""The calendar dates that a text mentions, relative to when and where it was said. Pure rules, no model.
 
 A language is a table in its file, [dates]: its words, and one pattern for each way to name a date. English is complete.
-Where English is ambiguous it is read so:
+Where English is ambiguous, it is read as follows:
 
 - A week runs from Monday to Sunday; a weekend is its Saturday and Sunday. "Last night" is the day before.
 - "Last Friday" is the nearest one before that day, "next Friday" the one in the week after, "this Friday" this week's.
-- A weekday alone is the nearest one before in a sentence told in the past ("we met on Monday"), else the nearest after.
-- "Christmas Eve" and its like are the nearest by the same rule as "March 2".
-- "Two weeks ago" is that whole week, "in two months" that month, "a year ago" that year: no exacter than the unit.
-- "In May", "on March 2" without a year: the nearest before where the past is told, after where the future is, else the
-  nearest. "Last May" is the one before this month, "last summer" the newest that is over.
-- Seasons are the northern ones by whole months; winter begins in December of the year that names it.
-- 3/2/2026 may be March or February, "a few days ago" may be anything, "every Monday" is no date: left alone.
+- A weekday alone is the nearest one before in a sentence in the past tense ("we met on Monday"), else the nearest after.
+- "Christmas Eve" and the like are the nearest by the same rule as "March 2".
+- "Two weeks ago" is that whole week, "in two months" that month, "a year ago" that year: no more exact than the unit.
+- "In May" or "on March 2" without a year is the nearest one before in a sentence in the past tense, the nearest one after in
+  the future tense, else the nearest. "Last May" is the one before this month, "last summer" the latest that is over.
+- Seasons are northern and made of whole months; winter begins in December of the year that names it.
+- 3/2/2026 may be March or February, "a few days ago" may be anything, "every Monday" is no date: these are ignored.
 
-A question means a date by all of these; what a text is found by needs more (`days_of`): that it speaks of one event.
+In a question all of these mean a date. A text is found by a date only if it also speaks of a single event (`days_of`).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from memory_sql.languages.days import (
 )
 from memory_sql.languages.tables import Dates
 
-LAST_YEAR = MAXYEAR - 1  # the day after a range must be a date as well
+LAST_YEAR = MAXYEAR - 1  # the day after a range must be a valid date too
 
 
 @dataclass(frozen=True, slots=True)
 class DateFound:
-    """`text[start:end]` names these days; `relative` when they can't be known without the moment of speaking.
+    """`text[start:end]` names these days. `relative`: they can't be known without the time of speaking.
 
-    `certain`: they are those of one event, not of a habit, nor part of a name.
+    `certain`: they are the days of a single event, not of a habit, nor part of a name.
     """
 
     start: int
@@ -64,24 +64,24 @@ class DateFound:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
-    """The time zone of that IANA name; raises `InputError`, also where the system has no zones at all."""
+    """The time zone of an IANA name. Raises `InputError`, also if the system has no time zones at all."""
     if name in _zones():
         return ZoneInfo(name)
     if not _zones():  # Windows, minimal containers
-        raise InputError("this system knows no time zones; install the package tzdata")
+        raise InputError("this system has no time zone data; install the package tzdata")
     raise InputError("the time zone isn't known; write an IANA name such as Europe/Berlin")
 
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    """IANA's names: not what else a machine keeps beside them, as its own zone, nor in other letters."""
+    """IANA's names: without other entries in a machine's directory, such as its own zone, and case-sensitive."""
     return frozenset(available_timezones() - {"localtime", "posixrules", "Factory"})
 
 
 def find_dates(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> list[DateFound]:
-    """What the text says of dates, in its order, as said at that moment (aware) in that zone.
+    """The dates in the text, in order, as said at that moment (aware) in that zone.
 
-    Nothing for a language without a table. About 0.1 ms for a sentence, a tenth of that where it names no date.
+    Empty for a language without a table. Takes about 0.1 ms for a sentence, and a tenth of that if it names no date.
     """
     rules, lowered = _rules(language), _lowered(text)
     pattern = None if rules is None else rules.worth_trying(lowered)
@@ -101,9 +101,9 @@ def find_dates(text: str, moment: datetime, zone: tzinfo, language: str = "engli
 def name_relative_days(
     texts: Sequence[str], moments: Sequence[datetime], zone: tzinfo, language: str = "english"
 ) -> list[bool]:
-    """Of each whether it names a day that is reckoned from another ("next Monday"), as said at its moment.
+    """For each text, whether it names a day relative to another ("next Monday"), as said at its moment.
 
-    Most texts hold no word for that: all are looked through together first.
+    Most texts contain no word for that, so all of them are first checked together.
     """
     rules, lowered = _rules(language), _lowered("\n".join(texts))
     if rules is None or not rules.relative.worth_trying(lowered, letters_in(lowered)):
@@ -115,12 +115,12 @@ def name_relative_days(
 
 
 def days_of(text: str, moment: datetime, zone: tzinfo, language: str = "english") -> tuple[Days, ...]:
-    """The days of the events that a text speaks of, merged and in order; as said at that moment (aware) in that zone."""
+    """The days of the events in a text, merged and in order, as said at that moment (aware) in that zone."""
     return merged(item.days for item in find_dates(text, moment, zone, language) if item.certain)
 
 
 def merged(ranges: Iterable[Days]) -> tuple[Days, ...]:
-    """In order, those that overlap or touch made one."""
+    """Sorts ranges and merges those that overlap or touch."""
     result: list[Days] = []
     for days in sorted(ranges):
         if result and days.first <= result[-1].last + timedelta(days=1):
@@ -130,7 +130,7 @@ def merged(ranges: Iterable[Days]) -> tuple[Days, ...]:
     return tuple(result)
 
 
-# Reading what a pattern has found
+# Reading matches
 
 _ASCII_LOWER = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} | {0x2019: "'"}  # keeps every position
 
@@ -146,9 +146,9 @@ _RELATIVE = frozenset(
 
 
 class _Rules(NamedTuple):
-    """`any` finds dates in all ways, `written` only in those that need a year; `near` says which a text allows.
+    """`any` finds dates of all forms, `written` only those that need a year. `near` tells which forms a text can contain.
 
-    `relative` says the same of those that are reckoned from another day.
+    `relative` does the same for dates that depend on another day.
     """
 
     language: Dates
@@ -167,7 +167,7 @@ class _Rules(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """A match with what it takes to read it. `past` None: the sentence doesn't tell when."""
+    """A match with what is needed to read it. `past` None: the sentence has no clear tense."""
 
     words: Mapping[str, str]
     today: date
@@ -203,7 +203,7 @@ def _any_of(patterns: Mapping[str, str]) -> re.Pattern[str]:
 
 
 def _read(rules: _Rules, name: str, match: re.Match[str], text: str, today: date) -> Days | None:
-    """None where it is no date after all, names no day that there is, or none that can be written."""
+    """None if it isn't a date after all, or one that doesn't exist or can't be represented."""
     language, said = rules.language, rules.each[name].match(match.string, match.start())
     assert said is not None  # the same pattern, at the same place
     if _is_quoted(text, match) or _is_verb(name, said, text, language) or _is_recurring(match, language):
@@ -218,13 +218,13 @@ def _read(rules: _Rules, name: str, match: re.Match[str], text: str, today: date
 
 
 def _is_quoted(text: str, match: re.Match[str]) -> bool:
-    """It stands between quotation marks alone: a title, not a date."""
+    """It stands alone between quotation marks: a title, not a date."""
     before, after = text[: match.start()][-1:], text[match.end() : match.end() + 1]
     return bool(before and after and before in _QUOTES and after in _QUOTES)
 
 
 def _is_verb(name: str, said: re.Match[str], text: str, language: Dates) -> bool:
-    """ "Option 2 may work": a month that is a verb as well counts when written with a capital or a year."""
+    """ "Option 2 may work": a month that is also a verb counts only if it has a capital or a year."""
     if name not in ("month_day", "day_month") or said["month"] not in language.verbs_too or said["year"]:
         return False
     return not text[said.start("month")].isupper()
@@ -236,7 +236,7 @@ def _is_recurring(match: re.Match[str], language: Dates) -> bool:
 
 
 def _is_certain(name: str, match: re.Match[str], text: str, language: Dates) -> bool:
-    """It says itself which days it means, or its clause tells of one event; and it doesn't stand in a name."""
+    """It states which days it means, or its clause is about a single event; and it isn't part of a name."""
     if name in _ABSOLUTE or (name in _BY_TENSE and match[0][-4:].isdecimal()):
         return True
     if _in_name(text, match, language):
@@ -245,7 +245,7 @@ def _is_certain(name: str, match: re.Match[str], text: str, language: Dates) -> 
 
 
 def _in_name(text: str, match: re.Match[str], language: Dates) -> bool:
-    """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside a word with a capital, but "On"."""
+    """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside a capital (but not "On")."""
     after, last = text[match.end() :], text[: match.end()].split()[-1]
     if _JOINED.match(after) or (last[0].isupper() and _CAPITAL.match(after)):
         return True
@@ -254,7 +254,7 @@ def _in_name(text: str, match: re.Match[str], language: Dates) -> bool:
 
 
 def _is_event(lowered: str, start: int, end: int, language: Dates) -> bool:
-    """Something happened once, or is to: by the verbs of the clause, none of which tells what is so all the time."""
+    """The verbs of the clause say that something happened once or is to happen; none says that it happens regularly."""
     before, after = _clause(lowered, start, end, language)
     words = {*_WORD.findall(before), *_WORD.findall(after)}
     if words & language.habits:
@@ -265,7 +265,7 @@ def _is_event(lowered: str, start: int, end: int, language: Dates) -> bool:
 
 
 def _clause(lowered: str, start: int, end: int, language: Dates) -> tuple[str, str]:
-    """What stands in it before and after the date. "On Friday, we met": what a comma sets before a clause belongs to it."""
+    """The parts of the clause before and after the date. In "On Friday, we met" the comma doesn't end the clause."""
     begins = max((m.end() for m in _CLAUSE_END.finditer(lowered, 0, start)), default=0)
     before, comma = lowered[begins:start], _COMMA.match(lowered, end)
     words = _WORD.findall(before)
@@ -276,7 +276,7 @@ def _clause(lowered: str, start: int, end: int, language: Dates) -> tuple[str, s
 
 
 def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFound]:
-    """Without weekdays that belong to a date beside them; those of a range or a list are of no one event."""
+    """Drops weekdays that belong to a date beside them. Weekdays in a range or list aren't those of a single event."""
     weekdays = [lowered[item.start : item.end].split("'")[0] in language.weekdays for item in found]
     kept = []
     for n, item in enumerate(found):
@@ -291,7 +291,7 @@ def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFo
 
 
 _JOINED = re.compile(r"[.@/]\w")
-_CAPITAL = re.compile(r" [A-Z]\w")  # and not " I"
+_CAPITAL = re.compile(r" [A-Z]\w")  # but not " I"
 _BESIDE = re.compile(r"(?:^|[^.!?\s]\s+|[a-z]\s)(?P<word>[A-Z][\w'’]*)\s$")
 _COMMA = re.compile(r"\s*,\s")
 _NO_WORD = re.compile(r"\W*")
@@ -301,7 +301,7 @@ _WORD = re.compile(r"[a-z']+")
 
 
 def _is_past(lowered: str, start: int, end: int, language: Dates) -> bool | None:
-    """Whether the sentence around tells of the past: by the verb nearest before the date, else by the nearest after it."""
+    """Whether the sentence is in the past tense, judged by the nearest verb before the date, else the nearest after it."""
     begins = max((m.end() for m in _SENTENCE_END.finditer(lowered, 0, start)), default=0)
     after = _SENTENCE_END.search(lowered, end)
     before, behind = lowered[begins:start], lowered[end : after.start() if after else len(lowered)]
@@ -319,7 +319,7 @@ def _tells_past(word: str, language: Dates) -> bool:
 
 
 def _nearest(said: _Said, of_year: Callable[[int], Days]) -> Days | None:
-    """That of the years around that the sentence's tense asks for, else the nearest."""
+    """The nearest one in the years around that fits the sentence's tense."""
     for reach in (1, 8):  # February 29 may be eight years away
         candidates = []
         for year in range(said.today.year - reach, said.today.year + reach + 1):
@@ -381,7 +381,7 @@ def _season(year: int, begins: int) -> Days:
 
 
 def _season_relation(said: _Said) -> Days:
-    """Last: the newest that is over; next: the first that hasn't begun; this: the nearest."""
+    """Last: the latest that is over; next: the first that hasn't begun; this: the nearest."""
     begins, relation = said.language.seasons[said.words["season"]], said.language.relations[said.words["relation"]]
     seasons = [_season(said.today.year + n, begins) for n in (-2, -1, 0, 1)]
     if relation < 0:
@@ -411,7 +411,7 @@ def _ago(said: _Said) -> Days:
 
 
 def _within(said: _Said) -> Days | None:
-    """In the past it is how long something took."""
+    """In the past tense "in two weeks" is a duration, not a date."""
     if said.past:
         return None
     return unit_at(said.today, said.language.units[said.words["unit"]], said.number("number"))

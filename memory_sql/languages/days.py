@@ -1,6 +1,6 @@
-"""Ranges of calendar dates: a week, a month, so many units from a day. Pure.
+"""Ranges of calendar dates: a week, a month, a number of units from a day. Pure.
 
-What lies beyond the years that `date` knows raises `ValueError` or `OverflowError`.
+Dates outside the years that `date` supports raise `ValueError` or `OverflowError`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def weekend_of(day: date) -> Days:
 
 
 def month_of(year: int, month: int) -> Days:
-    """`month` may count on beyond December, or back beyond January."""
+    """`month` may be beyond December or before January."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     return Days(date(year, month, 1), date(year, month, calendar.monthrange(year, month)[1]))
 
 
 def months_from(year: int, month: int, count: int) -> Days:
-    """So many months, this one the first."""
+    """`count` months, starting with this one."""
     return Days(month_of(year, month).first, month_of(year, month + count - 1).last)
 
 
@@ -51,7 +51,7 @@ def year_of(year: int) -> Days:
 
 
 def unit_at(today: date, unit: str, distance: int) -> Days:
-    """The day, week, month … that lies so many of them after the one of `today`."""
+    """The day, week, month … that is `distance` units after that of `today`."""
     match unit:
         case "day":
             return one_day(today + timedelta(days=distance))
@@ -68,7 +68,7 @@ def unit_at(today: date, unit: str, distance: int) -> Days:
 
 
 def span_of(today: date, unit: str, count: int) -> Days:
-    """So many units up to today (negative) or from today on."""
+    """`count` units from today on, or up to today if it is negative."""
     match unit:
         case "day" | "week" | "weekend":
             other = today + timedelta(days=count * (1 if unit == "day" else 7))
@@ -79,10 +79,10 @@ def span_of(today: date, unit: str, count: int) -> Days:
 
 
 def weekday_before(today: date, weekday: int) -> date:
-    """The nearest such weekday (0: Monday) before today."""
+    """The last such weekday (0: Monday) before today."""
     return today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)
 
 
 def weekday_after(today: date, weekday: int) -> date:
-    """The nearest such weekday (0: Monday) after today."""
+    """The next such weekday (0: Monday) after today."""
     return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)

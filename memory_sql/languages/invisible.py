@@ -1,8 +1,8 @@
-"""What stands in a text and isn't seen: which of it goes, which says something, and where a text may be cut.
+"""Invisible characters: which are removed, which have a meaning, and where a text may be cut.
 
-What goes can hide words from a reader or turn them round: controls (what breaks lines or pages becomes a line break), the
-overrides and isolates of direction, zero-width spaces, byte-order marks, tag characters. What is written with stays: joiners
-between letters that join, behind a virama and in emoji, and the marks of direction.
+These are removed, since they can hide or reorder words: control characters (those that break lines or pages become a line
+break), direction overrides and isolates, zero-width spaces, byte-order marks and tag characters. These stay, since writing
+needs them: joiners between letters that join, after a virama and in emoji, and direction marks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANY = re.compile(
 )
 _JOINER = re.compile("[\u200c\u200d]+")
 _NOT_IN_IDS = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
-_JOINING = re.compile(  # scripts whose letters take another form beside one another
+_JOINING = re.compile(  # scripts whose letters change shape beside one another
     "[\u0600-\u07ff\u0840-\u085f\u0860-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1a20-\u1cff\ua840-\ua8ff\ua980-\uaadf"
     "\uabc0-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010ac0-\U00010aff\U00010d00-\U00010fff\U00011000-\U00011fff"
     "\U0001e900-\U0001e95f]"
@@ -37,7 +37,7 @@ _VIRAMA = 9  # combining class
 
 
 def without_invisible(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without what goes, and the names of what went."""
+    """Returns the text without invisible characters, and the names of those removed."""
     if _ANY.search(text) is None:
         return text, ()
     text, broken = _BREAKS.subn("\n", text)
@@ -53,7 +53,7 @@ def without_invisible(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _joiner(match: re.Match[str]) -> str:
-    """One, where it says something; none elsewhere."""
+    """Keeps one joiner where it has a meaning, and none elsewhere."""
     before, after = match.string[: match.start()][-1:], match.string[match.end() : match.end() + 1]
     joins = bool(_JOINING.match(before)) and (bool(_JOINING.match(after)) or unicodedata.combining(before) == _VIRAMA)
     if joins or (match[0][0] == "\u200d" and _is_picture(before) and bool(_PICTURE.match(after))):
@@ -66,12 +66,12 @@ def _is_picture(character: str) -> bool:
 
 
 def hidden_in_id(text: str) -> bool:
-    """Whether two ids that look alike could differ by something in it."""
+    """Whether it contains something by which two ids that look alike could differ."""
     return _NOT_IN_IDS.search(text) is not None
 
 
 def cut_before(text: str, most: int) -> int:
-    """The last place, at most that far, at which the text may be cut: never inside of what is seen as one character."""
+    """The last position, at most `most`, at which the text may be cut without splitting a visible character."""
     if most >= len(text) or text[max(0, most - 1) : most + 1].isascii():
         return min(most, len(text))
     start: int = _boundary()(text, most + 1)
@@ -80,6 +80,6 @@ def cut_before(text: str, most: int) -> int:
 
 @cache
 def _boundary() -> Callable[[str, int], Any]:
-    """Unicode's rules for clusters; most texts are cut between characters that need no rule."""
+    """Unicode's rules for clusters, loaded only when needed: most texts are cut between characters that need no rule."""
     boundary: Callable[[str, int], Any] = import_module("wcwidth").grapheme_boundary_before
     return boundary

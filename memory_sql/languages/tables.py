@@ -1,7 +1,7 @@
-"""What a language's file may hold: one class a table, one field a key. Every key may be left out.
+"""The tables of a language's file: a class for each table, a field for each key. Every key is optional.
 
-Words are written in a text, apart by white space. A pattern is a regular expression, or a list of which any may stand
-there. Phrases are patterns, each under an example of what it finds.
+Words are written in one text, separated by white space. A pattern is a regular expression, or a list of alternatives.
+Phrases are patterns, each with an example of what it matches as its key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 Words = frozenset[str]
 Pattern = re.Pattern[str]
-Alternatives = tuple[str, ...]  # patterns that are still to be put together
+Alternatives = tuple[str, ...]  # patterns that are still to be joined
 
 NOTHING = re.compile(r"(?!)")
 
@@ -24,7 +24,7 @@ def _table() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """Patterns by their kind. `any` finds each of them; the group that matched is the kind."""
+    """Patterns by kind. `any` finds all of them; the group that matched names the kind."""
 
     kinds: Mapping[str, Mapping[str, str]] = _table()
     any: Pattern = NOTHING
@@ -32,10 +32,10 @@ class Phrases:
 
 @dataclass(frozen=True, slots=True)
 class FunctionWords:
-    """The small words of a language. The others are further ones, for one use each.
+    """The function words of a language. Each of the other fields adds words for one use.
 
-    `common` serves all uses. `telling` tell the language, too. `asking` frame a question and say nothing of its answer
-    (R085). `claiming` say nothing of what is claimed.
+    `common` serves all uses. `telling` words also identify the language. `asking` words frame a question and say nothing
+    about its answer (R085). `claiming` words say nothing about what is claimed.
     """
 
     common: Words = frozenset()
@@ -46,7 +46,7 @@ class FunctionWords:
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """`words`: the number words from 0 up, in order; those for one number stand together, a/b. `beyond`: larger ones.
+    """`words`: the number words from 0 up, in order; alternatives for one number as a/b. `beyond`: larger numbers.
 
     `joins`: the word between two parts of a number.
     """
@@ -58,9 +58,9 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class ToldBy:
-    """Small words by which a text is known to be in this language, beside others'; English has [function_words].
+    """Function words that identify a language among others. English has [function_words] instead.
 
-    `letters`: those that it has beside a to z; a word with others speaks against it.
+    `letters`: its letters besides a to z. A word with any other letter counts against the language.
     """
 
     words: Words = frozenset()
@@ -69,12 +69,14 @@ class ToldBy:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """How a message asks, and asks for what was said before. Matched in lower case against one sentence without the marks
-    around it, with straight apostrophes and single spaces.
+    """How a message asks, and asks about earlier conversations.
 
-    `phrases`: it asks for what was said, whatever its form. `to_store`: it tells something to remember, and asks nothing.
-    `frame`: polite words before the question proper. `question`: it begins like one; `hung_on`: so does its last clause.
-    `telling`: a request to be told about something. `past`: it asks for a former state. `task`: of all languages together,
+    Patterns are matched in lower case against one sentence without surrounding punctuation, with straight apostrophes and
+    single spaces.
+
+    `phrases`: ask for what was said, in any form. `to_store`: tell something to be remembered and ask nothing. `frame`:
+    polite words before the actual question. `question`: how a question begins; `hung_on`: how its last clause begins.
+    `telling`: requests to be told about something. `past`: ask for an earlier state. `task`: of all languages together;
     what follows its colon is to be worked on.
     """
 
@@ -90,7 +92,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a user says to be remembered, each pattern under an example. Capitals don't count."""
+    """What a user says to have something remembered. Case doesn't matter."""
 
     correction: Mapping[str, str] = _table()
     standing_instruction: Mapping[str, str] = _table()
@@ -102,16 +104,16 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`forms`: words that no stemmer brings together, a line for each."""
+    """`forms`: words that no stemmer relates, one line for each set."""
 
     forms: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """Words are in lower case. In `patterns`, one for each way to name a date, `{name}` is any word of that table.
+    """Words are in lower case. `patterns`: one for each way to name a date, in which `{name}` is any word of that table.
 
-    `holidays`: month × 100 + day. `leading`: small words that may stand before a date with which a sentence begins.
+    `holidays`: month × 100 + day. `leading`: small words that may precede a date at the beginning of a sentence.
     """
 
     numbers: Mapping[str, int] = _table()
@@ -136,7 +138,7 @@ class Dates:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """What tells something personal: a word alone is enough. Matched in lower case without accents."""
+    """What identifies something personal; a single word is enough. Matched in lower case without accents."""
 
     words: Words = frozenset()
     phrases: Alternatives = ()
@@ -144,9 +146,9 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Personal:
-    """Of all languages together. `{whose}` … in phrases: any of these, and their like in the other languages.
+    """Of all languages together. `{whose}` and the like in phrases: any of these words, in any language.
 
-    `mailboxes`: those of firms, not of people. `streets`: matched against the text as it is, for its capitals.
+    `mailboxes`: those of firms, not of people. `streets`: matched against the original text, because capitals matter.
     """
 
     whose: Words = frozenset()
@@ -164,9 +166,11 @@ class Personal:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Of all languages together, in lower case. `given`: common given names, no record of anybody. `words_too`: those of
-    them that are also words: they count only with a capital, and not where a sentence begins. `familiar`: places, times,
-    firms, works and people that everybody knows.
+    """Of all languages together, in lower case.
+
+    `given`: common given names, not of anybody in particular. `words_too`: given names that are also words; they count
+    only when capitalized, and not at the beginning of a sentence. `familiar`: well-known places, times, firms, works and
+    people.
     """
 
     given: Words = frozenset()
@@ -176,12 +180,12 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """How secrets are named, of all languages together. Plain words: a space may be left out, capitals don't count.
+    """How secrets are named, in all languages together. Plain words: spaces may be missing, case doesn't matter.
 
-    `password`, `key`, `login`, `account`: what is followed by one. `code_of` and `code`: the two parts of "door code".
-    `said` and `still`: between the name and the secret ("is", "now"); `said_closely`: without spaces.
-    `of`: what the secret belongs to. `into`: it was changed to this. `plain`: what is said of a password without saying
-    it. `counted`: after a number that is none.
+    `password`, `key`, `login`, `account`: words that a secret follows. `code_of` and `code`: the two parts of "door
+    code". `said` and `still`: words between the name and the secret ("is", "now"); `said_closely`: the same without
+    spaces. `of`: what the secret belongs to. `into`: a change to the secret. `plain`: what is said about a password
+    without stating it. `counted`: follows a number that isn't a secret.
     """
 
     password: Alternatives = ()
@@ -201,11 +205,11 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What keeps a statement from more people than one. All are looked for in lower case; of all languages together.
+    """What keeps a statement from being shared. Matched in lower case.
 
-    `opens_order`: how a clause begins that tells somebody what to do. `ordered`: an order to whoever reads, or to the
-    agent, anywhere. `confidence`: said to one person alone. Only where a text is in this language: `second_person`: you;
-    `first_person`: I; `somebody`: one person who isn't named.
+    Of all languages together: `opens_order`: how a clause that gives an order begins; `ordered`: an order to the reader
+    or the agent, anywhere; `confidence`: said to one person alone. Only if the text is in this language: `second_person`:
+    you; `first_person`: I; `somebody`: one person who isn't named.
     """
 
     opens_order: Pattern = NOTHING
@@ -218,11 +222,12 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """By what two short statements are compared.
+    """How two short statements are compared.
 
-    Words: `vague` say nothing of what is claimed; `units` follow a figure; `negations`, of all languages together;
-    `days`, `days_too`: names of days beside [dates], and those that are words as well. `named_team`: what names a team.
-    `opposites`: pairs, a/b. `same`: words for one thing, a line for each, the first stands for all. `numbers`: by word.
+    Words: `vague`: say nothing about what is claimed; `units`: follow a figure; `negations`: of all languages together;
+    `days` and `days_too`: names of days besides those in [dates], and those that are also words. `named_team`: how a team
+    is named. `opposites`: pairs, a/b. `same`: words for the same thing, one line each; the first represents all.
+    `numbers`: by word.
     """
 
     vague: Words = frozenset()

@@ -1,6 +1,6 @@
-"""What a text is to memory_sql: cleaned, counted and compared, the same way everywhere.
+"""Cleans, counts and compares texts, the same way everywhere.
 
-Pure functions. A cleaned text can be held by Postgres and JSON; whatever was changed is named, so that it can be
+Pure functions. A cleaned text can be stored in Postgres and in JSON. Whatever was changed is named, so that it can be
 recorded.
 """
 
@@ -21,8 +21,8 @@ _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udff
 _DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _OF_WORDS = re.compile(r"[^\W_]")
-_WIDE = r"\u3002\uff01\uff1f\uff61"  # full stops, exclamation and question marks of scripts without spaces
-_NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # of scripts with spaces: white space has to follow
+_WIDE = r"\u3002\uff01\uff1f\uff61"  # punctuation that ends sentences in scripts without spaces
+_NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # in scripts with spaces: white space must follow
 _CLOSING = r"\u201d\u2019\u300d\u300f\uff09\u00bb\"')\]"
 _SENTENCE_END = re.compile(
     rf"(?<=[{_WIDE}])(?![{_WIDE}{_CLOSING}])|(?<=[{_WIDE}][{_CLOSING}])|(?<=[{_NARROW}])\s+"
@@ -31,10 +31,10 @@ _SENTENCE_END = re.compile(
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text that Postgres can hold, and the names of what had to be changed.
+    """Returns the text that Postgres can store, and the names of what was changed.
 
-    `nul` and `surrogate` became U+FFFD; what is not seen and can hide or turn round what is said was removed
-    (`invisible`): `controls`, `bidi_controls`, `zero_width`, `tag_characters`.
+    `nul` and `surrogate`: were replaced by U+FFFD. `controls`, `bidi_controls`, `zero_width`, `tag_characters`: invisible
+    characters that can hide or reorder text were removed (see `invisible`).
     """
     changes = []
     for name, pattern in _UNSTORABLE.items():
@@ -46,7 +46,7 @@ def clean(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def lower_uuid(text: str) -> str:
-    """The 36 characters of a UUID in lower case, as Postgres and Python write it; anything else as it is."""
+    """A UUID of 36 characters in lower case, as Postgres and Python write it; any other text unchanged."""
     return text.lower() if _DASHED_UUID.fullmatch(text) else text
 
 
@@ -70,28 +70,28 @@ def count_words(text: str) -> int:
 
 
 def normal_form(text: str) -> str:
-    """What two observations must share to be the same one; empty when there is nothing to compare (C15).
+    """Observations with the same normal form are the same; empty if there is nothing to compare (C15).
 
-    Only what never changes the meaning is evened out: case, white space, the marks at the end. `C#` and `C++`, `-5` and
-    `5`, `2²` and `22` stay apart: taking them for the same would lose one of them.
+    Only differences that never matter are removed: case, white space, punctuation at the end. `C#` and `C++`, `-5` and
+    `5`, `2²` and `22` stay distinct: otherwise one of them would be lost.
     """
     return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(".!?… ")
 
 
 def folded(text: str) -> str:
-    """Compatible forms and case evened out: what holds a word of `words_of` holds it as it stands there."""
+    """Normalizes compatible forms and case. If this contains a word of `words_of`, it contains it literally."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, compatible forms, case and punctuation evened out: for comparing, not for telling apart."""
+    """The words without differences of form, case and punctuation: for comparing texts, not for telling them apart."""
     return _NOT_A_WORD.sub(" ", folded(text)).split()
 
 
 def content_digest(text: str) -> bytes | None:
     """SHA-256 of the normal form of version `HASH_VERSION`; None: never a duplicate of anything.
 
-    Never stored: it would let whoever reads it confirm a guess. The database keeps `memory.content_hash` of it.
+    It is never stored, since anybody who reads it could confirm a guess. The database stores `memory.content_hash` of it.
     """
     normal = normal_form(text)
     holds_word = _OF_WORDS.search(normal) is not None or bool(words_of(normal))
@@ -99,18 +99,18 @@ def content_digest(text: str) -> bytes | None:
 
 
 def sentences(text: str) -> list[str]:
-    """Its sentences and lines, in order; for comparing: an abbreviation ends one too early, in both texts alike."""
+    """The sentences and lines in order, for comparison: an abbreviation ends a sentence too early, in both texts alike."""
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Where it may be cut: where a sentence or line ends, as for `sentences`, and last where the text does."""
+    """Where the text may be cut: at the ends of its `sentences` and lines, and last at its own end."""
     ends = [match.start() for match in _SENTENCE_END.finditer(text) if text[: match.start()].strip()]
     return [*ends, len(text)]
 
 
 def shortened(text: str, characters: int) -> str:
-    """At most so many characters, cut after a word (inside the first, if that is longer), marked by an ellipsis."""
+    """At most so many characters, cut after a word (or within the first, if that is longer) and marked by an ellipsis."""
     if len(text) <= characters:
         return text
     words = text[:characters].rpartition(" ")[0] or text[: cut_before(text, characters - 1)]
@@ -118,7 +118,7 @@ def shortened(text: str, characters: int) -> str:
 
 
 def in_lower_case(text: str) -> str:
-    """As patterns of the language files are looked for: with straight apostrophes and single spaces."""
+    """The form against which the patterns of language files are matched: straight apostrophes, single spaces."""
     return " ".join(text.lower().replace("’", "'").split())
 
 

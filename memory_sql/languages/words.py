@@ -1,14 +1,14 @@
-"""The words of a text that a search looks for, beside those that Postgres' own parser makes of it. Pure rules, no model.
+"""The search words of a text that Postgres' own parser wouldn't find. Pure rules, no model.
 
-`search_extra` goes beside a stored text, `Term`s are what a query asks for; both use the same forms:
+`search_extra` is stored beside a text; `Term`s are what a query asks for. Both use the same forms:
 
 - a symbol at the end of a word counts (`C++`, `C#`), and a compound (`uteke-cloud-dev`, `GB/s`, `a.b@example.org`,
   `getUserName`) is found whole and by its parts;
 - accents, ligatures and wide forms are folded (`café` is found by `cafe`); an emoji is a word;
-- scripts that put no space between words (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) are cut into pairs of characters,
-  those of Han also into single ones.
+- scripts without spaces between words (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) are split into pairs of characters,
+  and Han also into single characters.
 
-Forms are encoded in letters and digits, so that the parser of every locale takes them for one word.
+Forms are encoded in letters and digits, so that the parser takes each for one word in every locale.
 """
 
 from __future__ import annotations
@@ -27,33 +27,36 @@ _UNSPACED = (
     "\u3040-\u30ff\u31f0-\u31ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
-_MARKS = (  # vowels and accents that are no letters to Python, but stand inside words
+_MARKS = (  # vowels and accents that aren't letters to Python, but occur inside words
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
 )
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _ACCENTS = "\u0300-\u036f"
 _LETTER = rf"(?:[^\W_]|[{_MARKS}{_UNSPACED}])"
-_FIRST = rf"(?![{_ACCENTS}]){_LETTER}"  # an accent on nothing folds to nothing
+_FIRST = rf"(?![{_ACCENTS}]){_LETTER}"  # an accent without a letter folds to nothing
 _WORD = re.compile(
     rf"{_FIRST}(?:[\w.\-+#/@:&'’{_MARKS}{_UNSPACED}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]"
 )
-_PART = re.compile(rf"{_FIRST}{_LETTER}*")
+_PART = re.compile(rf"(?![{_ACCENTS}]){_LETTER}+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
 _ODD = re.compile(r"[^0-9a-z]")
-# In ASCII: what stands in each word that has forms of its own.
+# In ASCII: finds every word that has forms of its own.
 _JOINED = re.compile(r"[+#]|[._\-/@:&]'?[A-Za-z0-9]|'(?:\w{3}|\w{0,2}')|[A-Z](?<=[a-z0-9][A-Z])", re.ASCII)
 _LIGATURES = str.maketrans(
     {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i"}
 )
 WORD_MAX_CHARACTERS = 200  # longer ones are data, not words
-KNOWN_MOST_CHARACTERS = 40  # of what is kept in mind
+KNOWN_MOST_CHARACTERS = 40  # of a word whose forms are cached
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One thing that a query asks for. `words` are forms that a text's language still has to stem; `extra` are as stored."""
+    """One item that a query asks for.
+
+    `words`: forms still to be stemmed for the text's language; `extra`: forms as stored.
+    """
 
     text: str
     words: tuple[str, ...] = ()
@@ -61,20 +64,20 @@ class Term:
 
 
 def fold(text: str) -> str:
-    """Compatible forms, case, accents and ligatures evened out."""
+    """Normalizes compatible forms, case, accents and ligatures."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(c for c in decomposed if not unicodedata.combining(c) or not _is_accent(c))
     return unicodedata.normalize("NFC", kept).translate(_LIGATURES)
 
 
 def words_in(text: str) -> list[str]:
-    """The words as they stand there, in order, compounds whole, without possessives and short endings (`'s`, `'ll`)."""
+    """The words in order, compounds whole, without possessives and short endings (`'s`, `'ll`)."""
     words = [_APOSTROPHE.sub("", word) for word in _WORD.findall(text)]
     return [word for word in words if 0 < len(word) <= WORD_MAX_CHARACTERS]
 
 
 def search_extra(text: str) -> str:
-    """The forms of this text that its language's parser would miss, each once, in order, apart by a space."""
+    """The distinct forms in this text that its language's parser would miss, in order and separated by spaces."""
     if text.isascii() and _JOINED.search(text) is None:
         return ""
     odd = (piece for piece in text.split() if not piece.isascii() or _JOINED.search(piece))
@@ -93,7 +96,7 @@ _known_forms = lru_cache(maxsize=8_192)(_all_forms)
 
 
 def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
-    """What one word of a query asks for: itself, the whole and the parts of a compound, the pairs of a run."""
+    """The terms for one word of a query: the word itself, a compound and its parts, the pairs of a run."""
     if _RUN.search(word):
         return [Term(form, extra=(form,)) for form in dict.fromkeys(_pairs(word))] + [
             term for part in _RUN.sub(" ", word).split() for term in terms_of(part)
@@ -106,12 +109,12 @@ def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
 
 
 def encoded(word: str) -> str:
-    """The folded word, each character that isn't a letter or digit written as its number: `c++` is `cx2bx2b`."""
+    """The folded word, in which each character that isn't a letter or digit is replaced by its code: `c++` is `cx2bx2b`."""
     return _ODD.sub(lambda odd: odd[0] if odd[0].isalnum() else f"x{ord(odd[0]):x}", fold(word))
 
 
 def _forms(word: str) -> Iterator[str]:
-    """What is stored beside a word: nothing, unless it can be written otherwise, or the parser would take it apart."""
+    """What is stored beside a word. Nothing, unless the word has other spellings or the parser would split it."""
     if _RUN.search(word):
         yield from _pairs(word)
         if _HAN.search(word):
@@ -127,14 +130,14 @@ def _forms(word: str) -> Iterator[str]:
 
 
 def _pairs(word: str) -> Iterator[str]:
-    """Neighbouring characters of the runs; a run of one alone."""
+    """The pairs of neighbouring characters in each run; a single character stands alone."""
     for run in _RUN.findall(unicodedata.normalize("NFKC", word)):
         yield from (encoded(run[n : n + 2]) for n in range(max(1, len(run) - 1)))
 
 
 @cache
 def _is_accent(character: str) -> bool:
-    """Of Latin, Greek and Cyrillic letters. In other scripts such marks are vowels, without which it is another word."""
+    """Only accents of Latin, Greek and Cyrillic. In other scripts such marks are vowels that distinguish words."""
     return "\u0300" <= character <= "\u036f"
 
 

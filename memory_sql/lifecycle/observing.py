@@ -31,6 +31,7 @@ from memory_sql.db.repositories.observations import (
     Known,
     ObservationKey,
     ObservationRepository,
+    classified,
     observation_of,
 )
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
@@ -41,6 +42,7 @@ from memory_sql.errors import InputError, NotFoundError
 from memory_sql.languages.dates import days_of, zone_of
 from memory_sql.lifecycle import corrections
 from memory_sql.privacy import SENSITIVITIES, Sensitivity
+from memory_sql.privacy.classify import masked_value
 
 
 def draft_of(
@@ -159,14 +161,14 @@ async def _store(
     session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
 ) -> tuple[Stored, Settings]:
     """With the settings of the agent. It is taken to have none of its own, until the database says otherwise."""
-    by = (
-        Known() if _without_secrets(draft, "mask") == draft else None
-    )  # before a secret is sent, what becomes of it is asked
+    is_plain = _is_plain(draft)
+    by = Known() if is_plain else None  # before a secret is sent, what becomes of it is asked
     while True:
         own = settings.of_agent(by.settings if by else {})
         zone = zone_of((by and by.time_zone) or own.time_zone)
-        ready = _without_secrets(draft, own.secrets if by else "mask")
-        ready = replace(ready, dates=days_of(ready.content, ready.observed_at, zone))
+        ready = draft if is_plain else _without_secrets(draft, own.secrets if by else "mask")
+        dates = days_of(ready.content, ready.observed_at, zone)
+        ready = classified(ready, is_plain=is_plain, dates=dates)
         found = await ObservationRepository(session).observe(agent_id, ready, lane, by, own, now)
         if found.outcome != "differs":
             break
@@ -179,9 +181,15 @@ async def _store(
         raise InputError(f"scope s{found.scope_id} has no lane {lane}: its setting lanes is {found.lanes}")
     key = found.scope_id, found.seq
     into: Lane = (lane or "absorb") if found.lanes == "both" else found.lanes
-    new = observation_of(replace(ready, lane=into), key, "active", None, now) if found.outcome == "active" else None
+    ready = ready if ready.lane == into else replace(ready, lane=into)
+    new = observation_of(ready, key, "active", None, now) if found.outcome == "active" else None
     result = None if new is None else _result(new, found.empty_group)
     return Stored(found.agent_key, key, result, found.empty_group), own
+
+
+def _is_plain(draft: Draft) -> bool:
+    """No secret is in it, so that it is stored as it is whatever the setting."""
+    return not masked_value([draft.content, draft.speaker, list(draft.tags), dict(draft.metadata)])[1]
 
 
 def _without_secrets(draft: Draft, secrets: Secrets) -> Draft:

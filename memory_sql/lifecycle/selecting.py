@@ -23,8 +23,8 @@ def words_of(selection: Selection, settings: Settings, now: datetime) -> Query |
     query = parse(selection.query, now, zone_of(settings.time_zone), settings.language)
     if len(selection.query) > MAX_CHARACTERS or "too many words" in query.left_out.values():
         raise InputError(
-            f"query: at most {MAX_TERMS} words, and {MAX_CHARACTERS} characters: each of them has to count"
+            f"query: at most {MAX_TERMS} words and {MAX_CHARACTERS} characters, because every word has to match"
         )
     if not query.terms:
-        raise InputError('query: say at least one word or "phrase" to look for')
+        raise InputError('query: pass at least one word or "phrase" to look for')
     return query

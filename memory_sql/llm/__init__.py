@@ -1,4 +1,4 @@
-"""What memory_sql asks of a language model: one method, typed in and out."""
+"""The protocol of language models: one method, with typed input and output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from memory_sql.domain.results import Usage
+from memory_sql.domain.usage import Usage
 from memory_sql.errors import LanguageModelError, MemorySQLError
 
 __all__ = ["Answer", "LanguageModel", "OwnedModel", "Request", "Usage", "ask"]
@@ -19,9 +19,9 @@ T = TypeVar("T", bound=BaseModel | str)
 class Request(Generic[T]):
     """One question to the model.
 
-    `output` is the pydantic type of a structured answer, or `str` for plain text. `material` is what the prompt was
-    rendered from, for models that work by rule and don't read prose. `boundary` is the mark around what people wrote; it
-    is made for this request alone, so an answer that holds it has copied its surroundings.
+    `output` is the pydantic type of a structured answer, or `str` for plain text. `material` is the data from which the
+    prompt was rendered, for models that work by rules and don't read prose. `boundary` is the mark around text that people
+    wrote. It is made for this request only, so an answer that contains it has copied its surroundings.
     """
 
     purpose: str
@@ -36,7 +36,7 @@ class Request(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """`raw` is the answer's text as it came; `value` is what it says, validated."""
+    """A model's answer. `raw` is its text unchanged; `value` is the validated content."""
 
     value: T
     raw: str
@@ -46,21 +46,21 @@ class Answer(Generic[T]):
 class LanguageModel(Protocol):
     """Anything that answers a `Request`.
 
-    Raises `UnavailableError` when there is no answer (nothing is wrong with the work, try later), `RefusedError`,
-    `TruncatedError` or `AnswerError` when there is one that can't be used.
+    Raises `UnavailableError` if there is no answer (the request is fine, try again later), and `RefusedError`,
+    `TruncatedError` or `AnswerError` for an answer that can't be used.
     """
 
     async def generate(self, request: Request[T]) -> Answer[T]: ...
 
 
 class OwnedModel(LanguageModel, Protocol):
-    """A model of our own making, which has to be closed."""
+    """A model of ours, which must be closed."""
 
     async def close(self) -> None: ...
 
 
 async def ask(model: LanguageModel, request: Request[T]) -> Answer[T]:
-    """As `model.generate`; whatever else a model of the host's raises becomes a `LanguageModelError` of that name."""
+    """Calls `model.generate`. Any other error of a host's model is raised as a `LanguageModelError` that names it."""
     try:
         return await model.generate(request)
     except MemorySQLError:

@@ -1,6 +1,6 @@
-"""From the text of an answer to the value that was asked for, and the schema that asks for it.
+"""Reads the requested value from the text of an answer, and makes the schema that requests it.
 
-Pure. Nothing raised here repeats the answer: it may hold remembered text, and messages end up in logs.
+Pure. No error raised here quotes the answer, which may contain remembered text: messages end up in logs.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ class _RepeatedKeyError(ValueError):
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:
-    """A parser keeps the last value of a key and drops the others without a word."""
+    """Refuses a repeated key, of which a parser would silently keep the last value."""
     if len({key for key, _ in pairs}) < len(pairs):
         raise _RepeatedKeyError
 
 
 _LIKE_JSON = re.compile(r"""\A(?:```\w*\s*)?(?:\{|\[\s*["{\[\]])|\{\s*["}]""")
-# Only used to find where a value ends; `int` refuses more than 4,300 digits.
+# Used only to find where a value ends. `int` refuses more than 4,300 digits.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, object_pairs_hook=_distinct)
 
 
 class SaidInProse(BaseModel):
-    """A type that is worth having also where the model answers with its text alone, as models without JSON mode do.
+    """A type that can also be read from an answer that is only its text, as models without JSON mode give.
 
-    Whatever else it has needs a default.
+    All other fields need defaults.
     """
 
     text: str
 
 
 def read(raw: str, output: type[T]) -> T:
-    """The value that `raw` holds.
+    """Returns the value in `raw`.
 
-    A pydantic type is read from the one JSON object in `raw`, bare, fenced or with prose around it; `str` is the text
-    itself, stripped and without a surrounding fence, and so is a `SaidInProse` where nothing in `raw` is like JSON. What
-    a reasoning model thought aloud first is left out.
+    A pydantic type is read from the only JSON object in `raw`, bare, fenced or surrounded by prose. `str` is the text
+    itself, stripped and without a surrounding fence, and so is a `SaidInProse` if nothing in `raw` looks like JSON. The
+    thinking of a reasoning model before the answer is skipped.
 
-    Raises `TruncatedError` where the JSON (or the thinking) was cut off, else `AnswerError` with the reason `empty`,
+    Raises `TruncatedError` if the JSON (or the thinking) was cut off, else `AnswerError` with the reason `empty`,
     `too_long`, `not_json` or `wrong_shape`.
     """
     if len(raw) > MAX_CHARACTERS:
@@ -71,12 +71,12 @@ def read(raw: str, output: type[T]) -> T:
 
 
 def strict_schema(output: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of `output` in the dialect of strict structured output: every property required and no others.
+    """The JSON schema of `output` in the dialect of strict structured output: all properties required, no others.
 
-    Raises `TypeError` for a type that the dialect can't say (a dict with free keys).
+    Raises `TypeError` for a type that the dialect can't express (a dict with free keys).
     """
     schema = output.model_json_schema()
-    if "$ref" in schema:  # a type that refers to itself; the root has to be an object
+    if "$ref" in schema:  # a recursive type; the root must be an object
         schema |= schema["$defs"][schema.pop("$ref").rpartition("/")[2]]
     return cast(dict[str, Any], _strict(schema))
 
@@ -88,8 +88,8 @@ _LONE_SURROGATE = re.compile(
 
 
 def _spoken(raw: str) -> str:
-    """What is left of the answer without the thinking that servers leave in the text of reasoning models."""
-    # Half a character in an escape can't be decoded; the rest of the answer is good.
+    """The answer without the thinking that some servers leave in the text of reasoning models."""
+    # Half a surrogate pair in an escape can't be decoded, but the rest of the answer is good.
     text = _LONE_SURROGATE.sub(r"\1\\ufffd", raw.strip("\ufeff \t\r\n"))
     if _THINKING.match(text):
         end = _THOUGHT.search(text)
@@ -122,11 +122,11 @@ def _unfenced(text: str) -> str:
 
 
 def _the_object(text: str, raw: str) -> str:
-    """The text of the only JSON object at the top level of `text`."""
+    """The only JSON object at the top level of `text`."""
     found: list[str] = []
     position = 0
     lists = False
-    for _ in range(MAX_STARTS):  # bounds the work on hostile text: every start may read to the end
+    for _ in range(MAX_STARTS):  # limits the work on hostile text, in which every start may be read to the end
         start = _OPENING.search(text, position)
         if start is None:
             break
@@ -146,7 +146,7 @@ def _the_object(text: str, raw: str) -> str:
 
 
 def _end_of_json(text: str, start: int, raw: str) -> int | None:
-    """Where the JSON value that starts at `start` ends, or None where there is none. Raises when it was cut off."""
+    """Where the JSON value that starts at `start` ends; None: there is none. Raises if it was cut off."""
     try:
         return _DECODER.raw_decode(text, start)[1]
     except json.JSONDecodeError:
@@ -188,7 +188,7 @@ def _validated(text: str, output: type[BaseModel], raw: str) -> BaseModel:
         return output.model_validate_json(text)
     except ValidationError as error:
         details = error.errors(include_input=False, include_context=False, include_url=False)
-    # Raised outside of the handler: pydantic's own text quotes the answer, and would be in the traceback as context.
+    # Raised outside of the handler: pydantic's error quotes the answer and would be in the traceback as context.
     if details[0]["type"] == "json_invalid":
         raise AnswerError("the JSON of the answer is nested too deeply or malformed", raw=raw, reason="not_json")
     known = _names(output.model_json_schema())
@@ -198,7 +198,7 @@ def _validated(text: str, output: type[BaseModel], raw: str) -> BaseModel:
 
 
 def _location(path: tuple[int | str, ...], known: set[str]) -> str:
-    """A path in the answer; a key that isn't the type's own is the model's text and shown as `?`."""
+    """A path in the answer. A key that the type doesn't have is the model's text, and is shown as `?`."""
     return ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in path) or "answer"
 
 
@@ -211,7 +211,7 @@ def _names(schema: object) -> set[str]:
 
 
 def _strict(schema: Any) -> Any:
-    """`schema` without what the dialect refuses: defaults, `oneOf`, and anything beside a `$ref`."""
+    """The schema without what the dialect refuses: defaults, `oneOf`, and anything beside a `$ref`."""
     if isinstance(schema, list):
         return [_strict(item) for item in schema]
     if not isinstance(schema, dict):
@@ -222,7 +222,7 @@ def _strict(schema: Any) -> Any:
         raise TypeError("strict structured output has no objects with free keys")
     strict: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("properties", "$defs"):  # what is inside is named by the type: a field may be called "default"
+        if key in ("properties", "$defs"):  # the names inside are the type's: a field may be called "default"
             strict[key] = {name: _strict(inside) for name, inside in value.items()}
         elif key not in ("default", "title", "discriminator"):
             strict["anyOf" if key == "oneOf" else key] = _strict(value)

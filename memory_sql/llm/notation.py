@@ -1,4 +1,4 @@
-"""How what people wrote, and when, is put in a prompt: as data, in which nothing looks like markup."""
+"""How people's texts, and their times, are written in a prompt: as data in which nothing looks like markup."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = {
 
 
 def minute_of(moment: datetime) -> str:
-    """With the offset of the zone that it is in, so that a day is the speaker's."""
+    """With the offset of its time zone, so that the day is the speaker's."""
     return f"{moment.isoformat(timespec='minutes').replace('+00:00', 'Z')} ({moment:%A})"
 
 
@@ -31,30 +31,30 @@ _BREAKS = {
     "\x85": "\\u0085",
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
-}  # which JSON leaves, and some take for ends of lines
+}  # JSON doesn't escape these, and some readers take them for line ends
 _MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", **_BREAKS})
 
 
 def mark_for(*texts: str) -> str:
-    """Eight letters that stand in none of these texts, to be put around them in one prompt: nobody can guess them."""
+    """Eight letters that occur in none of these texts, as a delimiter around them in one prompt: nobody can guess them."""
     while True:
         mark = "".join(secrets.choice(ascii_lowercase) for _ in range(MARK_LETTERS))
         if not any(mark in text for text in texts):
             return mark
 
 
-def in_line(text: str) -> str:
-    """The text in a line that has begun with something else: what follows a line break in it begins with a bar.
+def in_lines(texts: Sequence[str]) -> list[str]:
+    """The texts, each for the rest of a line that has already begun. A line after a line break in a text begins with a bar.
 
-    So no line of what people wrote looks like one of ours.
+    So no line of people's texts looks like one of ours.
     """
-    return "\n| ".join(text.splitlines()).translate(_MARKUP)
+    return ["\n| ".join(text.splitlines()).translate(_MARKUP) for text in texts]
 
 
 def as_written(text: str, said: Collection[str] = ()) -> str:
-    """The text without the escapes that are ours: models copy them where they write no JSON, or twice where they do.
+    """The text without our escapes, which models copy when they don't write JSON, or write twice when they do.
 
-    One that stands in what was `said` is theirs.
+    An escape that occurs in `said` is the speaker's own and is kept.
     """
     for mark, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         if escape in text and not any(escape in one for one in said):
@@ -63,10 +63,10 @@ def as_written(text: str, said: Collection[str] = ()) -> str:
 
 
 def as_lines(values: Sequence[Mapping[str, Any]]) -> str:
-    """One JSON object a line, in which nothing looks like markup; moments are written as by `minute_of`."""
+    """One JSON object a line, in which nothing looks like markup. Times are written by `minute_of`."""
     return "\n".join(json.dumps(value, ensure_ascii=False, default=minute_of).translate(_MARKUP) for value in values)
 
 
 def as_data(text: str) -> str:
-    """A JSON string: no text of people's ends or begins anything around it."""
+    """A JSON string: no text can end it, or begin anything beside it."""
     return json.dumps(text, ensure_ascii=False).translate(_MARKUP)

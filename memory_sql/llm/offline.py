@@ -1,8 +1,8 @@
-"""A language model that isn't one: rules, no network, the same answer every time.
+"""A stand-in for a language model: rules, no network, the same answer every time.
 
-It keeps the system running without a key. It quotes instead of understanding, English only, and says so: in the model's
-name and in the first line of every text that it puts together. The rules themselves stand beside what they answer, in
-formation, consolidation and propagation.
+It keeps the system running without a key. It quotes instead of understanding, is English only, and says so in the model's
+name and in the first line of every text. The rules themselves are in formation, consolidation and propagation, beside
+what they answer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PERSONAL = re.compile(r"\b(i|i'm|i've|my|me)\b", re.IGNORECASE)
 
 @runtime_checkable
 class AnsweredByRule(Protocol):
-    """What a request's `material` has to be for the offline model to answer it."""
+    """The `material` of a request must be one of these for the offline model to answer it."""
 
     def by_rule(self) -> BaseModel: ...
 
 
 class Offline:
-    """Answers from the material of the request; it reads no prompt."""
+    """Answers from the request's material without reading the prompt."""
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         if not isinstance(request.material, AnsweredByRule):
@@ -39,7 +39,7 @@ class Offline:
         return Answer(cast(T, value), value.model_dump_json(), Usage(NAME, input_tokens=0, output_tokens=0))
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 def first_words(text: str, max_words: int) -> str:

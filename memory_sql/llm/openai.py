@@ -1,7 +1,7 @@
-"""`LanguageModel` over the OpenAI protocol: OpenAI itself and servers compatible with it (Ollama, vLLM, llama.cpp …).
+"""`LanguageModel` over the OpenAI protocol: OpenAI itself and compatible servers (Ollama, vLLM, llama.cpp …).
 
-The only module that imports the `openai` package, and imported only when used. What servers answer is read here and not
-by the client: its types promise fields that a garbled or merely compatible answer doesn't have.
+This is the only module that imports the `openai` package, and it is imported only when used. Answers are parsed here and
+not by the client, whose types promise fields that a garbled or merely compatible answer lacks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ B = TypeVar("B", bound=BaseModel)
 
 Api = Literal["responses", "chat"]
 
-# Servers on the own machine take any key, but the client wants one.
+# Servers on the same machine accept any key, but the client requires one.
 PLACEHOLDER_KEY = "not-needed"
 OMITTED = omit
-# The longest that the client waits between two attempts on its own account.
+# The longest pause that the client makes between two attempts.
 BACKOFF_SECONDS = 8.0
 
-# Codes that may be repeated in a message; any other text of a server may echo the prompt.
+# Codes that may be repeated in a message. Any other text of a server may echo the prompt.
 _CODES = frozenset({
     "billing_hard_limit_reached", "context_length_exceeded", "insufficient_quota", "invalid_api_key",
     "invalid_json_schema", "invalid_request_error", "model_not_found", "rate_limit_exceeded", "server_error",
@@ -47,11 +47,12 @@ _REFUSALS = frozenset({"content_filter", "content_policy_violation", "invalid_pr
 
 
 class OpenAI:
-    """Asks through the official client, which retries 408, 409, 429, 5xx, time-outs and lost connections by itself.
+    """Asks through the official client, which itself retries 408, 409, 429, 5xx, time-outs and lost connections.
 
-    Key and base URL default to the client's own OPENAI_API_KEY and OPENAI_BASE_URL. `timeout_seconds` bounds one
-    attempt's wait for the server, `deadline_seconds` a whole call with its retries, also of a server that keeps the
-    connection alive without ever finishing. May be made outside of an event loop, then belongs to the one that uses it.
+    Key and base URL default to the client's own OPENAI_API_KEY and OPENAI_BASE_URL. `timeout_seconds` limits how long one
+    attempt waits for the server, `deadline_seconds` a whole call with its retries, even if the server keeps the
+    connection alive without ever finishing. It may be created outside of an event loop, and then belongs to the loop that
+    first uses it.
     """
 
     def __init__(
@@ -68,9 +69,9 @@ class OpenAI:
         self._client = client_of(base_url, api_key).with_options(timeout=timeout_seconds, max_retries=max_retries)
 
     async def generate(self, request: Request[T]) -> Answer[T]:
-        """As `LanguageModel.generate`; retries are inside, so a failure is final for now.
+        """See `LanguageModel.generate`. Retries have already been made, so a failure is final for now.
 
-        An answer that can't be used was paid for all the same: its error carries the usage.
+        An answer that can't be used was still paid for: its error has the usage.
         """
         started = time.perf_counter()
         send = self._send_response if self.api == "responses" else self._send_completion
@@ -114,12 +115,12 @@ class OpenAI:
 
 
 def deadline_of(timeout_seconds: float, max_retries: int) -> float:
-    """Seconds that a call may take with its retries."""
+    """The longest that a call with its retries may take, in seconds."""
     return (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)
 
 
 async def answered(client: AsyncOpenAI, deadline_seconds: float, sending: Awaitable[bytes]) -> bytes:
-    """The body of the answer; raises `LanguageModelError`."""
+    """Returns the body of the answer. Raises `LanguageModelError`."""
     tried = f"{client.max_retries + 1} times" if client.max_retries else "once"
     try:
         async with asyncio.timeout(deadline_seconds):
@@ -132,23 +133,23 @@ async def answered(client: AsyncOpenAI, deadline_seconds: float, sending: Awaita
         raise UnavailableError("connection", f"the model's server can't be reached; tried {tried}") from error
     except openai.APIStatusError as error:
         failure = _status_failure(error)
-    # Raised outside of the handler: the client's error quotes the server, which may quote the prompt.
+    # Raised outside of the handler, because the client's error quotes the server, which may quote the prompt.
     raise failure
 
 
 def client_of(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
     try:
         client = AsyncOpenAI(base_url=base_url, api_key=api_key)
-    except openai.OpenAIError:  # no key, neither given nor in the environment
+    except openai.OpenAIError:  # no key is given or in the environment
         client = AsyncOpenAI(base_url=base_url, api_key=PLACEHOLDER_KEY)
-    client.api_key = client.api_key or PLACEHOLDER_KEY  # empty where only an admin key is in the environment
+    client.api_key = client.api_key or PLACEHOLDER_KEY  # empty if only an admin key is in the environment
     url = client.base_url
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
         raise ConfigurationError("the base URL of the language model isn't an http:// or https:// address")
     if client.api_key == PLACEHOLDER_KEY and f".{url.host}".endswith(".api.openai.com"):
         raise ConfigurationError("OPENAI_API_KEY isn't set; a server of your own needs OPENAI_BASE_URL")
     if not (client.api_key.isascii() and client.api_key.isprintable()):
-        raise ConfigurationError("OPENAI_API_KEY holds characters that can't be in a key")
+        raise ConfigurationError("OPENAI_API_KEY contains characters that a key can't have")
     return client
 
 
@@ -170,7 +171,7 @@ def _name(output: type[BaseModel]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", output.__name__)[:64]
 
 
-# What servers answer
+# Parsing answers
 
 
 def _count(value: object) -> int | None:
@@ -241,7 +242,7 @@ class _Completion(BaseModel):
 
 
 class _Reply(NamedTuple):
-    """`failure` is set where the server says that `text` isn't the whole answer."""
+    """`failure` is set if the server says that `text` isn't the whole answer."""
 
     text: str
     model: str
@@ -294,7 +295,7 @@ def parsed(body: bytes, shape: type[B]) -> B:
         return shape.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_input=False, include_context=False, include_url=False)[0]["type"]
-    # Raised outside of the handler: pydantic's own text quotes the body.
+    # Raised outside of the handler, because pydantic's error quotes the body.
     raise UnavailableError("bad_response", f"the server's answer doesn't follow the protocol ({first})")
 
 

@@ -10,11 +10,11 @@ from memory_sql.config import OPENAI_DIMENSIONS
 from memory_sql.errors import UnavailableError
 from memory_sql.llm.openai import OMITTED, answered, client_of, deadline_of, parsed
 
-SHORTENED = "text-embedding-3"  # models whose vectors the server shortens when asked; others refuse the parameter
+SHORTENED = "text-embedding-3"  # models whose vectors the server shortens on request; others refuse the parameter
 
 
 class OpenAIEmbeddings:
-    """Asks through the official client, as `llm.openai.OpenAI` does; what that says of key, time and retries holds here."""
+    """Asks through the official client, as `llm.openai.OpenAI` does. The same applies to key, time limits and retries."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class OpenAIEmbeddings:
         self._client = client_of(base_url, api_key).with_options(timeout=timeout_seconds, max_retries=max_retries)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Raises `UnavailableError`, also for an answer that isn't one."""
+        """Raises `UnavailableError`, also if the answer doesn't follow the protocol."""
         body = parsed(await answered(self._client, self._deadline_seconds, self._send(list(texts))), _Vectors)
         in_order = sorted(body.data, key=lambda item: item.index)
         if [item.index for item in in_order] != list(range(len(texts))):

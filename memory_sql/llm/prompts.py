@@ -1,7 +1,7 @@
-"""A prompt is a file beside the step that asks it: a version, instructions, a prompt, and slots named `{{so}}`.
+"""A prompt is a file beside the step that uses it: a version, instructions, a prompt, and slots such as `{{so}}`.
 
-What a scope may not replace of the instructions (what is data, how to answer) stands in parts of its own, `## data` and
-`## answer`, which the instructions name as slots.
+A scope may replace the instructions but not two parts of them: `## data` (what is data) and `## answer` (how to answer).
+These are sections of their own, for which the instructions have slots.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import resources
 
 from memory_sql.errors import ConfigurationError, InputError
 
-KEPT = ("data", "answer")  # the parts that instructions of a scope's own have to name, each once
+KEPT = ("data", "answer")  # the parts that a scope's own instructions must name, each once
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _FORMAT = re.compile(
     r"version: *(?P<version>\w+)\s+## instructions\s+(?P<instructions>.*?)\s+"
@@ -26,7 +26,7 @@ _FORMAT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`version` is `name@version+hash`: the hash changes with every edit, also where the number was forgotten."""
+    """`version` is `name@version+hash`. The hash changes with every edit, even if the number wasn't changed."""
 
     name: str
     version: str
@@ -39,9 +39,9 @@ class Prompt:
         return frozenset(_SLOT.findall(self.instructions)) | frozenset(_SLOT.findall(self.prompt))
 
     def render(self, **slots: str | int) -> tuple[str, str]:
-        """Instructions and prompt with every slot filled; raises `TypeError` for a missing or an unknown slot.
+        """Instructions and prompt with all slots filled. Raises `TypeError` for a missing or unknown slot.
 
-        A value is inserted as it is: what looks like a slot inside it stays text.
+        Values are inserted verbatim: what looks like a slot in a value stays text.
         """
         missing, unknown = self.slots - slots.keys(), slots.keys() - self.slots
         if missing or unknown:
@@ -49,28 +49,29 @@ class Prompt:
         return _fill(self.instructions, slots).rstrip(), _fill(self.prompt, slots).rstrip()
 
     def instructed(self, instructions: str | None, version: str) -> Prompt:
-        """With a scope's own instructions in place of these; `version` joins that of the file.
+        """Returns the prompt with a scope's own instructions. `version` is added to that of the file.
 
-        They have passed `check_instructions`, and keep the parts. Without any, what the scope says stands in the prompt.
+        The instructions have passed `check_instructions`, so they keep the parts. If there are none, the scope's guidance
+        is in the prompt.
         """
         own = self.instructions if instructions is None else _fill(instructions, self.parts)
         return replace(self, instructions=own, version=f"{self.version}+{version}")
 
 
 def check_instructions(body: str) -> None:
-    """Raises `InputError` unless the text names each of the parts that every prompt keeps, once, and no other slot."""
+    """Raises `InputError` unless the text names each part that every prompt keeps, exactly once, and no other slot."""
     named = _SLOT.findall(body)
     if sorted(named) != sorted(KEPT):
         wanted = " and ".join(f"{{{{{part}}}}}" for part in KEPT)
         raise InputError(
-            f"instructions of one's own need the slots {wanted}, each once, and no other: there stands what is data, and"
-            " the form of the answer"
+            f"an override needs the slots {wanted}, each once, and no others: there the prompt says what is data and what"
+            " form the answer has"
         )
 
 
 @cache
 def load(package: str, name: str) -> Prompt:
-    """The prompt that ships with this package of ours, as `prompt.md`; `name` stands in its version."""
+    """The `prompt.md` of this package of ours. `name` is part of its version."""
     source = resources.files(package) / "prompt.md"
     if not source.is_file():
         raise ConfigurationError(f"{package} has no prompt")
@@ -78,8 +79,8 @@ def load(package: str, name: str) -> Prompt:
 
 
 def parse(name: str, text: str) -> Prompt:
-    """The prompt that `text`, in the format of those files, describes."""
-    text = text.replace("\r\n", "\n")  # the version is the same on every platform
+    """Parses a prompt from the format of those files."""
+    text = text.replace("\r\n", "\n")  # so that the version is the same on every platform
     found = _FORMAT.fullmatch(text)
     if found is None or not found["prompt"]:
         raise ConfigurationError(f"prompt {name}: needs 'version:', '## instructions' and '## prompt', in this order")

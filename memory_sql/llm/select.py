@@ -1,6 +1,6 @@
-"""The language and the embedding model that the settings name: a table for each, from the name to how it is made.
+"""Makes the language model and the embedding model that the settings name, from a table of each.
 
-A model's module is imported only when it is the one.
+A model's module is imported only if the model is used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What must not be kept, or not be shared."""
+"""What must not be stored or shared."""
 
 from typing import Literal, get_args
 
 Sensitivity = Literal["public", "private", "sensitive"]
-SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)  # each more private than the one before
+SENSITIVITIES: tuple[Sensitivity, ...] = get_args(Sensitivity)  # in increasing order

@@ -1,7 +1,7 @@
-"""What kind of thing a text tells: secrets, which are masked, and what is personal. By rules, here, without a model.
+"""Finds secrets, which are masked, and personal data in a text. By local rules, without a model.
 
-Pure. `classify` reads words and phrases (`personal`); `mask` replaces what looks like a secret (`secrets`).
-Both take time in proportion to the text, whatever it is. Neither says anything of the text in an error or a log.
+Pure. `classify` looks for words and phrases (`personal`); `mask` replaces what looks like a secret (`secrets`). Both are
+linear in the length of the text, whatever it contains. Neither puts any of the text into an error or a log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FINANCIAL_KINDS = frozenset({"card", "iban", "account number"})
 _MARK = re.compile(r"\[secret: ([a-z ]{2,20})\]")
 MOST_LETTERS = 40  # of a word
 _WORD = re.compile(rf"[^\W\d_]{{2,{MOST_LETTERS}}}")
-_PLAIN = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’-][^\W\d_]+)*")  # a word as it may stand in any sentence
+_PLAIN = re.compile(r"[^\W\d_][^\W\d_A-Z]*(?:['’-][^\W\d_]+)*")  # a word as it may occur in any sentence
 _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\d\d")
 _CLOSING = ".,;:!?)]}…"
@@ -35,7 +35,7 @@ _DULL = re.compile(
     r"v?\d[\d.,:/+-]*[a-zA-Z%]{0,3}|[a-zA-Z]{1,12}[-_#]?\d{1,6}|(?:[a-zA-Z]{2,20}[-_ ]){1,5}[a-zA-Z]{0,12}\d{0,4}|"
     r"[\w./-]{1,200}\.[a-z]{1,5}\d?|\d{4}-\d\d-\d\dT[\d:.]+Z?"
 )
-_DOUBLED = bytes(48) + bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)) + bytes(198)  # by the digit's ASCII code: twice its value
+_DOUBLED = bytes(48) + bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)) + bytes(198)  # by a digit's ASCII code: twice its value
 _NUMBERS = {ord("A") + n: str(10 + n) for n in range(26)}
 _PLAINLY = {
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # full-width forms
@@ -56,7 +56,7 @@ _EVEN = {
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """`categories` are sorted and of `CATEGORIES`; empty: nothing personal was found."""
+    """`categories`: sorted, from `CATEGORIES`; empty: nothing personal was found."""
 
     categories: tuple[str, ...]
     sensitivity: Literal["private", "sensitive"]
@@ -64,21 +64,23 @@ class Classification:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """The text with marks for its secrets; `found` are their kinds, sorted, one for each."""
+    """The text with a mark in place of each secret. `found`: the kinds of the secrets, sorted, one for each secret."""
 
     text: str
     found: tuple[str, ...]
 
 
 def holds_mark(text: str) -> bool:
-    """A secret stood in it."""
+    """Whether a secret was masked in it."""
     return _MARK.search(text) is not None
 
 
 def classify(text: str, *, is_plain: bool = False) -> Classification:
-    """What the text tells of a person, as far as rules see it; a mark of `mask` counts as what stood there.
+    """What kinds of personal data the text contains, as far as rules can tell.
 
-    `is_plain`: `mask` has found nothing in this very text.
+    A mark of `mask` counts as the secret that it replaced.
+
+    `is_plain`: `mask` found nothing in this same text.
     """
     masked, words = (Masked(text, ()), None) if is_plain else _mask(text)
     text = masked.text
@@ -99,7 +101,7 @@ def classify(text: str, *, is_plain: bool = False) -> Classification:
 
 
 def _shortened(words: frozenset[str], even: str) -> frozenset[str]:
-    """With pieces of those that are longer than any word."""
+    """Adds pieces of those longer than any word."""
     return frozenset(_WORD.findall(even)) if max(map(len, words), default=0) > MOST_LETTERS else words
 
 
@@ -111,12 +113,12 @@ def _told_by_numbers(text: str, even: str) -> Iterator[str]:
 
 
 def mask(text: str) -> Masked:
-    """The text with `[secret: kind]` for each secret; a text that is masked already stays as it is."""
+    """The text with `[secret: kind]` in place of each secret. A text that is already masked stays unchanged."""
     return _mask(text)[0]
 
 
 def _mask(text: str) -> tuple[Masked, frozenset[str] | None]:
-    """Also its words in lower case, of a text in ASCII without secrets."""
+    """Also returns its words in lower case, if the text is ASCII without secrets."""
     seen, found = _Seen.of(text), list[str]()
     lower = seen.text.lower()
     words = letters_in(lower)
@@ -134,8 +136,10 @@ def _mask(text: str) -> tuple[Masked, frozenset[str] | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A text as it reads: without what isn't seen, in plain letters and spaces. `pieces`: what stood for each character;
-    None where every character stands for itself."""
+    """A text as it is read: without invisible characters, in plain letters and spaces.
+
+    `pieces`: what each character replaces; None: each character is the original.
+    """
 
     text: str
     pieces: Sequence[str] | None = None
@@ -163,9 +167,34 @@ class _Seen:
 
 
 def masked_value(value: Any) -> tuple[Any, tuple[str, ...]]:
-    """A JSON value with the secrets of its texts masked, and their kinds; a text is judged with the key it stands under."""
+    """A JSON value with the secrets in its texts masked, and their kinds. A text is judged together with its key."""
+    if not _is_worth_masking("\n".join(_told(value))):
+        return value, ()
     found: list[str] = []
     return _masked_value(value, found), tuple(sorted(found))
+
+
+def _told(value: Any, key: str = "") -> Iterator[str]:
+    """All texts of a JSON value, each behind the key it stands under, and the keys."""
+    match value:
+        case str():
+            yield f"{key}={value}"
+        case list():
+            for item in value:
+                yield from _told(item, key)
+        case dict():
+            for name, item in value.items():
+                yield name
+                yield from _told(item, name)
+
+
+def _is_worth_masking(text: str) -> bool:
+    """False: nothing is a secret in any line of it, with what stands before a `=` in that line or without."""
+    seen = _Seen.of(text).text
+    lower = seen.lower()
+    if cued(lower, letters_in(lower)):
+        return True
+    return secrets.NEAR_CARDS.search(seen) is not None or secrets.IBAN.search(seen) is not None
 
 
 def _masked_value(value: Any, found: list[str], key: str = "") -> Any:
@@ -181,7 +210,7 @@ def _masked_value(value: Any, found: list[str], key: str = "") -> Any:
 
 
 def _masked_text(text: str, found: list[str], key: str) -> str:
-    """`{"password": "x"}` says that x is one, which neither text does alone."""
+    """`{"password": "x"}` says that x is a password; neither text alone does."""
     done = mask(text)
     if key and not done.found and text and "\n" not in text:
         said = mask(f"{key}={text}")
@@ -196,7 +225,7 @@ def _category(kind: str) -> str:
 
 
 def _names_mailbox(even: str, firms: Words) -> bool:
-    """Whether a person's e-mail address stands there, not only that of a firm's desk."""
+    """Whether the text contains a person's e-mail address, not only that of a firm's desk."""
     for at in personal.EMAIL.finditer(even):
         local = personal.LOCAL_PART.search(even, max(0, at.start() - 64), at.start())
         if local is not None and local[0].partition("+")[0] not in firms:
@@ -245,7 +274,7 @@ def _looks(look: secrets.Look, match: re.Match[str], first: int, last: int) -> b
 
 
 def _is_password(value: str, rest: str, match: re.Match[str], *, is_quoted: bool) -> bool:
-    """Whether this is what a password is, and not what is said of one. A plain word has to end its sentence."""
+    """Whether this is a password and not something said about one. A plain word counts only at the end of its sentence."""
     if (
         len(value) < 3
         or value.lower() in spoken().plain
@@ -268,7 +297,7 @@ def _is_password(value: str, rest: str, match: re.Match[str], *, is_quoted: bool
 
 
 def _is_strong(value: str) -> bool:
-    """Letters and digits, long, and no path, address or name of a variable or file."""
+    """Letters and digits, long, and not a path, address, or name of a variable or file."""
     if not 8 <= len(value) <= 4000 or value[0] in "<{$*%[(" or "://" in value or "(" in value or value.count(".") > 2:
         return False
     digits = sum(character.isdigit() for character in value)
@@ -276,7 +305,7 @@ def _is_strong(value: str) -> bool:
 
 
 def _dull(value: str) -> bool:
-    """Dates, versions, sizes, file names, hyphenated words with a number behind."""
+    """Dates, versions, sizes, file names, hyphenated words with a number at the end."""
     return _DULL.fullmatch(value) is not None
 
 
@@ -307,7 +336,7 @@ def _ibans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _end_of(text: str, length: int) -> int:
-    """Behind so many letters and digits."""
+    """The position after so many letters and digits."""
     places = (n for n, character in enumerate(text, 1) if character not in " -")
     return next(islice(places, length - 1, None))
 

@@ -1,4 +1,4 @@
-"""Where somebody can be reached: cut out of what more people than one may know. Told by its form, in any language."""
+"""Removes contact data from what more than one person may know. Found by its form, in any language."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cache
 from memory_sql.privacy.personal import PHONES, rules
 
 CUT = "[contact]"
-REACHES = frozenset({"contact", "location"})  # the categories that this cuts out
+REACHES = frozenset({"contact", "location"})  # the categories that are removed here
 
 
 @cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    """Compiled when they are first needed: they take longer than most modules."""
+    """Compiled only when first needed: that takes longer than importing most modules."""
     return (
         re.compile(
             r"(?<![\w.+%-])[\w.+%-]{1,500}+(?:@|\uff20|\s?\(at\)\s?|\s?\[at\]\s?)[\w-]{1,63}"
@@ -36,7 +36,7 @@ def _forms() -> tuple[re.Pattern[str], ...]:
 
 
 def without_contact(text: str) -> str:
-    """The text with `[contact]` for each e-mail or postal address, handle and telephone number."""
+    """The text with `[contact]` in place of each e-mail or postal address, handle and telephone number."""
     for form in _forms():
         text = form.sub(CUT, text)
     return text

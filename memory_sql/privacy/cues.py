@@ -1,7 +1,7 @@
-"""Which rules for secrets a text is worth trying with: those of which a cue stands in it. Pure.
+"""Selects the rules for secrets that are worth trying on a text: those with a cue in it. Pure.
 
-A cue holds letters that stand inside a word of the text. What is known of a word is kept in mind, since most words come
-again and again: so many of them, and none that is long.
+A cue contains letters that occur inside a word of the text. Results are cached by word, since most words recur. The cache
+is limited, and holds no long words.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from memory_sql.languages.anchors import digits_needed_by, letters_in
 from memory_sql.privacy.secrets import SecretRule
 from memory_sql.privacy.spoken import spoken
 
-MOST_WORDS = 16_384  # that are kept in mind
-MOST_LETTERS = 32  # of each
+MOST_WORDS = 16_384  # in the cache
+MOST_LETTERS = 32  # of a word in the cache
 _DIGIT = re.compile(r"\d")
 
 
 class Cues:
-    """The rules, and by word the cues of which it holds the letters: `_dull` words hold none."""
+    """The rules, and for each word the cues whose letters it contains. `_dull` words contain none."""
 
     def __init__(self, rules: Sequence[SecretRule]) -> None:
         by_cue: dict[str, set[int]] = {}
@@ -29,7 +29,7 @@ class Cues:
                 by_cue.setdefault(cue, set()).add(number)
         self._rules, self._by_cue = rules, by_cue
         self._by_letters: dict[str, list[str]] = {}
-        self._bare: list[str] = []  # without two letters side by side
+        self._bare: list[str] = []  # cues without two adjacent letters
         for cue in by_cue:
             letters = max(letters_in(cue), key=lambda run: (len(run), run), default="")
             (self._by_letters.setdefault(letters, []) if len(letters) > 1 else self._bare).append(cue)
@@ -39,7 +39,7 @@ class Cues:
         self._telling: dict[str, tuple[str, ...]] = {}
 
     def rules_of(self, lower: str, words: frozenset[str]) -> list[SecretRule]:
-        """In their order."""
+        """The rules in their order."""
         cues = {cue for cue in self._bare if cue in lower}
         for word in words - self._dull:
             known = self._telling.get(word)
@@ -72,5 +72,5 @@ def _cues() -> Cues:
 
 
 def cued(lower: str, words: frozenset[str]) -> list[SecretRule]:
-    """The rules that are worth trying, in their order; of a text in lower case, and `letters_in` it."""
+    """The rules worth trying, in order. `lower`: the text in lower case; `words`: its `letters_in`."""
     return _cues().rules_of(lower, words)

@@ -1,6 +1,6 @@
-"""Rules that tell what is personal: the words and phrases of all languages put together, and forms that need no language.
+"""Rules for personal data: the words and phrases of all languages together, and forms that need no language.
 
-But for streets everything is matched against the text in lower case without accents.
+Everything but streets is matched against the text in lower case without accents.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from memory_sql.languages.anchors import Anchored
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Personal, Words
 
-CATEGORIES = ("health", "financial", "identity", "intimate", "contact")  # that are told by words
+CATEGORIES = ("health", "financial", "identity", "intimate", "contact")  # those found by words
 
 EMAIL = re.compile(r"(?<=[a-z0-9])@(?=[a-z0-9])[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,3}\.[a-z]{2,24}(?![a-z0-9])")
 LOCAL_PART = re.compile(r"[a-z0-9.+_%-]{1,64}\Z")
 PHONES = re.compile(
     r"(?<![\w+./-])(?:\+\d{1,3}(?:[ ()./-]{0,2}\d){7,12}|\(\d{3}\)\s?\d{3}[ -]\d{4}|\d{3}-\d{3}-\d{4})(?![\w-]|\.\d)"
 )
-NEAR_NUMBERS = re.compile(r"\d(?:[\s()./-]{0,2}\d){8}|\+\d(?:[ ()./-]{0,2}\d){7}")  # stands in each that these two find
+NEAR_NUMBERS = re.compile(r"\d(?:[\s()./-]{0,2}\d){8}|\+\d(?:[ ()./-]{0,2}\d){7}")  # in all that PHONES and SSN match
 SSN = re.compile(r"(?<![\w-])(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])")
 
 NUMBERS = {"contact": PHONES, "identity": SSN}
 
-# What `{name}` in a phrase stands for; the words of all languages come in the place of %s.
+# What `{name}` in a phrase stands for. %s is replaced by the words of all languages.
 _PARTS = {
     "whose": r"(?:\b(?:%s)|'s|s')\s",
     "which": r"(?:(?:%s)\s){0,2}",
@@ -34,15 +34,15 @@ _PARTS = {
     "day": r"(?:\d{1,2}[./-]|\d{4}-\d|(?:19|20)\d\d\b|%s)",
 }
 _DIGITS = r"[^\n]{0,24}?\b[a-z]{0,3}\d(?:[ -]?[a-z]?\d){4,20}"
-_ISO_DAY = r"(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)"  # as we ask models to write days: no number to call
+_ISO_DAY = r"(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)"  # as we ask models to write days: not a telephone number
 _PHONE = rf"(?:[^\n\d+(]|{_ISO_DAY}){{0,25}}[(+]{{0,2}}(?!{_ISO_DAY})\d(?:[ ()./-]{{0,2}}\d){{6,14}}(?!\d)"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`words` say of which categories each is, and `phrases` are by category and pattern; one of either is enough.
+    """`words`: the categories of each word. `phrases`: by category and pattern. A single match of either is enough.
 
-    Those of the category `location` are `streets`. A person's address isn't one of a firm's `mailboxes`.
+    Phrases of the category `location` are `streets`. The `mailboxes` of firms aren't a person's address.
     """
 
     words: Mapping[str, frozenset[str]]
@@ -66,7 +66,7 @@ def rules() -> Rules:
 
 
 def phrases() -> Iterator[tuple[str, str]]:
-    """Category and pattern of each."""
+    """The category and pattern of each phrase."""
     every = tuple(of_all(Personal).values())
     parts = {name: around % "|".join(p for one in every for p in getattr(one, name)) for name, around in _PARTS.items()}
     parts |= {"digits": _DIGITS, "phone": _PHONE}
@@ -77,7 +77,7 @@ def phrases() -> Iterator[tuple[str, str]]:
 
 @cache
 def compiled(phrase: str) -> re.Pattern[str]:
-    """Each phrase when it is first tried."""
+    """Compiles each phrase when it is first tried."""
     return re.compile(phrase)
 
 

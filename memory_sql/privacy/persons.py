@@ -1,4 +1,4 @@
-"""Whether a sensitive statement may be about somebody: it names a person, or says I, he or somebody."""
+"""Whether a sensitive statement may be about a person: it names one, or says I, he or somebody."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 def is_about_somebody(text: str, names: Iterable[str]) -> bool:
-    """`names` are those of people that are known, ids included; a part of one is enough, as is a common given name."""
+    """`names`: those of known people, including ids. A part of a name is enough, and so is a common given name."""
     lower = in_lower_case(text)
     known = {part.lower() for name in names for part in _WORD.findall(name)}
     return any(pattern.search(lower) for pattern in _persons()) or _names_one(text, known)
 
 
 def _names_one(text: str, known: Collection[str]) -> bool:
-    """With a capital, or where the name is no other word; a given name that is a month, a place or the like is not one."""
+    """Names count if capitalized or no ordinary word; given names not if they are also a month, a place or the like."""
     listed = listed_names()
     for word in _WORD.findall(text):
         lower = word.lower()

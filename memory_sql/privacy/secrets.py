@@ -1,7 +1,7 @@
-"""What secrets look like, in whatever language they are said: data for `classify.mask`.
+"""What secrets look like, in any language: data for `classify.mask`.
 
-Each pattern begins with something that is found quickly and has a bound on everything that repeats, so that no text makes
-it slow. The group `secret` is what is masked.
+Each pattern begins with something that is found quickly, and every repetition is bounded, so that no text makes it slow.
+The group `secret` is what is masked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ Look = Literal["any", "password", "strong", "code"]
 
 @dataclass(frozen=True, slots=True)
 class SecretRule:
-    """`cues`: without one of them, in lower case, the pattern isn't tried. `look`: what the value itself must be like."""
+    """`cues`: the pattern is tried only if the text, in lower case, contains one of them.
+
+    `look`: what the value must look like.
+    """
 
     kind: str
     cues: tuple[str, ...]
@@ -27,7 +30,7 @@ def rule(kind: str, cues: str, pattern: str, look: Look = "any", flags: int = 0)
     return SecretRule(kind, tuple(cues.split("|")), re.compile(pattern, flags), look)
 
 
-# Providers mark their keys, so that tools like this one find them.
+# Providers give their keys prefixes so that they can be detected.
 _KEYS = (
     r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?![0-9A-Za-z])",  # AWS
     r"gh[pousr]_[A-Za-z0-9]{30,255}",  # GitHub
@@ -97,7 +100,7 @@ FORMS: tuple[SecretRule, ...] = (
     ),
 )
 
-# Beside the number its length and first digits: order numbers have no reason to be like that.
+# Length and first digits are checked besides the check digit: other numbers, such as order numbers, seldom fit.
 CARD = re.compile(
     r"(?<![\d.,])(?=[2-6])(?=(?P<secret>(?:\d{13,19}|\d{4}(?P<by>[ .\u00a0-])(?:\d{4}(?P=by)\d{4}(?P=by)\d{4}(?:(?P=by)\d{3})?"
     r"|\d{6}(?P=by)\d{4,5}))(?!\d)))",
@@ -106,8 +109,8 @@ CARD = re.compile(
 ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]|2[2-7])\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|6\d{15}|6\d{18}|35\d{14}"
 )
-NEAR_CARDS = re.compile(r"\d{4}[ .\u00a0-]?\d{4}", re.ASCII)  # stands in each
-# The two digits behind the country: they are found sooner than what stands before them.
+NEAR_CARDS = re.compile(r"\d{4}[ .\u00a0-]?\d{4}", re.ASCII)  # occurs in every card number
+# Searches for the two digits after the country code first, which is faster.
 IBAN = re.compile(r"\d\d(?<=[A-Za-z]{2}\d\d)(?<![A-Za-z0-9][A-Za-z]{2}\d\d)(?=[ -]?[A-Za-z0-9]{2})")
 IBAN_LENGTHS = {
     item[:2]: int(item[3:])

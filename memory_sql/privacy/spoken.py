@@ -1,6 +1,6 @@
-"""How secrets are said: rules made of the words of all languages, from [secrets] in their files.
+"""Rules for secrets named in words, built from [secrets] of all languages.
 
-As in `secrets` each pattern begins with something that is found quickly and has a bound on everything that repeats.
+As in `secrets`, each pattern begins with something that is found quickly, and every repetition is bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memory_sql.privacy.secrets import FORMS, SecretRule, rule
 _QUOTED = r"\"[^\"\n]{3,200}\"|'[^'\n]{3,200}'|`[^`\n]{3,200}`|“[^”\n]{3,200}”|„[^“\n]{3,200}“|«[^»\n]{3,200}»"
 _VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`<>]{{3,400}})"
 _ASSIGN = r"\s{0,3}(?::=|=>|->|[:=])\s{0,3}"
-_KEY = (  # as programs write it
+_KEY = (  # as in programs
     r"(?:api|access|secret|client|auth|refresh|bearer|bot|conversation|signing|encryption|deploy|webhook|license|account|"
     r"shared\s?access)[ _-]?(?:key|token|secret|signature)|tokens?|secrets?"
 )
@@ -25,7 +25,10 @@ _KEY = (  # as programs write it
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """`plain`: what is said of a password without saying it. `into`: "changed to". `counted`: a number is none, before it."""
+    """`plain`: what is said about a password without stating it.
+
+    `into`: "changed to". `counted`: follows a number that isn't one.
+    """
 
     rules: tuple[SecretRule, ...]
     plain: Words
@@ -51,7 +54,7 @@ def _any_of(terms: Iterable[str], space: str = r"\s?") -> str:
 
 
 def _cues(terms: Iterable[str]) -> str:
-    """The longest word of each."""
+    """The longest word of each term."""
     return "|".join(dict.fromkeys(max(term.split(), key=len) for term in terms))
 
 

@@ -1,1 +1,1 @@
-"""What a scope has learnt, shared with wider scopes."""
+"""Shares what a scope has learnt with wider scopes."""

@@ -1,6 +1,6 @@
-"""What is asked of a language model in a propagation: for each claim and wider scope whether it should be known there.
+"""What a propagation asks a language model: for each claim and wider scope, whether the claim should be known there.
 
-The model's word only counts against a claim: what may be shown to it, and what of its answer may be stored, is for rules.
+The model can only refuse a claim. Rules decide what may be shown to it, and what may be stored of its answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Decision(BaseModel):  # no docstring: it would go into the schema, and so 
 
     @property
     def refusal(self) -> str | None:
-        """Which of the three criteria isn't met."""
+        """The first of the three criteria that isn't met."""
         if self.personal:
             return "personal"
         if not self.general:
@@ -40,7 +40,7 @@ class PropagationAnswer(BaseModel):
     @field_validator("decisions", mode="before")
     @classmethod
     def _as_far_as_they_can_be_read(cls, value: object) -> object:
-        """One that can't be read decides nothing, and so what it is about stays where it is."""
+        """Ignores decisions that can't be read: their claims stay where they are."""
         read = (_read(item) for item in value) if isinstance(value, list) else ()
         return [item for item in read if item is not None]
 
@@ -63,7 +63,7 @@ class OfferedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`n` counts from 1 within the call. `also`: what others say that claims the same."""
+    """`n` counts from 1 within the call. `also`: other people's statements that claim the same."""
 
     n: int
     text: str

@@ -1,6 +1,6 @@
-"""Claims whose right answer is known, mixed among those that a model judges, so that a bad judge is noticed.
+"""Claims whose right answer is known, mixed with the claims that a model judges in order to detect a bad judge.
 
-They are drawn from `decoys.toml` at random, in the languages and the form of the claims, and stand at random places.
+They are drawn at random from `decoys.toml`, in the languages and the form of the claims, and put in random positions.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from memory_sql.propagation.answers import Claim, Decision
 from memory_sql.propagation.speech import language_of
 from memory_sql.propagation.task import PropagationTask
 
-LEAST = 2  # of each sort, in a call
-AFTER_A_MISS = 4  # of each sort, once the model has missed one
-_ELSE = "english"  # for claims in a language that has none
-_HOURS = 72  # a decoy was said within so many hours of a claim
+LEAST = 2  # of each sort per call
+AFTER_A_MISS = 4  # of each sort per call, once the model has judged one wrongly
+_ELSE = "english"  # for claims in a language without decoys
+_HOURS = 72  # a decoy's time is at most so many hours before a claim's
 
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """`wordings`: its text, and how others say it. `goes`: it has to be shared."""
+    """`wordings`: its text, then how other people put it. `goes`: it must be shared."""
 
     wordings: tuple[str, ...]
     goes: bool
@@ -35,14 +35,14 @@ class Decoy:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What is asked: claims and decoys in a random order. `numbers`: of each claim, from its number before."""
+    """Claims and decoys in random order. `numbers`: the new number of each claim by its old one."""
 
     task: PropagationTask
     numbers: Mapping[int, int]
 
 
 def mixed(task: PropagationTask, each: int, random: Random | None = None) -> Mixed:
-    """The task with so many decoys of each sort that must go and that must not."""
+    """Adds `each` decoys that must be shared, and as many that must not."""
     random = random or SystemRandom()
     kinds = {target.alias: target.kind for target in task.targets}
     languages = [language_of(claim.text) or _ELSE for claim in task.claims]
@@ -63,7 +63,7 @@ def mixed(task: PropagationTask, each: int, random: Random | None = None) -> Mix
 
 
 def missed(task: PropagationTask, decisions: Iterable[Decision]) -> int:
-    """How many decoys the model answered wrongly, or not at all, for at least one of their scopes."""
+    """The number of decoys that the model judged wrongly, or not at all, for at least one of their scopes."""
     said = {(item.n, item.to.strip().casefold()): item for item in reversed(list(decisions))}
     right = {
         (n, to): (item := said.get((n, to))) is not None and (item.refusal is None) == goes
@@ -75,13 +75,13 @@ def missed(task: PropagationTask, decisions: Iterable[Decision]) -> int:
 
 
 def _as_claim(decoy: Decoy, claim: Claim, random: Random) -> Claim:
-    """In the form of that claim: for the same scopes, said at about the same time, by as many others."""
+    """Gives the decoy the form of that claim: the same scopes, a similar time, as many other wordings."""
     said_at = claim.observed_at - timedelta(minutes=random.randrange(60 * _HOURS))
     return Claim(0, decoy.wordings[0], said_at, claim.to, decoy.wordings[1 : len(claim.also) + 1])
 
 
 def table() -> Mapping[tuple[str, str], Sequence[Decoy]]:
-    """All of them, by language and by whom they are for: `group` or `everybody`."""
+    """All decoys, by language and audience: `group` or `everybody`."""
     return _table()
 
 

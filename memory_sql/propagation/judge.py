@@ -1,4 +1,4 @@
-"""The model that judges claims, and whether it can be trusted: each call carries decoys, whose answers are known."""
+"""Asks the model that judges claims. Each call contains decoys, whose answers are known, to test whether it is reliable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory_sql.propagation.task import PropagationTask
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """`numbers`: which number of the answer each claim has. `missed`: answers before this one that got a decoy wrong."""
+    """`numbers`: the number of each claim in the answer. `missed`: earlier answers with a wrongly judged decoy."""
 
     decisions: Sequence[Decision]
     numbers: Mapping[int, int]
@@ -25,9 +25,9 @@ class Ruling:
 
 
 async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wary: bool) -> Ruling:
-    """What the model says, once it has got all decoys right; asked once more with other and more decoys where it hasn't.
+    """Returns an answer that judges every decoy correctly. After a wrong one, asks once more with other and more decoys.
 
-    `wary`: it has got some wrong before. Raises `JudgeError`, or what the last call raised, with the usage of all calls.
+    `wary`: the model has failed before. Raises `JudgeError`, or what the last call raised, with the usage of all calls.
     """
     first, wrong_first = await _ask_twice(llm, model, task, decoys.AFTER_A_MISS if wary else decoys.LEAST)
     if not wrong_first:
@@ -40,7 +40,7 @@ async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wa
     usage = first.usage + second.usage
     if wrong_second:
         wrong = JudgeError(
-            f"{usage.model} judged {wrong_first} and {wrong_second} claims wrongly whose answer is known"
+            f"{usage.model} judged {wrong_first} and {wrong_second} claims wrongly whose right answer is known"
         )
         wrong.usage = usage
         raise wrong
@@ -48,7 +48,7 @@ async def ask_judge(llm: LanguageModel, model: str, task: PropagationTask, *, wa
 
 
 async def _ask_twice(llm: LanguageModel, model: str, task: PropagationTask, each: int) -> tuple[Ruling, int]:
-    """Once more where the answer can't be used; with how many decoys it got wrong."""
+    """Asks again if the answer can't be used. Returns the ruling and the number of wrongly judged decoys."""
     mixed = decoys.mixed(task, each)
     request, spent = mixed.task.request(model), Usage("", calls=0)
     try:

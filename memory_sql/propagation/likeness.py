@@ -1,4 +1,4 @@
-"""How alike two short statements are, and whether one comes from its sources: content words, figures, negations."""
+"""How similar two short statements are, and whether one is grounded in its sources, by words, figures and negations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from memory_sql.propagation.shape import MAX_CHARACTERS
 from memory_sql.propagation.tokens import stem, tokens_of
 from memory_sql.propagation.vocabulary import vocabulary
 
-CONTAINED = 0.7  # how alike a claim is to one that says the same and more
-ALIKE = 0.65  # from here on two statements claim the same: measured on the table in tests/unit/alike.py
-GROUNDED = 0.5  # least share of a rewrite's content words that one source must hold
+CONTAINED = 0.7  # similarity of a claim to one that says the same and more
+ALIKE = 0.65  # statements at least this similar claim the same; measured on the table in tests/unit/alike.py
+GROUNDED = 0.5  # least share of a rewrite's content words that one source must contain
 _FIGURE = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
 def same_claim(a: str, b: str) -> float:
-    """How alike two short statements are, 0 to 1; from `ALIKE` on they claim the same. Symmetric.
+    """How similar two short statements are, from 0 to 1; from `ALIKE` on they claim the same. Symmetric.
 
-    0 where figures, dates, negation or a pair of opposites contradict, where each names something that the other doesn't,
-    or where nothing is claimed. Of each the first `MAX_CHARACTERS` count.
+    0 if they contradict each other by figures, dates, negation or opposites, if each names something that the other
+    doesn't, or if either claims nothing. Only the first `MAX_CHARACTERS` of each count.
     """
     one, other = claim_of(a[:MAX_CHARACTERS]), claim_of(b[:MAX_CHARACTERS])
     if not one.words or not other.words or _contradict(one, other):
@@ -35,7 +35,7 @@ def same_claim(a: str, b: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Stems of the content words, those with a capital among them, the figures and dates, and how many negations."""
+    """Stems of the content words, the capitalized ones among them, figures and dates, and the number of negations."""
 
     words: frozenset[str]
     names: frozenset[str]
@@ -44,8 +44,8 @@ class Claim:
 
 
 def ungrounded(text: str, sources: Sequence[str]) -> str | None:
-    """Whether no single source says what the text says: its figures, its names and half of its content words."""
-    sources = [source[:MAX_CHARACTERS] for source in sources]  # longer ones were withheld
+    """`ungrounded` unless the sources hold every figure and name, and one source holds half of the content words."""
+    sources = [source[:MAX_CHARACTERS] for source in sources]  # longer sources were withheld
     claims = [claim_of(source) for source in sources]
     known = frozenset().union(*(claim.figures for claim in claims)) if claims else frozenset()
     own = claim_of(text)
@@ -62,7 +62,7 @@ def _stems_from(own: Claim, source: Claim) -> bool:
 
 
 def _proper(text: str) -> frozenset[str]:
-    """Stems of the words with a capital, that names begin with; small words and figures are none."""
+    """Stems of capitalized words, as names are; not function words or number words."""
     small = vocabulary().small | vocabulary().figures.keys()
     return frozenset(stem(token.key) for token in tokens_of(text) if token.capital and token.key not in small)
 
@@ -92,7 +92,7 @@ def claim_of(text: str) -> Claim:
 
 
 def _without_team_names(text: str) -> str:
-    """Which group says it is no part of what is claimed."""
+    """The name of the group that says it isn't part of the claim."""
     return vocabulary().named_team.sub("team", text)
 
 

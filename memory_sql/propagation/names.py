@@ -1,4 +1,4 @@
-"""Where a statement names people that are known: by an id, a display name or a part of one."""
+"""Detects known people in a statement: by their id, their display name or a part of it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from memory_sql.propagation.vocabulary import vocabulary
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """`whole` names as folded words; `parts` of those that have several, which name somebody only with a capital."""
+    """`whole`: names as folded words. `parts`: parts of names, which count only when they are capitalized."""
 
     whole: frozenset[tuple[str, ...]]
     parts: frozenset[str]
 
 
 def names_somebody(text: str, names: Iterable[str], things: Collection[str] = ()) -> str | None:
-    """`name` where it names any of these people. What is also called so (`things`: groups, projects) names no person."""
+    """Returns `name` if the text names any of these people. `things`: groups with such a name, which aren't people."""
     known = _near(names, text, frozenset(fold(thing) for thing in things))
     if not known.whole:
         return None
@@ -33,7 +33,7 @@ def names_somebody(text: str, names: Iterable[str], things: Collection[str] = ()
 
 
 def _near(names: Iterable[str], text: str, things: frozenset[str]) -> _Known:
-    """Those of which at least a part may stand in the text: a group may have thousands."""
+    """Keeps only names of which a part may occur in the text: a group may have thousands of members."""
     folded = fold(text[:MAX_CHARACTERS])
     near = (name[:MAX_CHARACTERS] for name in names if _may_stand_in(name[:MAX_CHARACTERS], folded))
     words = {tuple(token.key for token in tokens_of(name)) for name in near if fold(name) not in things}
@@ -50,7 +50,7 @@ def _may_stand_in(name: str, folded: str) -> bool:
 
 
 def _stands(name: Sequence[str], tokens: Sequence[Token], place: int) -> bool:
-    """A name of one word that is also another needs its capital."""
+    """A one-word name that is also an ordinary word counts only when it is capitalized."""
     if tuple(token.key for token in tokens[place : place + len(name)]) != tuple(name):
         return False
     return len(name) > 1 or tokens[place].capital or name[0] not in _words_too()

@@ -1,4 +1,4 @@
-"""What is offered to wider scopes, and what is decided on it."""
+"""The claims offered to wider scopes, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from memory_sql.db.repositories.propagations import Shareable, WiderScope
 from memory_sql.db.repositories.runs import RunKey
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import observation_id
-from memory_sql.domain.results import NO_CALL, Judged, PropagationOutcome, Usage
+from memory_sql.domain.results import Judged, PropagationOutcome
+from memory_sql.domain.usage import NO_CALL, Usage
 from memory_sql.propagation.answers import Claim, OfferedTarget
 from memory_sql.propagation.task import PropagationTask
 
-SHOWN_AT_MOST = 3  # wordings of others, in a prompt
+SHOWN_AT_MOST = 3  # other people's wordings of a claim, in a prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A claim and a wider scope. `supports`: what other groups say that claims the same."""
+    """A claim and a wider scope. `supports`: observations from other groups that claim the same."""
 
     source: Shareable
     target: WiderScope
@@ -32,7 +33,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was decided on an offer. `text`: how it is said in the wider scope, where it goes there."""
+    """What was decided on an offer. `text`: its wording in the wider scope, if it is shared there."""
 
     offer: Offer
     outcome: PropagationOutcome
@@ -59,7 +60,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`people`: what a rewritten text must not hold. `things`: what is called so as well, and is no person."""
+    """`people`: names forbidden in a rewritten text. `things`: names of groups, allowed even if people have them."""
 
     people: frozenset[str] = frozenset()
     things: frozenset[str] = frozenset()
@@ -67,9 +68,9 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`offers` go to the model, `verdicts` are those that needed none. `names`: what the rewritten texts must not hold.
+    """`offers` go to the model; `verdicts` were decided without it. `names`: what the rewritten texts must not contain.
 
-    `more`: there may be others that nobody has judged yet.
+    `more`: there may be further claims that haven't been judged.
     """
 
     scope: ScopeState
@@ -85,7 +86,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """`missed`: answers that got a decoy wrong before one didn't."""
+    """`missed`: the number of answers with a wrongly judged decoy before the one that was accepted."""
 
     verdicts: tuple[Verdict, ...]
     usage: Usage = NO_CALL
@@ -94,7 +95,7 @@ class Decided:
 
 
 def task(loaded: Loaded) -> PropagationTask:
-    """Each observation once, whatever the number of scopes that it is offered to."""
+    """Contains each observation once, however many scopes it is offered to."""
     aliases = aliases_of(loaded.offers)
     claims = []
     for n, source in enumerate(sources_of(loaded.offers), 1):
@@ -115,6 +116,6 @@ def sources_of(offers: Sequence[Offer]) -> list[Shareable]:
 
 
 def aliases_of(offers: Sequence[Offer]) -> dict[str, str]:
-    """How the model calls the wider scopes, by owner."""
+    """The model's names for the wider scopes, by owner."""
     owners = dict.fromkeys(offer.target.owner for offer in offers)
     return {owner: "collective" if owner == "c" else f"group_{n}" for n, owner in enumerate(owners, 1)}

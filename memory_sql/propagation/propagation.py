@@ -1,12 +1,13 @@
-"""What a scope has learnt → wider scopes: individual → group → collective, one level at a time, never from a text.
+"""Shares observations of a scope with wider scopes: individual → group → collective, one level at a time.
 
-`load` takes the scope's lease and reads what `memory.shareable` lets through; rules (`screening`) withhold from the model
-what may do harm. `decide` asks the model about the rest in one call; its word counts
-only against a claim, and what it has rewritten is screened again. `apply` looks once more, under the locks of all scopes
-concerned, whether everything may still be shared, and stores observations with their lineage. What was decided is
-remembered by source and target (`judged`), and only what waits or was released by a person is decided again.
+Only observations are shared, never a scope's text. `load` takes the scope's lease and reads what `memory.shareable`
+allows. Rules (`screening`) withhold what may do harm from the model. `decide` asks the model about the rest in one call.
+The model can only refuse a claim, and what it has rewritten is screened again. `apply` locks all scopes concerned, checks
+again that everything may still be shared, and stores the observations with their lineage. Each decision is stored by
+source and target in `judged`. Only claims that wait, or that a person has released, are decided again.
 
-To a group goes what one member knows. To everybody goes what several people of several groups have said in like words.
+A group is told what one of its members knows. Everybody is told what several people of several groups have said in
+similar words.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from memory_sql.propagation.screening import Screening, sharing_of
 from memory_sql.propagation.store import Store
 from memory_sql.retry import is_unusable, judge
 
-ASKED = "asked"  # somebody waits for it and gets the error
+ASKED = "asked"  # the caller waits for the result and gets the error
 NAMES_AT_MOST = 5_000
-DECOYS = "decoys"  # answers that got one wrong, among what a run counts as refused
+DECOYS = "decoys"  # the key under which a run counts answers with wrongly judged decoys as refused
 
 
 async def load(
@@ -54,9 +55,9 @@ async def load(
     *,
     new_only: bool = False,
 ) -> tuple[ScopeState, Loaded | None]:
-    """The scope and what may be judged, leased; None when nothing may. Raises `BusyError`, `NotFoundError`.
+    """Leases the scope and returns it with what may be judged (None: nothing). Raises `BusyError`, `NotFoundError`.
 
-    What is read is read before the lease is taken: who writes to the scope waits for the rest alone.
+    Screening runs before the lease is taken, so that writers to the scope have less to wait for.
     """
     scopes = ScopeRepository(session)
     before = await scopes.look_at(agent_key, scope_id)
@@ -76,7 +77,7 @@ async def load(
 async def load_claimed(
     session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
-    """What may be judged in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    """Returns what may be judged in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
     screened = await _screened(session, agent_id, claimed, settings, now)
     if not screened.judged and await PropagationRepository(session, claimed.agent_key).finish_at_once(claimed, now):
         return None
@@ -91,7 +92,7 @@ async def load_claimed(
 
 @dataclass(frozen=True, slots=True)
 class _Screened:
-    """What may be judged, in the order of its targets, and what the rules say of it. `epochs`: from before it was read."""
+    """What may be judged, ordered by target, and the verdicts of the rules. `epochs` were read before the claims were."""
 
     judged: Sequence[Shareable]
     offers: tuple[Offer, ...]
@@ -129,7 +130,7 @@ async def _screened(
 async def _begun(
     session: Session, scope: ScopeState, screened: _Screened, settings: Settings, now: datetime, reason: str
 ) -> Loaded | None:
-    """Under the scope's lock. The run that judges it; None, and the lease is given back, where there is nothing."""
+    """Called under the scope's lock. Starts the run; with nothing to judge it gives back the lease and returns None."""
     runs, settings = RunRepository(session), settings.of_agent(scope.agent_settings)
     judged = screened.judged
     if not judged:
@@ -147,7 +148,7 @@ async def _begun(
 async def _found(
     repository: PropagationRepository, scope: ScopeState, settings: Settings, *, new_only: bool
 ) -> list[tuple[WiderScope, list[Shareable]]]:
-    """For each target what may be judged for it, together no more than a batch."""
+    """Returns the claims to be judged for each target, at most one batch in total."""
     found, left = [], _batch(scope, settings)
     for target in await repository.targets(scope.scope_id):
         if sharing_of(target, settings) == "off":
@@ -164,14 +165,14 @@ async def _found(
 
 
 def _batch(scope: ScopeState, settings: Settings) -> int:
-    """Half as many after each answer that could not be used, so that one bad claim is found and the others go on."""
+    """Halves the batch after each unusable answer, so that one bad claim is isolated and the others proceed."""
     return max(settings.propagation_batch >> scope.propagation_errors, 1)
 
 
 async def _names(
     repository: PropagationRepository, scope: ScopeState, targets: Sequence[WiderScope], shown: Collection[int]
 ) -> Names:
-    """What a group is called names no person; what goes to everybody names no group either."""
+    """A target group's own name isn't a person's name. A claim for everybody must name no group either."""
     groups = {target.scope_id for target in targets if target.kind == "group" and target.scope_id}
     people = await repository.names({scope.scope_id, *groups, *shown}, NAMES_AT_MOST)
     if scope.kind == "group":
@@ -180,9 +181,9 @@ async def _names(
 
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
-    """What the model says of each offer, and what the rules then say of that. Without offers it isn't asked.
+    """Asks the model about each offer and screens its answers. Without offers the model isn't called.
 
-    Raises `JudgeError` where the model gets decoys wrong, twice.
+    Raises `JudgeError` when the model gets decoys wrong twice.
     """
     if not loaded.offers:
         return Decided(loaded.verdicts)
@@ -198,7 +199,7 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
 
 
 def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: Settings) -> Verdict:
-    """The model may say no. Its yes is a proposal: the text that it proposes has to pass the rules."""
+    """The model may refuse. If it agrees, the text that it proposes must still pass the rules."""
     if decision is None:
         return Verdict(offer, "refused", "unanswered")
     if decision.refusal is not None:
@@ -215,9 +216,9 @@ def _verdict(offer: Offer, decision: Decision | None, loaded: Loaded, settings: 
 async def apply(
     session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
 ) -> tuple[Verdict, ...]:
-    """Stores what goes, and remembers what was decided; what may not be judged any more is left as it was.
+    """Stores what is shared, and each decision. Claims that may no longer be judged are left as they were.
 
-    Raises `StaleError` when something was deleted from a scope that the model was shown, or the lease has been lost.
+    Raises `StaleError` when something that the model was shown has been deleted, or when the lease has been lost.
     """
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
     locked = await _lock(session, loaded, decided, settings, now)
@@ -244,23 +245,24 @@ async def apply(
 async def _lock(
     session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
 ) -> dict[str, ScopeState]:
-    """The scopes that are written to, by owner; all that was read is locked too, and is as it was when it was read."""
+    """Locks all scopes that are written to or were read, checks that nothing changed, and returns the targets by owner."""
     scope, targets = loaded.scope, {item.offer.target for item in decided.verdicts}
     if any(
         target.kind == "collective" for target in targets
-    ):  # two of the people who are counted must not become one meanwhile
+    ):  # two people who are counted must not be merged meanwhile
         await share_agent(session, scope.agent_key)
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
     keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
     lineage = LineageRepository(session, scope.agent_key)
-    # Nobody whose word is counted takes it back meanwhile: what a group's claim was made of lies in scopes of its own.
+    # A group's claim was made from observations in other scopes. Lock these too, so that nobody who is counted can take
+    # back their word.
     read |= await lineage.origins(keys)
     locked, by_owner = await _locked(session, scope, targets, read, settings, now)
     if not await lineage.origins(keys) <= read:
-        raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said so meanwhile")
+        raise StaleError("scope", f"s{scope.scope_id}", "somebody else has said the same")
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
-            raise StaleError("scope", f"s{scope.scope_id}", "something that was shown has been deleted meanwhile")
+            raise StaleError("scope", f"s{scope.scope_id}", "something that the model was shown has been deleted")
         if state.scope_id == scope.scope_id and state.fence != scope.fence:
             raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
     return by_owner
@@ -274,7 +276,7 @@ async def _locked(
     settings: Settings,
     now: datetime,
 ) -> tuple[list[ScopeState], dict[str, ScopeState]]:
-    """All of these, and the targets by the owners that they had: a group may have another id by now, but its scope hasn't."""
+    """Locks all of these. Returns them, and the targets by the owner they had when read: a group's id may have changed."""
     there = {target.scope_id: target.owner for target in targets if target.scope_id is not None}
     missing = [NewScope(target.kind, target.owner) for target in targets if target.scope_id is None]
     locked = await ScopeRepository(session).lock_or_make(scope.agent_key, missing, {*read, *there}, settings, now)
@@ -286,7 +288,7 @@ async def _locked(
 async def _standing(
     repository: PropagationRepository, verdicts: Sequence[Verdict], loaded: Loaded, settings: Settings
 ) -> list[Verdict]:
-    """Those of which all may still be shared, with this target, and behind which enough people stand."""
+    """The verdicts whose sources may all still be shared with this target, and which enough people still support."""
     scope_id = loaded.scope.scope_id
     keys = {source.key for item in verdicts for source in item.offer.sources}
     shareable = await repository.still_shareable(keys, settings.propagation_excluded_users)
@@ -305,7 +307,7 @@ async def _standing(
 
 
 def _may_go(item: Verdict, sharing: str | None) -> bool:
-    """None: it may not go there any more. The group may have changed its rule meanwhile."""
+    """`sharing` is None when the target is no longer reachable. The group may also have changed its rule meanwhile."""
     if item.text is not None and sharing == "review":
         return item.offer.source.outcome == "released"
     return sharing is not None and sharing != "off"
@@ -314,7 +316,7 @@ def _may_go(item: Verdict, sharing: str | None) -> bool:
 async def _once(
     repository: PropagationRepository, standing: Sequence[Verdict], targets: Mapping[str, ScopeState]
 ) -> list[Verdict]:
-    """What goes to everybody goes once: not what another run has stored meanwhile, nor twice in one run."""
+    """Stores each claim once for everybody: neither twice in one run nor again after another run has stored it."""
     once, known = list[Verdict](), set[ObservationKey]()
     for item in standing:
         offer = item.offer
@@ -344,9 +346,9 @@ async def _account(
 async def show(
     session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
 ) -> tuple[Verdict, ...]:
-    """A dry run ends: what it cost is written down, what it decided isn't; the scope is as due as before.
+    """Ends a dry run: records what it cost but none of its decisions. The scope stays as due as before.
 
-    Raises `StaleError` where the lease was lost: whoever has it now has written down that this run didn't end.
+    Raises `StaleError` when the lease was lost: whoever holds it now has recorded that this run didn't end.
     """
     runs = RunRepository(session)
     if not await ScopeRepository(session).release(loaded.scope):
@@ -357,13 +359,14 @@ async def show(
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
-    """Records why, gives the lease back and says when to try again; nothing has gone anywhere.
+    """Records the error, gives back the lease and sets the next attempt. Nothing has been shared.
 
-    A single claim of which no answer can be used is refused in the end: what can't be judged isn't shared.
+    A single claim that never gets a usable answer is refused in the end: what can't be judged isn't shared.
     """
     scope, changes = loaded.scope, _after(loaded.scope, error, settings, now, counts=loaded.reason != ASKED)
     single = len(loaded.offers) == 1 and is_unusable(error) and loaded.reason != ASKED
-    # Alone after so many halvings, and then as often as other work is tried: a model that fails now and then loses nothing.
+    # A batch is down to one claim after so many halvings. That claim is then tried as often as other work, so that it
+    # isn't refused because a model fails occasionally.
     gives_up = single and scope.propagation_errors + 1 >= settings.propagation_batch.bit_length() + settings.max_errors
     if gives_up:
         changes["propagation_errors"] = 0
@@ -380,14 +383,14 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
 async def give_back(
     session: Session, claimed: ScopeState, error: BaseException, settings: Settings, now: datetime
 ) -> None:
-    """The lease of a scope that couldn't even be loaded, and when to try again."""
+    """Gives back the lease of a scope that couldn't even be loaded, and sets the next attempt."""
     await ScopeRepository(session).release(claimed, **_after(claimed, error, settings, now, counts=True))
 
 
 def _after(
     scope: ScopeState, error: BaseException, settings: Settings, now: datetime, *, counts: bool
 ) -> dict[str, Any]:
-    """What changes in the scope by a failure: how often in a row, and when it is tried again."""
+    """How a failure changes the scope: the number of failures in a row, and the next attempt."""
     verdict = judge(error, scope.propagation_failures, scope.propagation_errors, settings, now, counts=counts)
     changes: dict[str, Any] = {"propagation_failures": verdict.failures, "propagation_errors": verdict.errors}
     if verdict.retry_at is not None or verdict.gives_up:

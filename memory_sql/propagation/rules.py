@@ -1,8 +1,9 @@
-"""What may not be shared with a wider scope: rules before a model sees a statement, and after it has rewritten one.
+"""Rules for what may not be shared with a wider scope, before a model sees a statement and after it has rewritten one.
 
-Pure, local, in time linear in the text. The model is taken to obey whoever wrote the text, so what it answers counts for
-nothing here. Rules refuse what may do harm by its form: hidden and marked-up text, secrets, what is sensitive, said in
-confidence or an order. Whether something is one person's matter is for the judge, and what is false for several sources.
+They are pure, local and linear in the length of the text. The model is assumed to obey whoever wrote the text, so its
+opinion counts for nothing here. Rules refuse what may do harm by its form: hidden text, markup, secrets, sensitive data,
+orders, and what was said in confidence. Whether a statement is private to one person is left to the judge; whether it is
+true is left to the requirement of several sources.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ LEAKS = (*REASONS, "name", "pronoun", "ungrounded")
 
 
 def withheld(text: str) -> str | None:
-    """Why a stored statement must not be shown to the model that judges propagation, one of `REASONS`; None: it may be.
+    """Why a stored statement must not be shown to the judge, one of `REASONS`; None: it may be shown.
 
-    Contact data has been cut out of it. A statement may name people: the rewritten one may not.
+    Contact data has already been removed from it. The statement may name people; its rewritten form must not.
     """
     return misshapen(text) or _harmful(text)
 
@@ -43,10 +44,10 @@ def withheld(text: str) -> str | None:
 def leaks(
     text: str, *, names: Collection[str], sources: Sequence[str], things: Collection[str] = (), may_name: bool = False
 ) -> str | None:
-    """Why a rewritten statement must not be stored in the wider scope, one of `LEAKS`; None: it may be.
+    """Why a rewritten statement must not be stored in the wider scope, one of `LEAKS`; None: it may be stored.
 
-    `names`: ids and display names of people that are known; `things`: names of groups, which aren't people.
-    `sources` are the texts that it was made from; every figure, date and name in it must stand in one of them.
+    `names`: ids and display names of known people. `things`: names of groups, which aren't people. `sources`: the texts that
+    it was made from. Every figure, date and name in it must occur in one of them.
     """
     return (
         misshapen(text)

@@ -1,4 +1,4 @@
-"""What is decided on a claim before any model sees it: by rule, and by how many people say so."""
+"""Decides on claims before any model sees them: by rules, and by how many people support them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memory_sql.propagation import likeness, rules
 from memory_sql.propagation.offers import Offer, Verdict
 from memory_sql.propagation.speech import language_of
 
-ALIKE_AT_MOST = 20  # observations of others that are compared with one claim
+ALIKE_AT_MOST = 20  # other people's observations that are compared with one claim
 
 
 @dataclass(slots=True)
@@ -25,11 +25,11 @@ class Screening:
     scope: ScopeState
     target: WiderScope
     settings: Settings
-    epochs: dict[int, int] = field(default_factory=dict)  # of what is read, from before it is read
+    epochs: dict[int, int] = field(default_factory=dict)  # of the scopes read, taken before the reading
     _peers: list[int] | None = field(default=None, init=False)
 
     async def look_at(self, source: Shareable) -> tuple[Offer, Verdict | None]:
-        """The claim with what supports it, and what is decided on it already."""
+        """Returns the claim with its support, and the verdict if it is already decided."""
         source = _unreachable(source)
         offer = Offer(source, self.target)
         reason = rules.withheld(source.content)
@@ -46,7 +46,7 @@ class Screening:
         return offer, await self.too_few(offer) or self._review(offer)
 
     def _review(self, offer: Offer) -> Verdict | None:
-        """A person looks first, where that is the rule, or rules would overlook an order: in a language that has none."""
+        """Holds a claim for a person if sharing is by review or its language has no rules, so that an order would pass."""
         if offer.source.outcome == "released":
             return None
         if sharing_of(self.target, self.settings) == "review":
@@ -56,7 +56,7 @@ class Screening:
         return Verdict(offer, "held", "language") if unknown else None
 
     async def too_few(self, offer: Offer) -> Verdict | None:
-        """Why not enough people of enough groups say so; None: enough do. New ones don't count; many of them are a burst."""
+        """Why too few people of too few groups say so; None: enough do. New users don't count; many new users are a burst."""
         people = await self._people(offer.sources)
         everybody = {person.name for group in people.values() for person in group}
         established = {person.name for group in people.values() for person in group if person.established}
@@ -71,12 +71,12 @@ class Screening:
         return Verdict(offer, "waiting", "too_few_people")
 
     async def still_enough(self, offer: Offer) -> bool:
-        """Under the locks: nobody has left, been taken for somebody else, or been forgotten meanwhile."""
+        """Called under the locks. Whether nobody in the count has left, been merged or been forgotten meanwhile."""
         peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
         return {item.scope_id for item in offer.supports} <= set(peers) and await self.too_few(offer) is None
 
     async def _burst(self, offer: Offer) -> Verdict | None:
-        """A claim that only new people make, and many of them, waits for a person."""
+        """Holds a claim that only new users make, and many of them, for a person."""
         if offer.source.outcome == "released" or _established(await self._people(offer.sources)):
             return None
         people = await self._people((offer.source, *await self._alike(offer.source)))
@@ -89,7 +89,7 @@ class Screening:
         return await self.repository.people(keys, self.settings.propagation_new_user_days)
 
     async def _alike(self, source: Shareable) -> tuple[Shareable, ...]:
-        """What others know that claims the same, by rule; a model's opinion doesn't count."""
+        """Other people's observations that claim the same, by rule: a model's opinion doesn't count."""
         if self._peers is None:
             self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
             self.epochs |= await self.repository.epochs(self._peers)
@@ -113,10 +113,10 @@ def sharing_of(target: WiderScope, settings: Settings) -> str:
 
 
 def _unreachable(claim: Shareable) -> Shareable:
-    """Without contact data: nothing of that goes further, not even to the model."""
+    """Removes contact data, which goes no further, not even to the model."""
     return replace(claim, content=without_contact(claim.content))
 
 
 def _established(people: Mapping[ObservationKey, Sequence[Witness]]) -> bool:
-    """Whether anybody known for a while says so, or the host, which is nobody."""
+    """Whether a user known for some time says so, or the host, who is no user."""
     return any(not group or any(person.established for person in group) for group in people.values())

@@ -1,4 +1,4 @@
-"""What no plain statement looks like: markup, code, links, hidden characters. Whatever its language is."""
+"""Forms that no plain statement has, in any language: markup, code, links, hidden characters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LINK = re.compile(
 
 def misshapen(text: str) -> str | None:
     if len(text) > MAX_CHARACTERS:
-        return "too_long"  # first: everything below may then take its time
+        return "too_long"  # checked first, since the checks below take longer on long texts
     if not any(character.isalnum() for character in text):
         return "empty"
     if len(text.split()) > MAX_WORDS:
@@ -52,11 +52,11 @@ def misshapen(text: str) -> str | None:
 
 
 def _hides_something(text: str) -> bool:
-    """Characters that aren't seen or that pass for others, and letters set apart or written as figures."""
+    """Invisible characters, look-alikes, spaced-out letters, and digits in place of letters."""
     if any(unicodedata.category(c) in _FORMAT and c not in "\n\t" for c in unicodedata.normalize("NFC", text)):
         return True
     if any(c.isalpha() and unicodedata.normalize("NFKC", c) != c for c in text):
-        return True  # wide, styled and circled letters
+        return True  # full-width, styled and circled letters
     words = WORD.findall(text)
     return bool(_SPACED.search(text)) or any(_mixes_scripts(w) for w in words) or sum(map(_is_leet, words)) > 1
 

@@ -1,7 +1,7 @@
-"""In what language a statement is, and what it does beside stating: orders, confidences, the first person.
+"""The language of a statement, and whether it is an order, is told in the first person or is about somebody unnamed.
 
-The words are in [sharing] of each language's file. Those of all languages are looked for together: an order in another
-language is one as well. A language whose file has no [sharing] isn't covered, so nobody would notice an order in it.
+The words are in [sharing] of each language's file. Orders are looked for in all languages at once, since an order may be
+in any of them. A language whose file has no [sharing] isn't covered: orders in it would go unnoticed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from memory_sql.propagation.tokens import SENTENCE
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _CLAUSE = re.compile(r"\s*[,;:()–—]\s+|\s-\s")
-_LEAST = 8  # one small word in so many tells a language
-_FRAGMENT = 3  # words: fewer tell nothing
+_LEAST = 8  # one function word in so many words identifies a language
+_FRAGMENT = 3  # words: a sentence this short or shorter may have no language
 _MARKS = " \"'“”„«»([¡¿.,!:;*-"
 
 
 def language_of(text: str, around: str = "") -> str | None:
-    """The covered language that the whole text is in; None: it is in none of them, or nobody can tell.
+    """The covered language of the whole text; None: it isn't in one covered language, or that can't be determined.
 
-    A text without any small word (`Server 3 runs Postgres 18`) is in the language of what stands `around` it.
+    A text without any function word (`Server 3 runs Postgres 18`) is taken to be in the language of the text `around` it.
     """
     sentences = [words for sentence in SENTENCE.split(text) if (words := _words(sentence))]
     if not any(word in by.words for words in sentences for word in words for by in _told_by().values()):
@@ -50,7 +50,7 @@ def _language_of(words: Sequence[str]) -> str | None:
 
 
 def _words(sentence: str) -> list[str]:
-    """Its words in lower case; of one with an apostrophe both parts: `l'équipe`."""
+    """The words in lower case. A word with an apostrophe counts as two: `l'équipe`."""
     whole = (found.lower().replace("’", "'") for found in _WORD.findall(sentence))
     return [part for word in whole for part in ((word,) if word.endswith("'t") else word.split("'"))]
 
@@ -71,7 +71,7 @@ def _sharing() -> Mapping[str, Sharing]:
 
 
 def is_order(text: str) -> bool:
-    """It tells the agent, or whoever reads, what to do."""
+    """Whether it tells the agent, or any reader, what to do."""
     lower = in_lower_case(text)
     if any(listed.ordered.search(lower) for listed in _sharing().values()):
         return True
@@ -87,16 +87,16 @@ def _opens_order(clause: str) -> bool:
 
 
 def in_first_person(text: str) -> bool:
-    """Nobody else can tell who "I" is."""
+    """Whether it uses "I", which means nothing without the speaker."""
     return any(listed.first_person.search(in_lower_case(text)) for listed in _spoken(text))
 
 
 def is_of_somebody(text: str) -> bool:
-    """It is about one person who isn't named: he, somebody, the user."""
+    """Whether it is about one person who isn't named: he, somebody, the user."""
     return any(listed.somebody.search(in_lower_case(text)) for listed in _spoken(text))
 
 
 def _spoken(text: str) -> Sequence[Sharing]:
-    """What is looked for in a text of this language: `mes` is mine in one, a month in another; of all where it is unknown."""
+    """The rules for the text's language, since `mes` is "my" in one and "month" in another; all rules if it is unknown."""
     language = language_of(text)
     return tuple(_sharing().values()) if language is None else (_sharing()[language],)

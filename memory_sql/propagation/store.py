@@ -1,4 +1,4 @@
-"""How claims are stored in wider scopes, with what they were made of."""
+"""Stores claims in wider scopes, with their lineage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Store:
     stored: int = 0
 
     async def keep(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Each with the scope that it is about, and where it went there with the number that it has."""
+        """Returns each verdict with its target scope and, if it was stored, its number there."""
         numbers = {}
         for owner, target in self.targets.items():
             going = [item for item in verdicts if item.offer.target.owner == owner and item.text is not None]
@@ -41,7 +41,7 @@ class Store:
         ]
 
     async def _numbers(self, target: ScopeState, going: Sequence[Verdict]) -> dict[bytes | None, int]:
-        """The numbers of these texts in the target, by digest: of what it holds already, and of what is stored now."""
+        """The numbers of these texts in the target by digest, whether they are already there or are stored now."""
         texts: dict[bytes | None, Verdict] = {}
         for item in going:
             texts.setdefault(content_digest(item.text or ""), item)
@@ -53,7 +53,7 @@ class Store:
         return dict(known) | await self.repository.digests(saved.stored)
 
     def _draft(self, target: ScopeState, item: Verdict) -> Draft:
-        """It names nobody, is as old as what it was made of, and no less private."""
+        """The draft names nobody, is as old as its source, and is no less private."""
         source, text = item.offer.source, item.text or ""
         return Draft(
             scope=NewScope(target.kind, target.owner, target.name),
@@ -69,10 +69,10 @@ class Store:
         if item.text is None:
             return placed
         seq = seqs.get(content_digest(item.text))
-        if seq is None:  # it is quarantined there, and stays so
+        if seq is None:  # it is quarantined there and stays so
             return replace(placed, outcome="refused", reason="quarantined", text=None)
         if not await self.repository.made_by_propagation(target, [seq]):
-            return replace(placed, reason="known", seq=seq)  # somebody there said so: it is theirs
+            return replace(placed, reason="known", seq=seq)  # somebody there said it: it stays theirs
         sources = [source.key for source in item.offer.sources]
         whole = target.kind == "group"
         await self.repository.vouch((target.scope_id, seq), self.loaded.run.run_id, self.now)
@@ -84,7 +84,7 @@ class Store:
         return replace(placed, seq=seq)
 
     async def _replace_older(self, source: Shareable, target: ScopeState, seq: int) -> None:
-        """What was derived only from an observation that the source supersedes, superseded by what is derived from it."""
+        """The source supersedes an observation: supersedes also what was derived only from that observation."""
         older = await self.repository.made_of_predecessors(source.key, target)
         if by := {one: seq for one in older if one != seq}:
             run_id = self.loaded.run.run_id

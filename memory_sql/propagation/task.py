@@ -1,4 +1,4 @@
-"""One propagation, as it is put to a model. What was observed goes in as JSON, between marks that nobody can guess."""
+"""One propagation as a request to a model. Observations are passed as JSON, between delimiters that nobody can guess."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory_sql.propagation.answers import Claim, OfferedTarget, PropagationAnsw
 
 @dataclass(frozen=True, slots=True)
 class PropagationTask:
-    """`decoys`: by number, those of the claims whose answer is known, and whether they have to go."""
+    """`decoys`: the numbers of the claims whose answer is known, and whether they must be shared."""
 
     claims: tuple[Claim, ...]
     targets: tuple[OfferedTarget, ...]
@@ -23,7 +23,7 @@ class PropagationTask:
     decoys: Mapping[int, bool] = field(default_factory=dict)
 
     def request(self, model: str, wrong: str | None = None) -> Request[PropagationAnswer]:
-        """`wrong`: why the answer can't be used that is asked for again."""
+        """`wrong`: why the previous answer couldn't be used, if this is a second request."""
         prompt = prompts.load("memory_sql.propagation", "propagation")
         claims = as_lines([_claim(claim) for claim in self.claims])
         boundary = mark_for(claims)
@@ -37,7 +37,7 @@ class PropagationTask:
         return Request("propagation", model, instructions, text, PropagationAnswer, self, prompt.version, boundary)
 
     def by_rule(self) -> PropagationAnswer:
-        """The answer without a model."""
+        """Answers by rule, without a model."""
         return offline.propagate(self.claims, self.targets, self.decoys)
 
 

@@ -18,7 +18,7 @@ _ENDINGS = ("ions", "ion", "ments", "ment", "ings", "ing", "ies", "ied", "ers", 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word: `key` folded and without possessive; `owns`: it had one; `first`: it begins a sentence."""
+    """A word. `key`: folded, without a possessive ending; `owns`: it had such an ending; `first`: it begins a sentence."""
 
     word: str
     key: str

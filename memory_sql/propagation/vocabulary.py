@@ -1,4 +1,4 @@
-"""The words by which two statements are compared: English, [likeness], and what follows from it and from other tables."""
+"""The words by which two statements are compared: [likeness] of English, and what is derived from this and other tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from memory_sql.languages.words import fold
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """`certain_dates`: names of months and days that are nothing else. `figures`: number words with their digits.
-    `empty`: words that claim nothing. `negations` are those of all languages, and so are the `small` words."""
+    """`certain_dates`: names of months and days that have no other meaning. `figures`: number words and their digits.
+
+    `empty`: words that claim nothing. `negations` and `small` (function words) are those of all languages.
+    """
 
     units: Words
     negations: Words

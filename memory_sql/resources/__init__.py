@@ -1,1 +1,1 @@
-"""The faces of `Memory`: each opens its own transactions."""
+"""The faces of `Memory`. Each opens its own transactions."""

@@ -34,7 +34,7 @@ class Admin(Face):
     """The whole store: agents, counts, prices, invariants, settings, restored backups."""
 
     async def stats(self, *, agent_id: Id) -> Stats:
-        """Counts, no content. Raises `NotFoundError`."""
+        """Counts, without content. Raises `NotFoundError`."""
         agent, filled = id_of("agent_id", agent_id), 0
         model = self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
@@ -50,10 +50,10 @@ class Admin(Face):
         return stats.model_copy(update={"vectors": notice, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     async def verify(self, *, hashes: bool = False) -> Sequence[Violation]:
-        """Violations of the invariants, which must hold at any moment, also under load; empty if there are none.
+        """Violations of the invariants, which hold at any moment, also under load; empty if there are none.
 
-        At most 1,000 of a kind. `hashes`: every text is read and hashed again, which takes several times as long; else some
-        5,000 are, others each day. One read-only transaction.
+        At most 1,000 of each kind. `hashes`: read and hash every text again, which takes several times as long; otherwise
+        about 5,000 texts are checked, others each day. Runs in one read-only transaction.
         """
         measures = Measures(
             now=self._now(),
@@ -64,17 +64,17 @@ class Admin(Face):
             return [violation async for violation in violations(unit, measures, hashes=hashes)]
 
     async def settings(self, *, agent_id: Id) -> dict[str, Any]:
-        """The agent's own settings by name; none for an unknown agent."""
+        """The agent's own settings, by name; empty for an unknown agent."""
         agent = id_of("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             found = await find_agent(unit, agent)
         return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
 
     async def restore_check(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
-        """Repeats on a restored database the forgettings of the journal that it doesn't know of; run it before use.
+        """Repeats the forgettings of the journal that are missing in a restored database; run it before using the database.
 
-        A forgetting that may not have been committed is skipped, unless `unsure`. So is one of an unknown agent, and of
-        another database (`journal_status` counts them). Needs a Memory that was opened with `restoring=True`.
+        Skips a forgetting that may not have been committed, unless `unsure`, and those of an unknown agent or another
+        database (`journal_status` counts the latter). Needs a Memory that was opened with `restoring=True`.
         """
         receipts = []
         own = (await self.journal_status(journal_file)).database
@@ -87,34 +87,35 @@ class Admin(Face):
         return [receipt for receipt in receipts if receipt is not None]
 
     async def journal_status(self, journal_file: Path | None = None) -> JournalStatus:
-        """What the journal of forgetting (None: that of the settings) says that the database doesn't know of.
+        """The forgettings of the journal (None: the one in the settings) that are missing in the database.
 
-        Raises `ConfigurationError` if it can't be read, `InputError` if there is none.
+        Raises `ConfigurationError` if the journal can't be read, `InputError` if none is named.
         """
         file = journal_file or self._settings.forget_journal
         if file is None:
-            raise InputError("which journal? name it, or set forget_journal")
+            raise InputError("which journal? pass it, or set forget_journal")
         async with self._database.transaction(principal=service(None)) as unit:
             return await restoring.compare(unit, file)
 
     async def export(self, view: str, to: BinaryIO, *, agent_id: Id | None = None) -> int:
-        """Writes the rows of a view for analysts as CSV with a header, in UTF-8; of one agent or all. How many there were.
+        """Writes an analyst view, for one agent or all, as UTF-8 CSV with a header, and returns the number of rows.
 
-        As of one moment, in no order, in constant memory. An empty cell is null, `""` an empty text; arrays and JSON are
-        texts, as psql shows them; times are in UTC. A transaction stays open meanwhile. Raises `InputError`.
+        The rows are of one moment and unordered; memory use is constant. An empty cell is null, `""` is an empty text.
+        Arrays and JSON are written as psql shows them, times in UTC. A transaction stays open until the end. Raises
+        `InputError`.
         """
         agent = optional_id("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent), snapshot=True) as unit:
             return await copy_view(unit, view, agent, to)
 
     async def agents(self, *, after: Id | None = None, limit: int = 100) -> Sequence[AgentSummary]:
-        """The agents, in the order of their ids, with their own settings; at most 1,000 at a time, those behind `after`."""
+        """The agents after `after`, in the order of their ids, with their own settings. `limit` is at most 1,000."""
         behind, most = optional_id("after", after), within("limit", limit, 1000)
         async with self._database.statement(principal=service(None)) as unit:
             return await list_agents(unit, behind, most)
 
     async def prices(self) -> Sequence[Price]:
-        """What the models cost, as it was set: in the order of the models, the newest price of each first."""
+        """The prices that were set, in the order of the models, the newest price of each model first."""
         async with self._database.statement(principal=service(None)) as unit:
             return await list_prices(unit)
 
@@ -127,10 +128,10 @@ class Admin(Face):
         currency: str,
         valid_from: date | None = None,
     ) -> Price:
-        """The price of a million tokens sent and come back, from that day (UTC; None: today) on: `v_model_cost` goes by it.
+        """Sets a model's prices of a million input and output tokens from `valid_from` on (UTC; None: today).
 
-        It takes the place of one that the model has from the same day on. `model`: by the name that answered, as
-        `v_model_cost` shows it. Raises `InputError` unless prices are from 0 to 1,000,000.
+        `v_model_cost` uses them. They replace prices of the model from the same day. `model` is the name that the provider
+        answered with, as `v_model_cost` shows it. Raises `InputError` unless prices are from 0 to 1,000,000.
         """
         price = Price(
             model=model_of(model),
@@ -144,7 +145,7 @@ class Admin(Face):
 
 
 async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:
-    """None: there is nothing to forget again."""
+    """None if there is nothing to forget again."""
     agent_key = await agent_key_of(unit, entry.agent_id)
     if agent_key is None and entry.refs:  # what is imported into it next mustn't bring that back
         agent_key = (await ensure_agent(unit, entry.agent_id, asked.now)).key

@@ -1,4 +1,4 @@
-"""What time it is: by the database, so that all processes agree on it and a host whose clock is wrong does no harm."""
+"""The current time by the database's clock, so that all processes agree and a host with a wrong clock does no harm."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from datetime import UTC, datetime, timedelta
 
 from memory_sql.db import Database
 
-AGREES = timedelta(seconds=1)  # less than this is the way there and back
+AGREES = timedelta(seconds=1)  # smaller differences are the round trip
 _STEADY = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
 def own_time() -> datetime:
-    """By the clock of this machine."""
+    """The time by this machine's clock."""
     return datetime.now(UTC)
 
 
 def steady() -> float:
-    """Seconds that go on when the machine sleeps and when somebody sets its clock."""
+    """Seconds of a clock that runs on when the machine sleeps, and that setting the time doesn't change."""
     return time.monotonic() if _STEADY is None else time.clock_gettime(_STEADY)
 
 
 class DatabaseClock:
-    """The time that the database told last, and what has passed since; until it is asked, that of this machine."""
+    """The time last read from the database plus what has passed since; before that, this machine's time."""
 
     def __init__(self) -> None:
         self._told, self._since = own_time(), steady()
@@ -31,7 +31,7 @@ class DatabaseClock:
         return self._told + timedelta(seconds=steady() - self._since)
 
     async def compare(self, database: Database) -> None:
-        """A second is taken for agreement: the answer takes a while."""
+        """Adjusts to the database's time if they differ by more than a second; less may be the round trip."""
         before = self()
         there = await database.time()
         off = there - (before + (self() - before) / 2)

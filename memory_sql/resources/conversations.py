@@ -32,11 +32,11 @@ class Conversations(Face):
         before: RetainedMessage | None = None,
         session: Session | None = None,
     ) -> Sequence[RetainedMessage]:
-        """The messages whose text is still kept, of the conversations that the user took part in, newest first.
+        """The messages of the user's conversations whose text is still kept, newest first.
 
-        With `conversation_id`, of that one. `before` is the last one of the previous page. Left out are messages that
-        formation skips, of excluded conversations, those that support something set aside, and those kept beyond
-        their retention only because they aren't formed yet, or are held.
+        `conversation_id` limits them to one conversation. `before` is the last message of the previous page. Left out are
+        messages that formation skips, those of excluded conversations, those that support something set aside, and those
+        kept beyond their retention only because they are unformed or held.
         """
         principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
         last = message_before(before)
@@ -44,10 +44,10 @@ class Conversations(Face):
             return await self._retained(unit).of_user(principal, most, last)
 
     async def message_ids(self, texts: Sequence[str]) -> Sequence[str]:
-        """For messages that have no id: of each text the same 8 characters every time, in this database alone.
+        """Ids for messages without one: 8 characters for each text, always the same in this database.
 
-        They are hashed under a key of the database: who reads them can't confirm a guess at the text. Texts may share
-        them by chance; put what else tells them apart before.
+        They are hashes under a key of the database, so that nobody can use them to confirm a guess at a text. Two texts may
+        share an id by chance; prefix it with something that tells the messages apart.
         """
         async with self._database.statement() as unit:
             hashes = await keyed_hashes(unit, "file", [text.encode() for text in texts])
@@ -56,27 +56,28 @@ class Conversations(Face):
     def form(self, *, agent_id: Id, conversation_id: Id, again: bool = False) -> Coroutine[Any, Any, FormResult]:
         """Forms observations from every unformed message of the conversation, whether or not it is due.
 
-        With `again` those that have been formed are formed anew, as with another model: what the runs before had made of
-        them is superseded (`observations.reinstate` brings one back) and leaves the texts; what a person has confirmed,
-        corrected, marked or set aside stays, as does what a legal hold keeps, and nothing new is formed from such messages
-        alone. It goes stretch by stretch, each in one transaction. Raises `InputError` where texts of messages are gone.
+        With `again`, messages that were formed before are formed again, for example with another model. The observations
+        that earlier runs made of them are superseded (`observations.reinstate` brings one back) and removed from the texts.
+        Observations that a person has confirmed, corrected, marked or set aside, or that a legal hold covers, stay, and
+        nothing new is formed from their messages alone. The work is done in stretches, each in one transaction. Raises
+        `InputError` if texts of messages have been deleted.
 
         Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
-        it, `NotFoundError`. It is never given up (`work.dead`): the caller gets the error.
+        the conversation, `NotFoundError`. The work is never given up (`work.dead`): the caller gets the error.
         """
         form = self._jobs.form_again if again else self._jobs.form
         return form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
-        """The conversations with unformed messages, oldest first."""
+        """The ids of conversations with unformed messages, oldest first."""
         agent = id_of("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await ConversationRepository(unit).unformed(agent)
 
     async def exclude(self, *, agent_id: Id, conversation_id: Id, excluded: bool = True) -> None:
-        """Stops forming what is said in the conversation from now on, even on request.
+        """Excludes the conversation: what is said in it from now on is never formed, not even on request.
 
-        Work under way is refused. `excluded=False` ends it; what was said meanwhile stays unformed.
+        Model work in progress is discarded. `excluded=False` ends the exclusion; what was said during it stays unformed.
         """
         agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
 
@@ -94,11 +95,11 @@ class Conversations(Face):
         await self._database.write(change, principal=service(agent))
 
     async def share(self, *, agent_id: Id, conversation_id: Id, shared: bool = True) -> None:
-        """Says that the members of the conversation's groups hear what is said in it, as in a channel that all of them read.
+        """Declares that all members of the conversation's groups hear what is said in it, as in a channel that they read.
 
-        Without that they do where at least two of them have spoken in it. What an extraction files under a group that
-        didn't hear it stays with who said it, and is `proposed`: propagation decides. Counts for what is formed from now
-        on. Raises `NotFoundError`.
+        Without this, they count as hearing it if at least two of them have spoken in it. If extraction assigns an
+        observation to a group that didn't hear it, the observation stays with its speaker and is `proposed`: propagation
+        decides. Applies to what is formed from now on. Raises `NotFoundError`.
         """
         agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
 

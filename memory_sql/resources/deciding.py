@@ -1,4 +1,4 @@
-"""What a person decides of what waits for one, by its kind."""
+"""Carries out a person's decision on a review, by its kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memory_sql.db.repositories.states import StateRepository
 async def decided(
     session: Session, agent_id: str, agent_key: int, key: ReviewKey, settings: Settings, entry: Cause, *, accept: bool
 ) -> bool:
-    """False: it doesn't wait any more."""
+    """False if the review isn't waiting any more."""
     match key:
         case HeldClaimKey():
             noted = await _claim(session, agent_key, key, entry, accept=accept)

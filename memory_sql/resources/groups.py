@@ -1,4 +1,4 @@
-"""An agent's groups: their members, and what happens to the contributions of one who leaves. Calls no model."""
+"""An agent's groups, their members, and what happens to the contributions of a member who leaves. Calls no model."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from memory_sql.resources.runtime import Face, asked_of
 
 
 class Groups(Face):
-    """A call with `session=` joins the host's transaction, which the host commits.
+    """An agent's groups and their members.
 
     Calls that change something take an `actor` and a `reason`, and are recorded as events. An unknown group raises
-    `NotFoundError`.
+    `NotFoundError`. A call with `session=` joins the host's transaction, which the host commits.
     """
 
     async def create(
@@ -43,7 +43,7 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
-        """The group, named by its id without a `display_name`. An existing group stays as it is."""
+        """Creates the group and returns it; an existing group is returned unchanged. `display_name` None: its id."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = group if display_name is None else _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -73,7 +73,7 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
-        """The group with its new name, also in the context. Its id stays; `people.rename` changes that."""
+        """Changes the group's display name, also in the context, and returns the group. `people.rename` changes its id."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         called = _name_of(display_name)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -101,11 +101,11 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Group:
-        """The group with its own rule for what is propagated into it and out of it; None: as the agent's `sharing` has it.
+        """Sets what is propagated into the group and out of it, and returns the group; None: as the agent's `sharing` says.
 
-        `auto`: what rules and the judge let through; `review`: after a person has released it (`work.review`); `off`:
-        nothing. Once `off` ends, what was learnt meanwhile is judged with the next consolidation or `scopes.propagate`;
-        what is held stays so until somebody reviews it.
+        `auto`: what the rules and the judge let through; `review`: only what a person has accepted (`work.decide`); `off`:
+        nothing. When `off` ends, what was learnt during it is judged with the next consolidation or `scopes.propagate`;
+        held claims stay held until somebody decides on them.
         """
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
         if sharing is not None and sharing not in get_args(Sharing):
@@ -136,7 +136,10 @@ class Groups(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Member:
-        """The membership. A former member is one again, and sees all that the group knows; a member stays as they are."""
+        """Adds a member and returns the membership; an existing one is returned unchanged.
+
+        A former member becomes a member again and sees everything that the group knows.
+        """
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
         if source not in get_args(MemberSource):
             raise InputError(f"source must be one of {', '.join(get_args(MemberSource))}")
@@ -171,10 +174,10 @@ class Groups(Face):
     ) -> Departure:
         """Ends the membership, for all ids of the user: from now on they see nothing of the group.
 
-        What only they contributed is archived, unless `keep`: the group's text returns to the version before it
-        absorbed that, and is due to be rewritten; what was derived from it in wider scopes is erased. What others said
-        too stays. Model work under way with the group is refused, and repeated. For a former member the same happens,
-        and `left_at` is when they left. Raises `NotFoundError` for somebody who never was a member.
+        What only they contributed is archived, unless `keep`: the group's text goes back to the version before it absorbed
+        that and is due to be rewritten, and what was derived from it in wider scopes is erased. What others said too stays.
+        Model work in progress on the group is discarded and repeated. For a former member the same is done, and `left_at`
+        is when they left. Raises `NotFoundError` for somebody who never was a member.
         """
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
         now = self._now()
@@ -219,7 +222,7 @@ class Groups(Face):
     async def members(
         self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Session | None = None
     ) -> Sequence[Member]:
-        """The members, in the order of their ids; `as_of`: those of a past moment."""
+        """The members, in the order of their ids; `as_of`: the members at that moment."""
         agent, group = id_of("agent_id", agent_id), id_of("group_id", group_id)
         past = moment_of("as_of", as_of)
         async with self._database.transaction(session, service(agent)) as unit:
@@ -227,7 +230,7 @@ class Groups(Face):
             return await groups.members((await _found(groups, group)).scope_key, past)
 
     async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> Sequence[Group]:
-        """The agent's groups in the order of their ids; with `user_id`, those of the user, by any of their ids."""
+        """The agent's groups, in the order of their ids. `user_id`: the groups to which any id of that user belongs."""
         agent, user = id_of("agent_id", agent_id), optional_id("user_id", user_id)
         async with self._database.transaction(session, service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)

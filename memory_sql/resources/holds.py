@@ -1,4 +1,4 @@
-"""Legal holds: what cannot be forgotten while they are open."""
+"""Legal holds: what they cover can't be erased while they are open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memory_sql.resources.runtime import Face, asked_of, locked_agent
 
 
 class Holds(Face):
-    """Legal holds: what cannot be forgotten while they are open."""
+    """Legal holds: what they cover can't be erased while they are open."""
 
     async def place(
         self,
@@ -33,10 +33,10 @@ class Holds(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> PlacedHold:
-        """The hold, which keeps an observation, or all of a user, conversation or group, from being forgotten.
+        """Places a hold on an observation, or on everything of a user, conversation or group, and returns it.
 
-        Placing the same hold twice returns the first one. What doesn't exist yet can be held too, except an observation
-        (`NotFoundError`). A forgetting that is under way comes first: `observations` and `messages` count what is left.
+        Placing the same hold again returns the first one. What doesn't exist yet can be held too, except an observation
+        (`NotFoundError`). A forgetting in progress finishes first: `observations` and `messages` count what is left.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         kind, target = held_of(user_id, conversation_id, group_id, observation_id)
@@ -60,7 +60,7 @@ class Holds(Face):
         return await self._database.write(place, session, service(agent))
 
     async def list(self, *, agent_id: Id, released: bool = False) -> Sequence[Hold]:
-        """The open holds, oldest first; `released`: released ones as well."""
+        """The open holds, oldest first; `released`: also released ones."""
         agent = id_of("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
@@ -75,10 +75,10 @@ class Holds(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Hold:
-        """The hold, ended: what it covers can be forgotten again, and what has been meanwhile is erased now.
+        """Ends the hold and returns it: what it covers can be erased again, and what was forgotten during it is erased now.
 
-        Each forgetting that it alone kept something of has a receipt in the events, and in the journal. Repeating it
-        changes nothing. Raises `NotFoundError`.
+        Each forgetting of which only this hold kept something has a receipt in the events and in the journal. Repeating
+        the call changes nothing. Raises `NotFoundError`.
         """
         agent, number, now = id_of("agent_id", agent_id), within("hold_id", hold_id, 2**63 - 1), self._now()
         asked = asked_of(agent, actor, reason, self._settings, now)

@@ -1,4 +1,4 @@
-"""Memory brought over from another store, checked, and taken out again."""
+"""Imports from another memory store: run, listed, verified, rolled back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_SECONDS = 86_400
 
 
 class Imports(Face):
-    """Memory brought over from another store, checked, and taken out again."""
+    """Imports from another memory store: run, listed, verified, rolled back."""
 
     async def mongo(
         self,
@@ -42,16 +42,16 @@ class Imports(Face):
         pause: float = 0.0,
         progress: Callable[[ImportProgress], None] | None = None,
     ) -> ImportReport:
-        """Brings over the memory of the system before, an agent a transaction, and accounts for each document.
+        """Imports the memory of the previous system, one transaction an agent, and accounts for every document.
 
-        From a folder of mongodump (`dump`) or mongoexport (`export`), or a server that is only read (`mongo_url`, with
-        the name of the database). `keep_going`: what can't be read is passed over, and named.
+        The source is a folder written by mongodump (`dump`) or mongoexport (`export`), or a server, which is only read
+        (`mongo_url`, including the name of the database). `keep_going`: skip what can't be read, and list it.
 
-        What is here already, by its reference, is left out, and so is what was forgotten here; so it can be run again,
-        and goes on where it was broken off. `key` are 32 bytes or more that are kept outside of the database, the same
-        for each import: what was forgotten is known by HMACs under it alone. `dry_run`: nothing is written, the report
-        is of what would be. `pause`: what becomes due to be consolidated is so many seconds apart. `progress` is told
-        now and then how far it is. Raises `SourceError`, `InputError`, `ConfigurationError`.
+        Documents that were imported before or forgotten here are skipped, so an import can be repeated and resumes where it
+        was interrupted. `key` is 32 bytes or more, kept outside the database and the same for every import: forgotten
+        documents are recognised only by HMACs under it. `dry_run`: write nothing and report what would be written.
+        `pause`: seconds between the times at which imported scopes become due for consolidation. `progress` is called
+        now and then. Raises `SourceError`, `InputError`, `ConfigurationError`.
         """
         if not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
@@ -76,10 +76,10 @@ class Imports(Face):
         keep_going: bool = False,
         limit: int = 50,
     ) -> ImportCheck:
-        """Whether what an import brought stands here as it stored it and, with its source, as it stands there.
+        """Compares the imported data with what the import stored and, if a source is given, with the source.
 
-        Every text is compared, by its hash; `limit`: so many references of each kind are named. What was forgotten since,
-        or is new in the source, is `missing`. Raises `SourceError`, `NotFoundError`.
+        Every text is compared by its hash; `limit` references of each kind are listed. What has been forgotten since the
+        import, or is new in the source, is `missing`. Raises `SourceError`, `NotFoundError`.
         """
         most, here = within("limit", limit, 1000), list[str]()
         async with self._database.transaction(principal=SERVICE) as unit:
@@ -103,11 +103,11 @@ class Imports(Face):
     async def rollback(
         self, run: int, *, dry_run: bool = False, actor: Id | None = None, reason: str | None = None
     ) -> RolledBack:
-        """Takes out exactly what an import brought, an agent a transaction; nothing that was formed since.
+        """Removes exactly what an import stored, and what was derived from it, one transaction an agent.
 
-        With it goes what was made of it. Texts that held it return to the version before, or to none, and are
-        rewritten of what is left. What a legal hold keeps is withdrawn. It can be imported again. `dry_run`: it is done
-        and taken back, to say what would go. Raises `NotFoundError`, also for one that was rolled back before.
+        What was formed since stays. Texts that contained imported data go back to an earlier version, or to none, and are
+        rewritten from what is left. What a legal hold covers is withdrawn. The data can be imported again. `dry_run`: do
+        it and roll it back, to report what would be removed. Raises `NotFoundError`, also if it was rolled back before.
         """
         by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
         async with self._database.transaction(principal=SERVICE) as unit:
@@ -159,7 +159,7 @@ async def _opened(
     given: tuple[tuple[SourceKind, Path | str | None], ...] = (("dump", dump), ("export", export), ("live", mongo_url))
     named = [(kind, str(where)) for kind, where in given if where is not None]
     if len(named) != 1:
-        raise InputError("say where from: a dump, an export or a URL")
+        raise InputError("name one source: a dump, an export or a URL")
     ((kind, where),) = named
     source = open_source(kind, where, keep_going=keep_going)
     try:

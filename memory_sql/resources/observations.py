@@ -1,4 +1,4 @@
-"""Single observations: read, corrected, set aside."""
+"""Single observations: reading, correcting, setting aside."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from memory_sql.resources.runtime import Face, asked_of
 
 
 class Observations(Face):
-    """Single observations: read, corrected, set aside.
+    """Single observations: reading, correcting, setting aside.
 
-    `conversation_id`: what a conversation remembers of itself is seen, and changed, in it alone.
+    The observations of a conversation's own scope can only be seen and changed with its `conversation_id`.
     """
 
     async def get(
@@ -46,7 +46,7 @@ class Observations(Face):
         conversation_id: Id | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation. Raises `NotFoundError`, also if it exists and this user may not see it."""
+        """One observation. Raises `NotFoundError`, also if it exists but this user may not see it."""
         key = parse_observation_id(observation_id)
         principal = principal_of(agent_id, user_id, conversation_id)
         async with self._database.reading(session, None if session is None else principal) as reader:
@@ -69,7 +69,7 @@ class Observations(Face):
     ) -> Sequence[Observation]:
         """The observations that the user may see, newest first; `before` is the last one of the previous page.
 
-        `as_of`: those that were active at that moment of recorded time, with their status then.
+        `as_of`: the observations that were active at that moment of recorded time, with their status then.
         """
         past = moment_of("as_of", as_of)
         after = observation_before(before)
@@ -92,9 +92,9 @@ class Observations(Face):
     ) -> tuple[RetainedMessage, ...]:
         """The messages that support an observation and that this user may see, oldest first.
 
-        If there are more than `limit`, the newest. For a propagated observation, those of its sources in scopes that
-        the user may see: their own, not another member's. Left out is what `conversations.messages` leaves out. Raises
-        `NotFoundError`, also if it exists and this user may not see it.
+        If there are more than `limit`, the newest. For a propagated observation: the messages of its sources in scopes that
+        the user may see, so their own, not another member's. Leaves out what `conversations.messages` leaves out. Raises
+        `NotFoundError`, also if the observation exists but this user may not see it.
         """
         found = await self.get(
             observation_id, agent_id=agent_id, user_id=user_id, conversation_id=conversation_id, session=session
@@ -121,11 +121,11 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation that supersedes this one, supported by `user_id`; it inherits tags and metadata.
+        """Supersedes the observation with a new one, supported by `user_id`, and returns the new one.
 
-        The old one stays in history. `actor` is who did it, if not the user. `if_version`: only if the observation
-        still has that `version`. Raises `VersionError` if it hasn't, or isn't active; `InputError`; `NotFoundError`,
-        also for what this user may not see.
+        The new one inherits tags and metadata; the old one stays in history. `actor` is who did it, if not the user.
+        `if_version`: only if the observation still has that `version`. Raises `VersionError` if it hasn't, or isn't active;
+        `InputError`; `NotFoundError`, also if this user may not see it.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         content = content_of(text, self._settings.observation_max_characters)
@@ -152,9 +152,9 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The old observation, superseded by the new one, which must be newer and of the same scope.
+        """Supersedes the old observation with an existing one and returns the old one. Raises the errors of `update`.
 
-        Raises as `update` does.
+        The superseding one must be newer and of the same scope.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
@@ -176,9 +176,9 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation, active again beside the one that had superseded it.
+        """Makes a superseded observation active again, beside the one that superseded it, and returns it.
 
-        Raises `InputError` if it isn't superseded or an active one says the same; else as `update` does.
+        Raises `InputError` if it isn't superseded or an active one says the same; also the errors of `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
@@ -200,7 +200,7 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation, `confirmed` by `user_id`. Raises as `update` does."""
+        """Marks the observation as `confirmed` by `user_id` and returns it. Raises the errors of `update`."""
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._verify(observation_id, asked, "confirmed", if_version, session)
 
@@ -216,9 +216,9 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Observation:
-        """The observation, `disputed`: the context says so, and saying it again adds a new observation.
+        """Marks the observation as `disputed` and returns it.
 
-        Raises as `update` does.
+        The context shows that it is disputed. Saying it again adds a new observation. Raises the errors of `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._verify(observation_id, asked, "disputed", if_version, session)
@@ -252,12 +252,12 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Marked:
-        """The observation with its new privacy; None leaves a value unchanged.
+        """Changes how private the observation is and returns it; None leaves a value unchanged.
 
-        `private`: it never leaves its scope. What it has superseded is marked too, and what was told twice: the same
-        from the same message in another scope of its owner. If it becomes more private,
-        everything derived from it is erased, and the texts that held that return to an earlier version until they are
-        rewritten. What a legal hold keeps of it is withdrawn until the hold ends. Raises as `update` does.
+        `private`: it never leaves its scope. Observations that it has superseded are marked too, and so are copies: the same
+        observation from the same message in another scope of its owner. If it becomes more private, everything derived from
+        it is erased, and the texts that contained that go back to an earlier version until they are rewritten. What a legal
+        hold covers of it is withdrawn until the hold ends. Raises the errors of `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         level = sensitivity_of(sensitivity)
@@ -281,9 +281,10 @@ class Observations(Face):
     ) -> SetAside:
         """Sets aside one observation that `user_id` may see, or, without `user_id`, all that a selection names.
 
-        They are neither shown nor absorbed. Duplicates in the same scope are quarantined too, and what was made of them
-        alone; what was merged of them and others is erased and judged again without them. Texts return to the version
-        before they absorbed any of it. Saying it again adds no new observation. Raises `NotFoundError`, `InputError`.
+        Quarantined observations are neither shown nor absorbed. Duplicates in the same scope are quarantined too, and so is
+        what was derived from them alone; what was merged from them and others is erased, and judged again without them.
+        Texts go back to the version before they absorbed any of it. Saying it again adds no new observation. Raises
+        `NotFoundError`, `InputError`.
         """
         asked, chosen = self._chosen(selection, agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(
@@ -301,10 +302,10 @@ class Observations(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> SetAside:
-        """Ends a quarantine: what it set aside has its earlier status again, and is pending; what was made of it follows.
+        """Ends a quarantine: the observations, and what was derived from them, have their earlier status and are pending.
 
-        Selected as in `quarantine`. Raises `InputError` if it isn't quarantined, or only because its source is, if an
-        active one says the same by now, and if a user asks to end what was quarantined by a selection.
+        Takes the same selection as `quarantine`. Raises `InputError` if an observation isn't quarantined, is so only because
+        its source is, or if an active one says the same by now; and if a user asks to end a quarantine of a selection.
         """
         asked, chosen = self._chosen(selection, agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(lambda unit: corrections.release(unit, asked, chosen), session, asked.service)
@@ -326,10 +327,10 @@ class Observations(Face):
         actor: Id | None,
         reason: str | None,
     ) -> tuple[corrections.Asked, Selection]:
-        """One observation is asked for by a user who may see it, a selection by nobody."""
+        """One observation needs a user who may see it; a selection has none."""
         if isinstance(selection, str):
             if user_id is None:
-                raise InputError("say who asks for that observation: user_id=")
+                raise InputError("pass user_id=, the user who asks for the observation")
             return self._asked(agent_id, user_id, conversation_id, actor, reason), Selection(observation_id=selection)
         if user_id is not None or conversation_id is not None:
             raise InputError("user_id= and conversation_id= go with one observation; a selection names its own")

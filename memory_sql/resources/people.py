@@ -1,4 +1,4 @@
-"""People: their ids, and everything that is kept about them."""
+"""People: their ids, and everything that is stored about them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from memory_sql.resources.runtime import Face, asked_of, locked_agent
 
 
 class People(Face):
-    """People: their ids, and everything that is kept about them."""
+    """People: their ids, and everything that is stored about them."""
 
     async def list(self, *, agent_id: Id, after: Id | None = None, limit: int = 100) -> Sequence[UserSummary]:
-        """The agent's users, in the order of their ids; at most 1,000 at a time, those behind `after`.
+        """The agent's users after `after`, in the order of their ids. `limit` is at most 1,000.
 
-        Each id is one: those of a person who was merged say for whom they stand. Who was forgotten isn't listed.
+        Every id is listed separately; a merged one says for whom it stands. Users who were forgotten aren't listed.
         """
         agent, behind = id_of("agent_id", agent_id), optional_id("after", after)
         most = within("limit", limit, 1000)
@@ -48,12 +48,12 @@ class People(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Alias:
-        """The alias: `user_id` stands for `into_user_id` from now on, who sees what both may see. Nothing is moved.
+        """Makes `user_id` an alias of `into_user_id`, who then sees what both may see, and returns the alias.
 
-        It works one way: whoever asks as `user_id` (an anonymous visitor, say, who has logged in) sees no more than
-        before. What is said under either id still belongs to that id. Collective observations that turn out to be
-        supported by too few people are erased. Repeating it changes nothing. Raises `InputError` if `user_id` stands
-        for somebody else already, or for a circle.
+        Nothing is moved. It works one way: somebody who asks as `user_id` (for example an anonymous visitor who has logged
+        in) sees no more than before. What is said under either id still belongs to that id. Collective observations that
+        turn out to have the support of too few people are erased. Repeating the call changes nothing. Raises `InputError`
+        if `user_id` is already an alias of somebody else, or if the aliases would form a circle.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
@@ -86,7 +86,7 @@ class People(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Alias:
-        """The ended alias: `user_id` stands only for itself again. Raises `NotFoundError` if it wasn't merged."""
+        """Ends the alias of `user_id` and returns it. Raises `NotFoundError` if the user wasn't merged."""
         agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self._now()
         by, why = optional_id("actor", actor), reason_of(reason)
 
@@ -102,7 +102,7 @@ class People(Face):
         return await self._database.write(unmerge, session, service(agent))
 
     async def aliases(self, *, agent_id: Id, user_id: Id) -> Sequence[Alias]:
-        """The ids that stand for the user now, also through others, oldest first."""
+        """The current aliases of the user, also indirect ones, oldest first."""
         agent, user = id_of("agent_id", agent_id), id_of("user_id", user_id)
         async with self._database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
@@ -119,11 +119,12 @@ class People(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> Renamed:
-        """What was renamed: the host's id of a user, group or conversation is changed wherever it is stored, at once.
+        """Changes the host's id of a user, group or conversation everywhere, in one transaction.
 
-        Work under way with the old id is refused, and repeated with the new one. The event doesn't keep the old id.
-        Stop using the old id first: messages under it afterwards create a new one. Raises `InputError` if anything is
-        stored under the new id (users can be merged), `NotFoundError` if nothing is under the old one.
+        Model work in progress on the old id is discarded and repeated with the new one. The event doesn't contain the old
+        id. Stop using the old id first: later messages under it would create a new user, group or conversation. Raises
+        `InputError` if anything is stored under the new id (users can be merged instead), `NotFoundError` if nothing is
+        stored under the old one.
         """
         if kind not in RENAME_KINDS:
             raise InputError(f"kind must be one of {', '.join(RENAME_KINDS)}")
@@ -144,10 +145,10 @@ class People(Face):
         return await self._database.write(rename, session, service(agent))
 
     async def export(self, *, agent_id: Id, user_id: Id) -> AsyncGenerator[ExportLine]:
-        """Everything that is kept about a person: a header with counts, then line by line, as of one moment.
+        """Everything that is stored about a person, as of one moment: a header with counts, then line by line.
 
-        The ids that stand for the user count as theirs. A transaction stays open until the last line has been read, or
-        the generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an unknown agent.
+        Includes what is stored under the user's aliases. A transaction stays open until the last line has been read or the
+        generator is closed (`contextlib.aclosing`). Raises `NotFoundError` for an unknown agent.
         """
         agent, user = stored_id(agent_id, "agent_id"), stored_id(user_id, "user_id")
         async with self._database.transaction(principal=service(agent), snapshot=True) as unit:
@@ -163,6 +164,6 @@ async def _rewritten(renames: RenameRepository, locks: Locks) -> dict[str, int]:
         raise NotFoundError(renames.kind, renames.old)
     changed = None if await renames.is_known(renames.new) else await renames.rewrite()
     if changed is None:
-        hint = "; people.merge() makes one stand for the other" if renames.kind == "user" else ""
+        hint = "; people.merge() makes one an alias of the other" if renames.kind == "user" else ""
         raise InputError(f"{renames.kind} {renames.new} exists{hint}")
     return changed

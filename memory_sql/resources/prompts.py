@@ -1,4 +1,4 @@
-"""What scopes say to the models that form their observations and write their texts."""
+"""The scopes' own prompts for the models that form their observations and write their texts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from memory_sql.errors import InputError, NotFoundError, TooLargeError
 from memory_sql.llm.prompts import check_instructions
 from memory_sql.resources.runtime import Face, agent_key
 
-MOST_CHARACTERS = 20_000  # of a prompt of one's own
+MOST_CHARACTERS = 20_000  # of a scope's own prompt
 
 
 class Prompts(Face):
-    """What a scope says to its models: `extraction` to the one that forms its observations, `consolidation` to the one
-    that writes its text. Versions are numbered and never changed; the newest counts.
+    """A scope's own prompts: `extraction` for the model that forms its observations, `consolidation` for the one that
+    writes its text. Versions are numbered and never changed; the newest applies.
 
-    Guidance stands beside the base prompt; an override in place of its instructions. An override says with `{{data}}` and
-    `{{answer}}` where it is told what is data and what form the answer has: these parts stay the library's. A scope with
-    an override is asked about in a call of its own.
+    Guidance is added to the base prompt; an override replaces its instructions. An override contains the slots `{{data}}`
+    and `{{answer}}`, which the library fills: what is data, and the form of the answer. A scope with an override gets a
+    model call of its own.
     """
 
     async def set(
@@ -43,9 +43,9 @@ class Prompts(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> ScopePrompt:
-        """A new version, which counts from the next model call on; `body` None goes back to the base prompt.
+        """Adds a version, which applies from the next model call on, and returns it. `body` None: the base prompt again.
 
-        What a model makes meanwhile of the old one is refused. Raises `InputError` for an override without its two slots
+        Model work in progress with the old prompt is discarded. Raises `InputError` for an override without its two slots
         and for an unknown name or mode; `TooLargeError`, `NotFoundError`.
         """
         agent, key, now = id_of("agent_id", agent_id), parse_scope_id(scope_id), self._now()
@@ -69,7 +69,7 @@ class Prompts(Face):
     async def list(
         self, *, agent_id: Id, scope_id: str | None = None, session: Session | None = None
     ) -> Sequence[ScopePrompt]:
-        """All versions, of a scope or of all, newest first within each scope and name."""
+        """All versions, of one scope or all, newest first within each scope and name."""
         agent, key = id_of("agent_id", agent_id), optional_scope(scope_id)
         async with self._database.transaction(session, service(agent)) as unit:
             found = await agent_key_of(unit, agent)
@@ -84,7 +84,7 @@ class Prompts(Face):
         version: int | None = None,
         session: Session | None = None,
     ) -> ScopePrompt:
-        """One version; None: the newest. Raises `NotFoundError`, also where the scope has none of that name."""
+        """One version; None: the newest. Raises `NotFoundError`, also if the scope has no prompt of that name."""
         _check_name(name)
         if version is not None:
             within("version", version, MOST_SEQ)
@@ -109,7 +109,7 @@ def _words(body: str | None, mode: PromptMode) -> tuple[str | None, PromptMode]:
     if body is None:
         return None, "base"
     if mode == "base":
-        raise InputError("the base prompt takes no words of the scope's own: give None")
+        raise InputError("the base prompt takes no text: pass None")
     text = text_of("body", body).strip()
     if not text:
         raise InputError("a prompt needs some text; None goes back to the base prompt")

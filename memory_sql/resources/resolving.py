@@ -15,7 +15,7 @@ from memory_sql.domain.scopes import ScopeDetails, ScopeSetting
 def details_of(
     found: OwnSettings, prompts: Sequence[ScopePrompt], settings: Settings, agent: Mapping[str, Any]
 ) -> ScopeDetails:
-    """`agent`: the settings that the scope's agent has of its own; `prompts`: newest first within each name."""
+    """`agent`: the own settings of the scope's agent; `prompts`: newest first within each name."""
     sources, resolved = settings.sources(), settings.of_agent(agent)
 
     def setting(name: str, own: Any) -> ScopeSetting:

@@ -7,43 +7,56 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
-from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from memory_sql import embedded
 from memory_sql.arguments import optional_id, reason_of
 from memory_sql.config import Settings
 from memory_sql.db import AsyncEngine, Database, Session
-from memory_sql.db.hosted import HostDatabase, engine_of
-from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.agents import agent_key_of, find_agent
-from memory_sql.db.repositories.retrievals import add_retrievals, add_retrieved
 from memory_sql.db.waiting import Limits
 from memory_sql.domain.ids import Id, aware, stored_id
 from memory_sql.domain.reading import Asked, Retrieved
 from memory_sql.errors import InputError, NotFoundError, SchemaError
-from memory_sql.jobs import Jobs
-from memory_sql.lifecycle import corrections
-from memory_sql.lifecycle.restoring import refuse_restored
+from memory_sql.later import later
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
-from memory_sql.llm.select import embedding_model, language_model
 from memory_sql.resources.clock import DatabaseClock
 from memory_sql.retrieval.counters import Counters
 from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import Semantics
 from memory_sql.telemetry import Off, Telemetry, telemetry_of
 
+if TYPE_CHECKING:
+    from memory_sql import embedded
+    from memory_sql.db import hosted, locks, migrate
+    from memory_sql.db.repositories import agents, retrievals
+    from memory_sql.jobs import work
+    from memory_sql.lifecycle import restoring
+    from memory_sql.lifecycle.corrections import request
+    from memory_sql.llm import select
+else:
+    embedded = later("memory_sql.embedded")
+    hosted = later("memory_sql.db.hosted")
+    locks = later("memory_sql.db.locks")
+    migrate = later("memory_sql.db.migrate")
+    agents = later("memory_sql.db.repositories.agents")
+    retrievals = later("memory_sql.db.repositories.retrievals")
+    work = later("memory_sql.jobs.work")
+    restoring = later("memory_sql.lifecycle.restoring")
+    request = later("memory_sql.lifecycle.corrections.request")
+    select = later("memory_sql.llm.select")
+
 OF_THE_HOST = "custom"  # the provider of a model that the host made
 NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
 
 class Runtime:
-    """Connections while it is open; the models of the settings, made when they are first needed.
+    """The connections of an open memory, and the models of the settings, created at their first use.
 
-    What only reads doesn't pay for the import of a model's client.
+    A process that only reads doesn't import a model's client.
     """
 
     def __init__(
@@ -57,9 +70,9 @@ class Runtime:
         clock: Callable[[], datetime] | None,
     ) -> None:
         if url is not None and engine is not None:
-            raise InputError("say url or engine=, not both")
+            raise InputError("pass url or engine=, not both")
         self.settings = settings
-        self._engine = None if engine is None else engine_of(engine)
+        self._engine = None if engine is None else hosted.engine_of(engine)
         self._url = url or _revealed(settings.url)
         self._read_url = read_url or _revealed(settings.read_url)
         self._llm = llm
@@ -76,7 +89,7 @@ class Runtime:
         self._embeddings: EmbeddingModel | None = None
         self._looked_for_embeddings = False
         self._reads: Reads | None = None
-        self._jobs: Jobs | None = None
+        self._jobs: work.Jobs | None = None
 
     async def open(self, *, restoring: bool = False) -> None:
         if self._database is not None:
@@ -86,8 +99,7 @@ class Runtime:
             database = await self._connected(opening)
             await _check(database)
             if self.settings.forget_journal is not None and not restoring:
-                async with database.transaction(principal=service(None)) as unit:
-                    await refuse_restored(unit, self.settings.forget_journal)
+                await _refuse_restored(database, self.settings.forget_journal)
             await self.compare_clocks(database)
             replica = None
             if self._read_url is not None:
@@ -99,9 +111,6 @@ class Runtime:
             readable = replica or database
             semantics = Semantics(self.settings, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
-            self._jobs = Jobs(
-                database.serving(), lambda: self.llm, self.settings, self.now, lambda: self.embeddings, telemetry
-            )
             self.telemetry = telemetry
             self._database, self._opened = database, opening.pop_all()
 
@@ -111,7 +120,7 @@ class Runtime:
 
     async def _connected(self, opening: AsyncExitStack) -> Database:
         if self._engine is not None:
-            return HostDatabase(self._engine, pool_size=self.settings.pool_size, limits=self._limits())
+            return hosted.HostDatabase(self._engine, pool_size=self.settings.pool_size, limits=self._limits())
         database = self._connections(self._url or await self._start_embedded(opening))
         opening.push_async_callback(database.close)
         if self._url is None:
@@ -152,7 +161,7 @@ class Runtime:
 
     @property
     def has_llm(self) -> bool:
-        """Whether one was given, or the settings name one."""
+        """Whether a model was passed, or the settings name one."""
         return self._llm is not None or self.settings.llm_name is not None
 
     @property
@@ -161,7 +170,7 @@ class Runtime:
         if self._llm is not None:
             return self.telemetry.watch(self._llm, OF_THE_HOST)
         if self._own_llm is None:
-            self._own_llm = language_model(self.settings)
+            self._own_llm = select.language_model(self.settings)
             self._opened.push_async_callback(self._own_llm.close)
         return self.telemetry.watch(self._own_llm, self.settings.llm_name or OF_THE_HOST)
 
@@ -174,22 +183,30 @@ class Runtime:
         return self._embeddings
 
     def _make_embeddings(self) -> EmbeddingModel | None:
-        own = embedding_model(self.settings)
+        own = select.embedding_model(self.settings)
         if own is not None:
             self._opened.push_async_callback(own.close)
         return own
 
     @property
     def reads(self) -> Reads:
-        """What context, digest and search go by: the replica, where there is one."""
+        """What context, digest and search read from: the replica, if there is one."""
         if self._reads is None:
             raise InputError(NOT_OPEN)
         return self._reads
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> work.Jobs:
+        """Made when there is work to do: its steps cost time that what only adds and reads needn't spend."""
         if self._jobs is None:
-            raise InputError(NOT_OPEN)
+            self._jobs = work.Jobs(
+                self.database.serving(),
+                lambda: self.llm,
+                self.settings,
+                self.now,
+                lambda: self.embeddings,
+                self.telemetry,
+            )
         return self._jobs
 
 
@@ -208,7 +225,7 @@ class Face:
         return self._runtime.settings
 
     @property
-    def _jobs(self) -> Jobs:
+    def _jobs(self) -> work.Jobs:
         return self._runtime.jobs
 
     def _now(self) -> datetime:
@@ -216,31 +233,29 @@ class Face:
 
 
 async def locked_agent(unit: Session, agent_id: str, what: str, key: str) -> int:
-    """The agent's key, under its lock. Raises as `agent_key`."""
+    """The key of the agent, locked. Raises the errors of `agent_key`."""
     found = await agent_key(unit, agent_id, what, key)
-    await lock_agent(unit, found)
+    await locks.lock_agent(unit, found)
     return found
 
 
 async def agent_key(unit: Session, agent_id: str, what: str = "agent", key: str | None = None) -> int:
     """Raises `NotFoundError`, of what was asked for, where there is no such agent."""
-    found = await agent_key_of(unit, agent_id)
+    found = await agents.agent_key_of(unit, agent_id)
     if found is None:
         raise NotFoundError(what, agent_id if key is None else key)
     return found
 
 
-def asked_of(
-    agent_id: Id, actor: Id | None, reason: str | None, settings: Settings, now: datetime
-) -> corrections.Asked:
+def asked_of(agent_id: Id, actor: Id | None, reason: str | None, settings: Settings, now: datetime) -> request.Asked:
     """Without a user: for all of the agent."""
     nobody = {"agent_id": stored_id(agent_id, "agent_id"), "user_id": None, "conversation_id": None}
-    return corrections.Asked(nobody, optional_id("actor", actor), reason_of(reason), settings, now)
+    return request.Asked(nobody, optional_id("actor", actor), reason_of(reason), settings, now)
 
 
 async def settings_of(unit: Session, agent_id: str, settings: Settings) -> Settings:
     """The settings with those that the agent has of its own, if it is known."""
-    known = await find_agent(unit, agent_id)
+    known = await agents.find_agent(unit, agent_id)
     return settings if known is None else settings.of_agent(known.settings)
 
 
@@ -257,11 +272,16 @@ async def _check(database: Database) -> None:
     await database.find_walls()
 
 
+async def _refuse_restored(database: Database, journal: Path) -> None:
+    async with database.transaction(principal=service(None)) as unit:
+        await restoring.refuse_restored(unit, journal)
+
+
 async def _add_retrievals(database: Database, asked: Sequence[Asked], retrieved: Sequence[Retrieved]) -> None:
     async def add(unit: Session) -> None:
-        await add_retrievals(unit, asked)
+        await retrievals.add_retrievals(unit, asked)
         if retrieved:
-            await add_retrieved(unit, retrieved)
+            await retrievals.add_retrieved(unit, retrieved)
 
     await database.write(add)
 
@@ -270,5 +290,4 @@ async def _bring_up_to_date(database: Database) -> None:
     try:
         await database.check_schema()
     except SchemaError:
-        migrate = import_module("memory_sql.db.migrate")  # Alembic costs time that most processes don't need to spend
         await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))

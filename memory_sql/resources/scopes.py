@@ -1,4 +1,4 @@
-"""Scopes: their texts, the versions of these, and the work that writes them."""
+"""Scopes: their settings, texts, versions of texts, and the work that writes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from memory_sql.resources.runtime import Face
 
 
 class Scopes(Face):
-    """Scopes: their settings, their texts, the versions of these, and the work that writes them."""
+    """Scopes: their settings, texts, versions of texts, and the work that writes them."""
 
     async def create(
         self,
@@ -56,12 +56,12 @@ class Scopes(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> ScopeDetails:
-        """The scope, with these settings. An existing one stays as it is.
+        """Creates a scope with these settings and returns it; an existing scope is returned unchanged.
 
-        `owner_id` is the user's, group's or conversation's id; the other kinds have none. With a `name` it is a
-        scope beside the owner's main one, seen by whoever sees that: a kind of memory of its own. What it is for is said
-        by its name, its `display_name` and its prompts (`memory.prompts`). Raises `NotFoundError` for an unknown group
-        (`groups.create` makes one) or conversation.
+        `owner_id` is the id of the user, group or conversation; the other kinds have none. A scope with a `name` is a
+        separate memory beside the owner's main scope, visible to whoever may see that. Its name, `display_name` and
+        prompts (`memory.prompts`) say what it is for. Raises `NotFoundError` for an unknown group (create it with
+        `groups.create`) or conversation.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         owner, called, shown = scope_of(kind, owner_id, name, display_name)
@@ -89,7 +89,7 @@ class Scopes(Face):
         return await self._database.write(make, session, service(agent))
 
     async def get(self, scope_id: str, *, agent_id: Id, session: Session | None = None) -> ScopeDetails:
-        """The scope's settings as they count, each with where it comes from. Raises `NotFoundError`."""
+        """The scope's effective settings, each with its source. Raises `NotFoundError`."""
         agent, key = id_of("agent_id", agent_id), parse_scope_id(scope_id)
         async with self._database.transaction(session, service(agent)) as unit:
             known = await find_agent(unit, agent)
@@ -107,11 +107,11 @@ class Scopes(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> ScopeDetails:
-        """Changes the settings that are given; one that is None counts as the scope's agent has it again.
+        """Changes the given settings; None removes the scope's own value, so that the agent's applies again.
 
-        They hold from the next call on, in every process; what becomes due by them is due at once. What a model makes
-        meanwhile of a scope that is switched on or off is refused. Recorded as an event, by the names of the settings.
-        Raises `InputError` for `sharing` of what is no group, `NotFoundError`.
+        They apply from the next call on, in every process; what becomes due by them is due at once. Model work in progress
+        on a scope that is switched on or off is discarded. The event contains the names of the settings. Raises
+        `InputError` for `sharing` of a scope that isn't a group's, `NotFoundError`.
         """
         agent, key, now = id_of("agent_id", agent_id), parse_scope_id(scope_id), self._now()
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -162,7 +162,7 @@ class Scopes(Face):
         as_of: datetime | None = None,
         session: Session | None = None,
     ) -> Sequence[Consolidation]:
-        """The versions of the texts that the user may see, newest first; `as_of`: as they were at that moment."""
+        """The versions of the texts that the user may see, newest first; `as_of`: as of that moment."""
         principal, past = principal_of(agent_id, user_id, conversation_id), moment_of("as_of", as_of)
         async with self._database.statement(session, principal) as unit:
             versions = ConsolidationRepository(unit)
@@ -178,17 +178,17 @@ class Scopes(Face):
         from_version: int | datetime | None = None,
         to_version: int | datetime | None = None,
     ) -> Diff:
-        """What changed in a scope's text between two versions, by sentences, and by which observations.
+        """The sentences that changed in a scope's text between two versions, and the observations that caused it.
 
-        A moment means the version that was the text then. None: the newest version, and the one before it. Version 0 is
-        before there was a text. Raises `NotFoundError`, also if it exists and this user may not see it.
+        A datetime means the version at that moment. None: the newest version, and the one before it. Version 0 is the
+        state before the first text. Raises `NotFoundError`, also if the text exists but this user may not see it.
         """
         principal, key = principal_of(agent_id, user_id, conversation_id), parse_scope_id(scope_id)
         async with self._database.transaction(principal=principal) as unit:
             return await diff.between(unit, principal, key, *map(version_of, (from_version, to_version)))
 
     async def consolidate(self, *, agent_id: Id, scope_id: str, reason: str = "asked") -> ConsolidateResult:
-        """Rewrites the scope's text with what is pending; several versions if that is more than one batch.
+        """Rewrites the scope's text with its pending observations, in several versions if they are more than one batch.
 
         Raises `LanguageModelError` if the model fails or its text fails the checks (the old text stays), `BusyError`,
         `NotFoundError`, `StaleError`.
@@ -198,9 +198,9 @@ class Scopes(Face):
     async def undo(self, *, agent_id: Id, scope_id: str) -> ConsolidateResult:
         """Reverses the newest consolidation: the previous text is back, and what it absorbed is pending again.
 
-        What it had superseded is active again, unless the same has been said since or somebody has changed it. It adds
-        a version and deletes none; the scope isn't due before it learns something new. Raises `NotFoundError` for an
-        unknown scope and if nothing is left to undo.
+        Observations that it superseded are active again, unless the same has been said since or somebody has changed them.
+        Adds a version and deletes none. The scope isn't due again before it learns something new. Raises `NotFoundError`
+        for an unknown scope, and if nothing is left to undo.
         """
         agent = id_of("agent_id", agent_id)
 
@@ -236,11 +236,11 @@ class Scopes(Face):
     async def propagate(self, *, agent_id: Id, scope_id: str | None = None, dry_run: bool = False) -> PropagateResult:
         """Judges what a scope's text has absorbed for the scopes one level up, and stores there what may be shared.
 
-        From an individual scope to the user's groups, from a group to the collective scope. Without `scope_id`, for
-        each scope of the agent with something to judge, individual ones first: what their groups gain waits for their
-        next text. A scope that fails is in `failed` and doesn't stop the rest. What was decided before isn't judged
-        again. `dry_run`: asks the model and stores only the cost. Raises `LanguageModelError` if the model fails
-        (nothing is shared), `BusyError`, `NotFoundError`, `StaleError`.
+        It goes from an individual scope to the user's groups, and from a group to the collective scope. Without
+        `scope_id`: every scope of the agent with something to judge, individual scopes first; what the groups gain is
+        judged after their next text. A scope that fails is listed in `failed` and doesn't stop the others. Claims that were
+        decided before aren't judged again. `dry_run`: ask the model and store only the cost. Raises `LanguageModelError`
+        if the model fails (nothing is shared), `BusyError`, `NotFoundError`, `StaleError`.
         """
         agent = id_of("agent_id", agent_id)
         if scope_id is None:
@@ -250,7 +250,7 @@ class Scopes(Face):
 
 def _check(settings: ScopeSettings, kind: ScopeKind) -> None:
     if settings.sharing is not None and kind != "group":
-        raise InputError("sharing is a setting of groups")
+        raise InputError("sharing is a setting of groups only")
 
 
 async def _change(unit: Session, scope: ScopeState, values: Mapping[str, Any], *, epoch: bool) -> None:

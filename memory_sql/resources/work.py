@@ -1,4 +1,4 @@
-"""Work in the background: what is due, what was given up, what waits for a person."""
+"""Background work: what is due, what was given up, what waits for a person."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ COUNTS_AT_ONCE = 10_000  # of one transaction
 
 
 class Work(Face):
-    """Work in the background: what is due, what was given up, what waits for a person."""
+    """Background work: what is due, what was given up, what waits for a person."""
 
     async def backlog(self, *, agent_id: Id | None = None) -> Backlog:
-        """How much is due, in progress, waiting for another attempt, given up; of one agent or all."""
+        """How much work is due, in progress, waiting for a retry or given up; of one agent or all."""
         agent, now = optional_id("agent_id", agent_id), self._now()
         async with self._database.statement(principal=service(agent)) as unit:
             waiting = await read_backlog(unit, agent, now)
@@ -40,19 +40,19 @@ class Work(Face):
         return waiting.model_copy(update={"has_model": self._runtime.has_llm})
 
     async def dead(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[DeadRun]:
-        """Work that was given up, oldest first; it waits for `retry` or `discard`."""
+        """The work that was given up, oldest first; it waits for `retry` or `discard`."""
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await RunRepository(unit).dead(agent, within("limit", limit, 1000))
 
     async def failures(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[FailedRun]:
-        """What has failed, newest first, whatever became of it since; of one agent or all."""
+        """The runs that failed, newest first, whether or not a later run succeeded; of one agent or all."""
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await RunRepository(unit).failed(agent, within("limit", limit, 1000))
 
     async def waiting(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[Waiting]:
-        """Which agents' work waits, those first whose oldest is due longest; of one agent or all."""
+        """The waiting work by agent, starting with the agent whose work has been due longest; of one agent or all."""
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await read_waiting(unit, agent, within("limit", limit, 1000))
@@ -62,7 +62,7 @@ class Work(Face):
         await self._jobs.retry(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
     async def discard(self, *, agent_id: Id, run_id: int) -> None:
-        """Goes on without work that was given up: its messages are skipped, its observation stays set aside.
+        """Drops work that was given up: its messages are skipped, its observations stay set aside.
 
         Nothing is deleted. Raises `NotFoundError`.
         """
@@ -71,8 +71,8 @@ class Work(Face):
     async def reviews(self, *, agent_id: Id, limit: int = 100, session: Session | None = None) -> Sequence[Review]:
         """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts.
 
-        Until it is decided, a claim is told to nobody else, both sides of a contradiction stand, and the old text and
-        what is pending are shown.
+        Until a decision, a held claim is shared with nobody else, both sides of a contradiction stay active, and the old
+        text and the pending observations are shown.
         """
         agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
         async with self._database.statement(session, service(agent)) as unit:
@@ -89,12 +89,12 @@ class Work(Face):
         reason: str | None = None,
         session: Session | None = None,
     ) -> None:
-        """Decides what waits for a person; `review_id` as `reviews` shows it.
+        """Accepts or refuses a review; `review_id` as `reviews` shows it.
 
-        Accepted, a claim is judged again without that reason, the older observation of a contradiction
-        is superseded, and a text becomes the scope's. `undo` of the version takes back the last two. Refused, a claim
-        is never shared with that scope, and nothing else changes. Raises `InvalidIdError`, `NotFoundError` (also if
-        what it was about has changed), `BusyError`, `StaleError`.
+        If it is accepted, a claim is judged again without the reason for which it was held, the older observation of a
+        contradiction is superseded, and a text becomes the scope's text. `scopes.undo` of the version takes back the last
+        two. If it is refused, a claim is never shared with that scope, and nothing else changes. Raises `InvalidIdError`,
+        `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError`.
         """
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)
         entry = Cause(optional_id("actor", actor), reason_of(reason), self._now())
@@ -111,10 +111,10 @@ class Work(Face):
     async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
         """Deletes the texts of messages past their retention (`message_retention_days`), of one agent or all.
 
-        At most `limit`, in transactions of `maintenance_batch`. Unformed messages are kept, and those under a legal
-        hold. The row of each message stays: it is recognised if it is sent again, and evidence leads to it. Then
-        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes as many
-        counts of what was retrieved (`count_days`). Concurrent calls share the work. A `Worker` does it by itself.
+        At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
+        kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
+        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
+        `limit` retrieval counts (`count_days`). Concurrent calls share the work. A `Worker` does this automatically.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         await self._runtime.compare_clocks(self._database)
@@ -130,7 +130,7 @@ class Work(Face):
         return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)
 
     async def _end_counts(self, agent_id: str | None, most: int) -> int:
-        """Of what was retrieved, those older than `count_days`; how many went."""
+        """Deletes the retrieval counts older than `count_days` and returns how many."""
         before = (self._now() - timedelta(days=self._settings.count_days)).date()
         ended, gone = 0, COUNTS_AT_ONCE
         while ended < most and gone == COUNTS_AT_ONCE:
@@ -140,7 +140,7 @@ class Work(Face):
         return ended
 
     async def _trim_all(self, agent_id: str | None, most: int) -> int:
-        """Of that agent or of all, where retention is by budget; how many observations went."""
+        """Trims that agent or all whose retention is by budget, and returns how many observations were evicted."""
         evicted, after = 0, 0
         while evicted < most:
             async with self._database.transaction(principal=service(agent_id)) as unit:
@@ -155,8 +155,8 @@ class Work(Face):
     async def trim(self, *, agent_id: Id, dry_run: bool = False) -> Trimmed:
         """Evicts what exceeds the agent's budgets (`retention` = budget); `dry_run` only reports it.
 
-        Observations with one of the digest's pinned keys or tags, disputed ones and those under a legal hold stay:
-        scopes that exceed their budgets because of them are listed. Each scope is trimmed by itself, in bounded
+        Observations with one of the digest's pinned keys or tags, disputed ones and those under a legal hold stay; scopes
+        that exceed their budgets because of them are listed in `over`. Each scope is trimmed separately, in bounded
         transactions. Raises `NotFoundError`.
         """
         agent = id_of("agent_id", agent_id)
@@ -167,7 +167,7 @@ class Work(Face):
         return await self._trim(agent, known, dry_run=dry_run)
 
     async def _trim(self, agent_id: str, known: Agent, most: int | None = None, *, dry_run: bool = False) -> Trimmed:
-        """Evicts at most so many observations, scope by scope."""
+        """Evicts at most `most` observations, scope by scope."""
         settings, trimmed = self._settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
         async with self._database.transaction(principal=service(agent_id)) as unit:
             over = await eviction.scopes_over(unit, known.key, settings)
@@ -185,29 +185,30 @@ class Work(Face):
     async def embed(self, *, agent_id: Id | None = None, limit: int = 10_000, whole: bool = True) -> EmbedResult:
         """Makes the missing vectors, of one agent or all, in batches, oldest first.
 
-        Without `whole`, only those newer than the newest vector of their scope, which are found quickly; a `Worker`
-        does that every few seconds, and the whole now and then. Does nothing without a model. Concurrent calls do no
-        harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if it isn't there.
+        Without `whole`, only for observations newer than the newest vector of their scope, which are found quickly. A
+        `Worker` does that every few seconds, and the whole now and then. Does nothing if no model is set. Concurrent calls
+        do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if it can't be
+        loaded.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         return await self._jobs.embed_due(agent, most, whole=whole)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:
-        """The work that has been due longest, by now or by that time; to be called once, at once. None: nothing is due.
+        """Claims the work that has been due longest, now or at `by`; call the result once, at once. None: nothing is due.
 
-        No two callers, here or on other machines, get the same. A failure is in the result and stays due for later;
-        cancelled work is due again at once, and work that a crash interrupts when its lease has expired.
+        No two callers, on any machine, get the same work. A failure is in the result, and the work stays due for later.
+        Cancelled work is due again at once; work that a crash interrupts is due again when its lease expires.
         """
         return await self._jobs.claim_due(kind, optional_id("agent_id", agent_id), by or self._now())
 
     @property
     def refusal(self) -> str | None:
-        """What the model's provider said to this process when it refused the key or the account; None: it doesn't.
+        """The provider's message, while it refuses the model's key or account to this process; else None.
 
-        Meanwhile `claim` gives nothing, save one piece of work after each pause.
+        Meanwhile `claim` returns None, except one piece of work after each pause.
         """
         return self._jobs.breaker.refusal
 
     async def catch_up(self) -> None:
-        """Makes due what is due by this Memory's settings and wasn't by those before; workers start with it."""
+        """Makes due what is due by this Memory's settings but wasn't by earlier ones. Workers call it when they start."""
         await self._jobs.catch_up()

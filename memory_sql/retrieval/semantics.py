@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from memory_sql.config import Settings
 from memory_sql.errors import ConfigurationError, LanguageModelError
 from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
-from memory_sql.retrieval.vectors import NO_MODEL
 
 log = logging.getLogger("memory_sql")
+
+NO_MODEL = "no embedding model; the extra `vector` brings one, the setting embedding names another"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from memory_sql.db import Session
 from memory_sql.db.repositories.vectors import Unembedded, VectorRepository
 from memory_sql.errors import AnswerError
 from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
+from memory_sql.retrieval.semantics import NO_MODEL
 
 log = logging.getLogger("memory_sql")
-
-NO_MODEL = "no embedding model; the extra `vector` brings one, the setting embedding names another"
 
 
 def notice(model: EmbeddingModel | None, off: str | None, filled: int, observations: int) -> str:

@@ -1,6 +1,6 @@
-"""Spans and metrics of what the library does: by OpenTelemetry where the setting `telemetry` asks for it, else nothing.
+"""Spans and metrics of what the library does, with OpenTelemetry if the setting `telemetry` is on, else none.
 
-Names, counts, durations and kinds of errors; no ids, and never remembered text.
+They contain names, counts, durations and kinds of errors, but no ids and never remembered text.
 """
 
 from __future__ import annotations
@@ -9,39 +9,41 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from importlib import import_module
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from memory_sql.config import Settings
-from memory_sql.domain.results import Backlog
 from memory_sql.llm import LanguageModel
+
+if TYPE_CHECKING:
+    from memory_sql.domain.results import Backlog
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Step(Protocol):
-    """What is being done."""
+    """A step that is running."""
 
     def count(self, **counts: int) -> None:
-        """What came of it, by name."""
+        """Adds its results, by name."""
 
 
 class Telemetry(Protocol):
     """Where spans and metrics go."""
 
     def step(self, name: str) -> AbstractContextManager[Step]:
-        """Meanwhile this is done: a span, and how long it took."""
+        """Measures a step while the context is open, as a span and a duration."""
 
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
-        """The model, whose calls and tokens are measured."""
+        """Returns the model with its calls and tokens measured."""
 
     def backlog(self, backlog: Backlog, age_seconds: float) -> None:
-        """What waits, of all agents, and how long the oldest has been due."""
+        """Records what is waiting, of all agents, and for how long the oldest item has been due."""
 
 
 class _Uncounted:
     def count(self, **counts: int) -> None:
-        """Nobody counts."""
+        """Does nothing."""
 
 
 class Off:
@@ -56,11 +58,11 @@ class Off:
         return model
 
     def backlog(self, backlog: Backlog, age_seconds: float) -> None:
-        """Nobody watches."""
+        """Does nothing."""
 
 
 def telemetry_of(settings: Settings) -> Telemetry:
-    """Raises `ConfigurationError` where the packages are missing."""
+    """Raises `ConfigurationError` if the packages are missing."""
     if not settings.telemetry:
         return Off()
     measured: Telemetry = import_module("memory_sql.telemetry.otel").OpenTelemetry()
@@ -68,7 +70,7 @@ def telemetry_of(settings: Settings) -> Telemetry:
 
 
 def measured(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A method of `Memory` as a step of its name."""
+    """Measures a method of `Memory` as a step with its name."""
     name = call.__name__
 
     @wraps(call)

@@ -1,4 +1,4 @@
-"""Spans and metrics by OpenTelemetry: through the providers that the process has set, which decide where they go."""
+"""Spans and metrics with OpenTelemetry, sent wherever the providers that the process has set send them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ except ModuleNotFoundError as error:
 T = TypeVar("T", bound=BaseModel | str)
 
 LIBRARY = "memory_sql"
-# Upper bounds in seconds: those of the GenAI conventions, with finer ones below for what needs no model.
+# Upper bounds in seconds: those of the GenAI conventions, and finer ones below for steps without a model.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-TOKENS = tuple(4**power for power in range(14))  # as the GenAI conventions have them
+TOKENS = tuple(4**power for power in range(14))  # as in the GenAI conventions
 WAITING = ("due_conversations", "due_scopes", "due_propagations", "in_progress", "retrying", "dead", "held")
 
 Attributes = dict[str, str | int]
 
 
 class OpenTelemetry:
-    """The names of model calls are those of the GenAI conventions; the others begin with `memory_sql`."""
+    """Model calls are named as in the GenAI conventions; all other names begin with `memory_sql`."""
 
     def __init__(self) -> None:
         self._tracer, meter = trace.get_tracer(LIBRARY), metrics.get_meter(LIBRARY)
@@ -107,7 +107,7 @@ class OpenTelemetry:
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, attributes: Attributes) -> Iterator[Span]:
-        """An exception is told by its type alone: its words may quote a memory."""
+        """Only the type of an exception is recorded: its message may quote a memory."""
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
@@ -115,7 +115,7 @@ class OpenTelemetry:
 
 
 def _failed(span: Span, error: BaseException) -> str:
-    """The type of the error, which the span has got as well: the reason of a language model's, else the class."""
+    """Sets the type of the error on the span and returns it: the reason of a language model's error, else the class."""
     kind = error.reason if isinstance(error, LanguageModelError) else type(error).__name__
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them, for a process that has set no provider of its own."""
+"""Metrics in the format of Prometheus, for a process that has set no provider of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, generate_latest
 
 
 def exposed() -> Callable[[], bytes] | None:
-    """Collects metrics from now on; what is called gives their text. None: the process sends its metrics elsewhere."""
+    """Collects metrics from now on and returns a function that gives their text. None: the process already has a provider."""
     if isinstance(metrics.get_meter_provider(), MeterProvider):
         return None
     metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))

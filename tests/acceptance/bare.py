@@ -1,8 +1,8 @@
-"""A bare environment outside the checkout: the built wheel, and what its metadata asks for.
+"""A bare environment outside the checkout: the built wheel, and what its metadata requires.
 
-It is a new virtual environment into which pip installs the wheel with `--no-deps`. Its dependencies are those that the
-wheel's metadata asks for, without extras, and theirs: each is linked in from the environment that runs the tests. So
-nothing is downloaded, and an import of something undeclared fails.
+pip installs the wheel into a new virtual environment with `--no-deps`. The dependencies that the wheel's metadata names,
+without extras, and their own dependencies are linked in from the environment that runs the tests. So nothing is
+downloaded, and importing something undeclared fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The wheel, built once, and an environment that it is installed in."""
+"""The wheel, built once, and an environment in which it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host writes, checked by mypy and pyright against the wheel. It isn't run."""
+"""A host's code, checked by mypy and pyright against the wheel. It isn't run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server may answer, through the real client: nothing is lost, nothing is formed twice, the ledger says why."""
+"""What a server may answer, through the real client: nothing is lost or formed twice, and the ledger says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/deploying.md under "Dump and restore", as they stand there, and what is there afterwards."""
+"""The commands of docs/deploying.md under "Dump and restore", run as they are written, and what is there afterwards."""
 
 from __future__ import annotations
 

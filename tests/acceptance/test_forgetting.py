@@ -1,4 +1,4 @@
-"""Forgetting a person: fifty words of theirs, planted wherever a person's words can get to, and a dump without any."""
+"""Forgetting a person: fifty words of theirs, planted wherever a person's words can end up, and a dump without any."""
 
 from __future__ import annotations
 

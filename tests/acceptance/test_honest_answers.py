@@ -1,4 +1,4 @@
-"""What an honest model answers is what memory says: the table of `tests/honest.py`, through the real client."""
+"""What an honest model answers is what gets remembered: the table of `tests/honest.py`, through the real client."""
 
 from __future__ import annotations
 

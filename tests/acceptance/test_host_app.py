@@ -1,4 +1,4 @@
-"""The harbour of `examples/host_app`: memory in a host's own database, its migrations and its transactions."""
+"""`examples/host_app`: memory in a host's own database, its migrations and its transactions."""
 
 from __future__ import annotations
 

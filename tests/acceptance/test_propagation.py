@@ -1,4 +1,4 @@
-"""Two hundred people in fifty groups tell private things and shared ones to a model that would pass on all of it."""
+"""Two hundred people in fifty groups say private and shared things to a model that would pass on everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an index shows of the wheel and the source distribution: valid metadata, and links that lead somewhere."""
+"""What a package index shows of the wheel and the source distribution: valid metadata and working links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service of `examples/service`: two processes, one engine each, stopped by SIGTERM; and the script beside it."""
+"""`examples/service`: two processes with one engine each, stopped by SIGTERM; and the script beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What type checkers make of a host's code against the wheel: mypy and pyright, both strict, without plugins."""
+"""Type checking a host's code against the wheel: mypy and pyright, both strict, without plugins."""
 
 from __future__ import annotations
 

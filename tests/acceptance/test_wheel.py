@@ -1,4 +1,4 @@
-"""The wheel, in a bare environment outside the checkout: it holds what it needs and works with what it declares."""
+"""The wheel, in a bare environment outside the checkout: it contains what it needs and works with what it declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What analysts get: the questions of docs/analytics.md and their answers, and each view against what `Memory` says."""
+"""Analytics: the questions of docs/analytics.md and their answers, and each view compared with what `Memory` says."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ async def test_cost_and_failures_per_day(filled: str, told: Memory) -> None:
 
 
 async def test_reasons_of_failures(filled: str) -> None:
-    [row] = await ask(filled, "fail, and of which")
+    [row] = await ask(filled, "fail, and for which")
     assert (row["kind"], row["target"], row["error_code"], row["runs"]) == ("formation", UNFORMED, "timeout", 1)
 
 
@@ -320,7 +320,7 @@ async def test_flow_to_wider_scopes(filled: str, told: Memory) -> None:
 
 
 async def test_users(filled: str, told: Memory) -> None:
-    rows = {row["user_id"]: row for row in await ask(filled, "Who is there")}
+    rows = {row["user_id"]: row for row in await ask(filled, "Which users are there")}
     written = {user: [turn for turn in TURNS if turn["role"] == "user" and turn["user_id"] == user] for user in USERS}
     assert {user: row["messages"] for user, row in rows.items()} == {user: len(w) for user, w in written.items()}
     own = Counter(o.scope.owner_id for o in (await all_observations(told)).values() if o.scope.kind == "individual")
@@ -336,16 +336,16 @@ async def test_events(filled: str) -> None:
 
 
 async def test_successors(filled: str) -> None:
-    (row,) = await ask(filled, "place of what")
+    (row,) = await ask(filled, "superseded, and by which")
     assert (row["content"], row["newer"]) == ("The office is shut on Friday.", "The office is shut on Monday.")
 
 
 async def test_observations_that_speak_of_a_day(filled: str) -> None:
-    assert all("last Friday" in row["content"] for row in await ask(filled, "speaks of a day"))
+    assert all("last Friday" in row["content"] for row in await ask(filled, "mention a given day"))
 
 
 async def test_latency(filled: str) -> None:
-    rows = await ask(filled, "until a message is memory")
+    rows = await ask(filled, "take to become memory")
     items: Counter[str] = Counter()
     for row in rows:
         items[row["step"]] += row["items"]

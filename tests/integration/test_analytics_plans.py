@@ -1,4 +1,4 @@
-"""The questions of docs/analytics.md, and look-ups by a key, at two sizes: no table is read as a whole once it has grown."""
+"""The questions of docs/analytics.md, and look-ups by key, at two sizes: no large table is scanned as a whole."""
 
 from __future__ import annotations
 

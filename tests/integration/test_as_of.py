@@ -1,4 +1,4 @@
-"""What was known at a past moment of recorded time."""
+"""What was known at a past moment."""
 
 from __future__ import annotations
 

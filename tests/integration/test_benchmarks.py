@@ -1,4 +1,4 @@
-"""What the benchmarks put into a database is what the library would have left there, and what they ask is answered."""
+"""The benchmarks put into a database what the library would have left there, and their queries get answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider that refuses the key or the account is asked once, and not for each piece of work that is due."""
+"""A provider that refuses the key or the account is asked once, not for each piece of work that is due."""
 
 from __future__ import annotations
 

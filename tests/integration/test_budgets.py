@@ -1,4 +1,4 @@
-"""Retention by budget: what a scope keeps too much is evicted."""
+"""Retention by budget: what exceeds a scope's budget is evicted."""
 
 from __future__ import annotations
 
@@ -216,4 +216,6 @@ def test_command(database_url: str) -> None:
     assert run("work", "maintain").out == "0 messages lost their texts, 1 observation evicted\n"
     run("hold", "place", "--observation", "o1-4")
     run("configure", "--set", "store_note_items=0")
-    assert run("work", "trim", code=1).err == "memory-sql: scope s1 exceeds its budget by what is protected\n"
+    assert (
+        run("work", "trim", code=1).err == "memory-sql: scope s1 exceeds its budget because of protected observations\n"
+    )

@@ -106,7 +106,7 @@ def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:
 def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) -> None:
     added = run("add", talk, *MIA, "--no-form", "--json").value
     assert (added["accepted"], added["formed"], added["due"]) == (3, 0, {"talk": "signal"})
-    assert "due: 1 of 1 conversation; form whatever is new with: memory-sql conversation form --agent ada" in run(
+    assert "due: 1 of 1 conversation; form what is new with: memory-sql conversation form --agent ada" in run(
         "add", talk, *MIA, "--no-form"
     ).out.replace("due: 0", "due: 1")
     formed = run("conversation", "form", *ADA, "--json").value
@@ -268,7 +268,7 @@ def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ((), "whose is it? say user_id=, group_id= or collective=True"),
+        ((), "whose is it? pass user_id=, group_id= or collective=True"),
         (("--user", "mia", "--observed-at", "yesterday"), "--observed-at must be an ISO 8601 time with a zone"),
         (("--user", "mia", "--observed-at", "2026-03-02T10:15:00"), "observed_at needs a time zone"),
         (("--user", "mia", "--metadata", "{"), "--metadata is not JSON"),
@@ -298,7 +298,7 @@ def test_pending_observations_are_consolidated_where_the_user_can_see_them(run: 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ((), "which scopes? name one, or say --user"),
+        ((), "which scopes? name one, or pass --user"),
         (("12x",), "scope_id: must look like s12"),
         (("s12",), "no agent ada"),
     ],
@@ -353,7 +353,7 @@ def test_search_finds_by_words_best_first(known: Run) -> None:
     assert "not looked for: which (frames the question)" in told
     assert "Function Scan on search" in known("search", "tea", *MIA, "--plan").out
     assert known("search", "submarine", *MIA).out == "nothing found for: submarine\n"
-    assert known("search", "what was it", *MIA).out == "the query holds no word to look for\n"
+    assert known("search", "what was it", *MIA).out == "the query has no word to look for\n"
     assert known("search", "submarine", *MIA, "--json").out == ""
     assert len(known("search", "tea ship boat", *MIA, "--top-k", 1, "--json").rows) == 2
     assert known("search", "tea", *ADA, "--user", "jonas", "--json").rows == []
@@ -467,8 +467,8 @@ def test_settings_of_an_agent_are_changed_and_taken_back(run: Run) -> None:
     }.items():
         assert because in run("configure", *ADA, "--set", wrong, code=1).err
     assert "--agent" in run("configure", "--set", "formation_messages=3", code=2).err
-    assert "say what to change" in run("configure", *ADA, code=1).err
-    assert run("configure", *ADA, "--unset", "daily_tokens").out == "nothing of its own\n"
+    assert "pass what to change" in run("configure", *ADA, code=1).err
+    assert run("configure", *ADA, "--unset", "daily_tokens").out == "no settings of its own\n"
 
 
 def test_directory_on_the_command_line_beats_a_url_in_the_environment(
@@ -478,7 +478,7 @@ def test_directory_on_the_command_line_beats_a_url_in_the_environment(
     rows = {row["name"]: row["value"] for row in memory_sql("admin", "settings", "--data", tmp_path, "--json").rows}
     assert (rows["url"], rows["data_dir"]) == (None, str(tmp_path))
     both = memory_sql("admin", "settings", "--data", tmp_path, "--url", "postgresql://db.example/app", code=1)
-    assert both.err == "memory-sql: say either --url or --data\n"
+    assert both.err == "memory-sql: use either --url or --data\n"
 
 
 # db
@@ -489,7 +489,7 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
         return memory_sql("db", command, *args, "--url", empty_database, code=code)
 
     assert db("current", "--json").value == {"revision": None}
-    assert db("current").out == "none: the database has no schema of ours\n"
+    assert db("current").out == "none: the database has no memory schema\n"
     missing = "memory-sql: the database has no schema of this release; run `memory-sql db upgrade`\n"
     assert db("check", code=1).err == missing
     assert memory_sql("scope", "list", *MIA, "--url", empty_database, code=1).err == missing
@@ -507,9 +507,9 @@ def test_downgrade_in_a_pipe_drops_nothing_without_yes(database_url: str) -> Non
     memory_sql("observe", "Tea.", *MIA, *url)
     for revision in ("base", "-1"):
         refused = memory_sql("db", "downgrade", revision, *url, stdin=b"y\n", code=1)
-        assert "nothing was deleted of 1 agents, " in refused.err
+        assert "nothing was deleted; the database holds 1 agents, " in refused.err
         assert "1 observations" in refused.err
-        assert "say --yes" in refused.err
+        assert "use --yes" in refused.err
     assert len(memory_sql("observation", "list", *MIA, *url, "--json").rows) == 1
     memory_sql("hold", "place", *MIA, "--reason", "a case", *url)
     assert "1 open legal holds" in memory_sql("db", "downgrade", "base", "--yes", *url, code=1).err
@@ -625,7 +625,7 @@ def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
 
 def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> None:
     _, main, faces, operations = re.split(
-        r"^(?:Main commands|By what it is about|Operations):$", memory_sql().out, flags=re.M
+        r"^(?:Main commands|Commands by subject|Operations):$", memory_sql().out, flags=re.M
     )
     assert re.findall(r"^  (\S+)", main, re.M) == [
         "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
@@ -727,7 +727,10 @@ def test_roles_wait_for_a_lock_as_long_as_they_are_told(database_url: str) -> No
         return roles.returncode, first.decode()
 
     try:
-        for args, code, ending in ([], 1, "try again (SQLSTATE 55P03)\n"), (["--wait", "60"], 0, "; again in 2 s\n"):
+        for args, code, ending in (
+            ([], 1, "try again (SQLSTATE 55P03)\n"),
+            (["--wait", "60"], 0, "; trying again in 2 s\n"),
+        ):
             ended, told = asyncio.run(said(*args))
             assert ended == code
             assert told.endswith(ending)

@@ -56,7 +56,7 @@ def test_mark(run: Run) -> None:
     assert run("observation", "mark", "o1-1", *ME, "--private").out == "o1-1  private, never leaves its scope\n"
     done = run("observation", "mark", "o1-1", *ME, "--no-private", "--sensitivity", "sensitive", "--json").value
     assert (done["observation"]["sensitivity"], done["retracted"]) == ("sensitive", [])
-    assert "say private=" in run("observation", "mark", "o1-1", *ME, code=1).err
+    assert "pass private=" in run("observation", "mark", "o1-1", *ME, code=1).err
     assert (
         "sensitivity must be one of" in run("observation", "mark", "o1-1", *ME, "--sensitivity", "secret", code=1).err
     )

@@ -75,7 +75,7 @@ def test_person_is_asked(run: Run, database_url: str, monkeypatch: pytest.Monkey
 
 
 def test_unclear_target(run: Run) -> None:
-    assert "say what to forget" in run("forget", "--agent", "ada", "--yes", code=1).err
+    assert "select what to forget" in run("forget", "--agent", "ada", "--yes", code=1).err
 
 
 def test_journal_from_the_environment(
@@ -85,7 +85,7 @@ def test_journal_from_the_environment(
     monkeypatch.setenv("MEMORY_SQL_FORGET_JOURNAL", str(path))
     run(*FORGET, "--yes")
     assert path.read_text().count("\n") == 2
-    assert "nothing was forgotten since" in run("admin", "restore-check").out
+    assert "nothing was forgotten after" in run("admin", "restore-check").out
 
 
 def test_restore_check_opens_what_nobody_else_may(
@@ -101,12 +101,12 @@ def test_restore_check_opens_what_nobody_else_may(
     with path.open("a") as file:
         file.write('{"id": "f2", "at')
     refused = run("observation", "list", "--agent", "ada", "--user", "mia", code=1)
-    assert refused.err.startswith("memory-sql: this database doesn't know of 1 forgettings")
+    assert refused.err.startswith("memory-sql: 1 forgettings of the journal are missing in this database")
     status = run("admin", "journal-status").out
     assert "restore-check`: f0\n" in status
     assert "skipped, of other databases: 1" in status
     restored = run("admin", "restore-check")
-    assert "skipped, of other databases: 1\ncut off while they were written, lines: 5\n" in restored.err
+    assert "skipped, of other databases: 1\nlines that were cut off while being written: 5\n" in restored.err
     assert "1 observations" in restored.out
     assert run("observation", "list", "--agent", "ada", "--user", "mia", "--json").rows == []
 

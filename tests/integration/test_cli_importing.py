@@ -45,16 +45,16 @@ def contents(run: Run) -> list[str]:
 
 def test_an_import_is_made_listed_checked_and_taken_back(run: Run, source: tuple[str, ...]) -> None:
     planned = run("import", "mongo", *source, "--dry-run")
-    assert planned.out.startswith("nothing was written; this is what would be\n")
+    assert planned.out.startswith("dry run: nothing was written\n")
     made = run("import", "mongo", *source)
     assert made.out.startswith("import 1\n")
     assert made.out.splitlines()[1:] == planned.out.splitlines()[1:]
-    assert made.err.startswith("memory-sql: made ")
+    assert made.err.startswith("memory-sql: created ")
     assert "Sail on day 1." in contents(run)
     assert run("import", "list").out.endswith("  6 documents\n")
-    assert run("import", "verify", 1, *source[:2]).out.startswith("nothing differs (")
-    assert run("import", "rollback", 1, code=1).err.startswith("memory-sql: this takes out everything")
-    assert "would be taken out" in run("import", "rollback", 1, "--dry-run").out
+    assert run("import", "verify", 1, *source[:2]).out.startswith("no differences (")
+    assert run("import", "rollback", 1, code=1).err.startswith("memory-sql: this removes everything")
+    assert "would be removed" in run("import", "rollback", 1, "--dry-run").out
     assert run("import", "rollback", 1, "--yes", "--json").value["dry_run"] is False
     assert run("import", "list", "--json").value["state"] == "rolled_back"
 
@@ -75,7 +75,7 @@ def test_the_report_is_markdown_in_a_file_or_instead_of_text(run: Run, source: t
     assert run("import", "mongo", *source, "--json", "--markdown", file).value["run"] == 1
     assert file.read_text("utf-8").startswith("# Import 1\n")
     both = run("import", "mongo", *source, "--json", "--markdown", "-", code=1)
-    assert both.err == "memory-sql: say either --json or --markdown -\n"
+    assert both.err == "memory-sql: use either --json or --markdown -\n"
     assert len(run("import", "list", "--json").rows) == 1
 
 

@@ -47,7 +47,7 @@ def test_merged_users_are_told_and_unmerged(run: Run, known: str) -> None:
     assert [row["id"] for row in run("observation", "list", *ADA, "--user", "zoe", "--json").rows] == [known]
     assert "circle" in run("person", "merge", *ADA, "--user", "zoe", "--into", "mia", code=1).err
     assert run("person", "unmerge", *MIA, "--json").value["ended_at"] is not None
-    assert run("person", "aliases", *ADA, "--user", "zoe").out == "nobody stands for this user\n"
+    assert run("person", "aliases", *ADA, "--user", "zoe").out == "this user has no aliases\n"
     assert run("person", "unmerge", *MIA, code=1).err == "memory-sql: no merged user mia\n"
 
 
@@ -71,7 +71,7 @@ def test_holds_are_listed_until_they_are_released(run: Run, known: str) -> None:
     assert ", released 2" in run("hold", "release", held["hold_id"], *ADA).out
     assert run("hold", "list", *ADA).out == "nothing is held\n"
     assert [row["hold_id"] for row in run("hold", "list", *ADA, "--released", "--json").rows] == [held["hold_id"]]
-    assert "say one of" in run("hold", "place", *ADA, code=1).err
+    assert "pass one of" in run("hold", "place", *ADA, code=1).err
     assert run("hold", "release", 99, *ADA, code=1).err == "memory-sql: no hold 99\n"
 
 

@@ -174,7 +174,7 @@ def test_held_claims_are_listed_and_released_or_refused(run: Run, database_url: 
     assert line.startswith(f"{first}  claim (burst), {held[0]['scope_id']} for {group}, 2026-04-08 ")
     assert line.endswith(" UTC  The billing service pays refunds within one day.\n")
     review = ("work", "decide", first, *ADA)
-    assert run(*review, code=1).err == "memory-sql: say either --accept or --refuse\n"
+    assert run(*review, code=1).err == "memory-sql: use either --accept or --refuse\n"
     assert run(*review, "--accept", "--actor", "desk", "--reason", "True.").out == f"{first}: accepted\n"
     refused = run("work", "decide", second, *ADA, "--refuse", "--json").value
     assert refused == {"id": second, "accepted": False}

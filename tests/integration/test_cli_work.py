@@ -147,7 +147,7 @@ def test_dead_run_is_tried_again_when_asked(run: Run, remember: Callable[..., No
 def test_dead_run_is_discarded_only_when_that_is_meant(run: Run, remember: Callable[..., None]) -> None:
     remember(poison, *HOPELESS)
     number = dead_run(run)
-    assert "say --yes if you mean it" in run("work", "discard", number, *ADA, code=1).err
+    assert "use --yes to confirm" in run("work", "discard", number, *ADA, code=1).err
     assert run("work", "discard", number, *ADA, "--yes", "--json").value == {
         "run_id": int(number),
         "state": "discarded",

@@ -1,4 +1,4 @@
-"""What docker/compose.yaml starts, as far as a Postgres without an engine can show it."""
+"""What docker/compose.yaml starts, as far as a Postgres without Docker can show it."""
 
 from __future__ import annotations
 

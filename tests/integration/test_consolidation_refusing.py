@@ -1,4 +1,4 @@
-"""What becomes of a text that fails the checks, and of what it was made of."""
+"""What happens to a text that fails the checks, and to the observations it was made from."""
 
 import json
 from typing import Any

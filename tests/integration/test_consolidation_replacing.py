@@ -1,4 +1,4 @@
-"""What a consolidation says to be overtaken or repeated, whenever it was absorbed."""
+"""Observations that a consolidation names as overtaken or repeated, whenever they were absorbed."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""`Memory.context` on a database: what differs by agent, who speaks, where it reads, how often it asks."""
+"""`Memory.context` on a database: what differs by agent, who speaks, where it reads, how many queries it makes."""
 
 from collections.abc import AsyncIterator
 from typing import Any, cast

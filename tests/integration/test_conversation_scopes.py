@@ -1,4 +1,4 @@
-"""What a conversation remembers of itself: its latest moments, or those and a running summary; and the agent's own kinds."""
+"""What a conversation remembers about itself: its latest moments, or also a running summary; and the agent's own kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correcting: what takes effect at once, what stays in history, and what must not come back by work under way."""
+"""Corrections: what takes effect at once, what stays in history, and what work in progress must not bring back."""
 
 from __future__ import annotations
 

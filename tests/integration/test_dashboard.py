@@ -1,4 +1,4 @@
-"""docker/grafana.json: every query of the dashboard runs as an analyst's role, and its panels find their columns."""
+"""docker/grafana.json: every query of the dashboard runs in an analyst's role, and its panels find their columns."""
 
 from __future__ import annotations
 

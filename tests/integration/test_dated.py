@@ -1,4 +1,4 @@
-"""Dates in what is remembered: resolved in the conversation's time zone, stored beside the text."""
+"""Dates in observations: resolved in the conversation's time zone, stored beside the text."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is asked when an answer leaves something out or can't be used; what of it is stored; what the ledger says."""
+"""What is asked again when an answer is incomplete or can't be used, what is stored of it, and what the ledger says."""
 
 from __future__ import annotations
 

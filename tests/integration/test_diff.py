@@ -1,4 +1,4 @@
-"""What changed in a text from one version to another."""
+"""What changed in a text between two versions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The digest, and which of it and the XML a context is."""
+"""The digest, and when a context is the digest, the XML or both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embedding models: over the wire against a scripted server, and the one in this process."""
+"""Embedding models: over the wire against a scripted server, and the model in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Database.reading`: the driver's own fetch on hot paths, with the pool, errors, walls and sessions of any other read."""
+"""`Database.reading`: hot paths fetch through the driver itself, with the pool, errors, walls and sessions of any read."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -142,7 +142,7 @@ async def test_full_pool_is_a_named_error(database_url: str, monkeypatch: pytest
 @pytest.mark.direct
 async def test_database_that_is_not_there_is_a_named_error(database_url: str) -> None:
     database = Database(asyncpg_url(database_url).set(database="nowhere_to_be_found"))
-    with pytest.raises(DatabaseError, match="doesn't let this database in"):
+    with pytest.raises(DatabaseError, match="refuses this database"):
         async with database.reading():
             pass
     await database.close()

@@ -1,4 +1,4 @@
-"""What the benchmark of batched and isolated extraction measures: calls, what each shows, where things end up."""
+"""What the benchmark of batched and isolated extraction measures: calls, what each shows, where observations end up."""
 
 from __future__ import annotations
 

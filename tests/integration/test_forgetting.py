@@ -1,4 +1,4 @@
-"""Forgetting: what goes, what stays, and that nothing comes back."""
+"""Forgetting: what is deleted, what stays, and that nothing comes back."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ async def test_stored_answer_goes_with_what_it_was_shown(memory: Memory, monkeyp
     await memory.add([message("I hide my opal.")], **MIA, conversation_id="s")
     await memory.add([message("I sail a sloop.")], **JONAS, conversation_id="t")
 
-    async def die(*_: object) -> None:
+    async def die(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
     monkeypatch.setattr("memory_sql.jobs.formation.Formation.apply", die)

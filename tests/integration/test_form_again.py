@@ -1,4 +1,4 @@
-"""A conversation formed anew by another model: each message is covered by one run at each moment, and nothing is doubled."""
+"""A conversation is formed again by another model: at any time each message is covered by one run, and nothing is doubled."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def test_what_gave_way_to_another_model_may_be_said_anew(memory: Memory, l
 async def test_refused_where_texts_are_gone(memory: Memory, llm: Scripted) -> None:
     await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
     await memory.forget(Selection(message_id="m3", conversation_id="s"), agent_id="ada")
-    with pytest.raises(InputError, match="of 1 of its messages the texts are gone"):
+    with pytest.raises(InputError, match="the texts of 1 of its messages have been deleted"):
         await memory.conversations.form(**SESSION, again=True)
     assert await stated(memory) == {"Mia has a boat.": "active"}
     await sound(memory)
@@ -322,4 +322,4 @@ def test_command_forms_again(database_url: str) -> None:
     refused = memory_sql(
         "conversation", "form", "--agent", "ada", "--again", "s", "--conversation", "s", "--url", database_url, code=1
     )
-    assert "say either --conversation or --again" in refused.err
+    assert "use either --conversation or --again" in refused.err

@@ -3,8 +3,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
+from memory_sql.db.principals import SERVICE
 from memory_sql.errors import (
     BusyError,
     DatabaseError,
@@ -20,7 +22,7 @@ from memory_sql.formation.task import ExtractionTask
 from memory_sql.formation.window import Loaded
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import are_waiting, rows, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
 from tests.forming import loading
@@ -375,6 +377,50 @@ async def test_what_was_forgotten_during_the_call_does_not_come_back(memory: Mem
     with pytest.raises(StaleError):
         await memory.conversations.form(**SESSION)
     assert await rows(memory, "SELECT content FROM memory.observations") == [("A secret.",)]
+
+
+async def test_claim_that_waited_reads_messages_as_they_are_then(memory: Memory, llm: Scripted) -> None:
+    """Not as they were when it began to wait: something in them has been forgotten since."""
+    await memory.add([message("A secret.", n=1), message("Green tea.", n=2)], **HERE)
+    llm.then(extracted())
+    async with memory.database.transaction(principal=SERVICE) as unit:
+        await unit.execute(sql("UPDATE memory.conversations SET epoch = epoch + 1"))
+        await unit.execute(sql("UPDATE memory.messages SET content = NULL WHERE number = 1"))
+        forming = asyncio.create_task(memory.conversations.form(**SESSION))
+        await are_waiting(memory, 1)
+    assert (await forming).messages == 2
+    assert "Green tea." in llm.requests[0].prompt
+    assert "A secret." not in llm.requests[0].prompt
+
+
+async def test_window_is_as_long_as_the_agents_own_settings_say(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(agent_id="ada", formation_window_messages=3)
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted(), extracted())
+    assert (await memory.conversations.form(**SESSION)).messages == 4
+    assert await rows(memory, "SELECT to_number FROM memory.runs ORDER BY run_id") == [(3,), (4,)]
+
+
+async def test_run_starts_only_under_the_lease_that_it_was_claimed_with(memory: Memory, llm: Scripted) -> None:
+    await memory.add(conversation(4), **HERE)
+    async with memory.database.statement(principal=SERVICE) as unit:
+        held = await formation.take(unit, formation.ConversationKey("ada", "s"), memory.settings)
+        await rows(memory, "UPDATE memory.conversations SET fence = fence + 1")
+        with pytest.raises(StaleError, match="lease"):
+            await formation.load_claimed(unit, held, memory.settings, MONDAY, "asked")
+    assert await rows(memory, "SELECT count(*) FROM memory.runs") == [(0,)]
+
+
+async def test_only_the_claim_of_a_formation_does_not_wait_for_the_disk(memory: Memory, llm: Scripted) -> None:
+    """What the next commit, which does wait, takes along."""
+    await memory.add(conversation(4), **HERE)
+    llm.then(extracted(("Tea.", "individual")))
+    with statements(memory) as seen:
+        await memory.conversations.form(**SESSION)
+    hasty = ["lease_until=" in one for one in seen if "synchronous_commit" in one or "set_config(" in one]
+    assert hasty == [True]
+    async with memory.database.statement() as unit:
+        assert (await unit.execute(sql("SHOW synchronous_commit"))).scalar_one() == "on"
 
 
 async def test_cancelled_formation_gives_its_lease_back(memory: Memory, llm: Scripted) -> None:

@@ -1,4 +1,4 @@
-"""Groups: who belongs to them, that leaving ends every way of reading at once, and what becomes of what a leaver said."""
+"""Groups: who belongs to them, that leaving ends all access at once, and what happens to what a former member said."""
 
 from __future__ import annotations
 

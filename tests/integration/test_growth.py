@@ -1,4 +1,4 @@
-"""What looks for work where there is none, at two sizes: it reads as little of a large database as of a small one."""
+"""Looking for work where there is none, at two sizes: it reads as little of a large database as of a small one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Memory(engine=…)`: everything on the host's own pool, and nothing of ours left in it."""
+"""`Memory(engine=…)`: everything runs on the host's own pool, and nothing of ours stays in it."""
 
 from __future__ import annotations
 

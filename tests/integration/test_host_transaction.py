@@ -1,4 +1,4 @@
-"""Memory in the transaction of the application around it."""
+"""Memory in a transaction of the application."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""Dumps that are meant to do harm, as far as the database: what can be stored is, the rest is accounted for."""
+"""Hostile dumps, up to the database: what can be stored is stored, and the rest is accounted for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legacy memory brought over: complete, once, and nothing that was forgotten here."""
+"""Importing legacy memory: completely, once, and without what was forgotten here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legacy memory brought over once more: after changes here, or in the source."""
+"""Importing legacy memory once more, after changes here or in the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was said in legacy conversations, brought over with what was remembered of it."""
+"""Importing the messages of legacy conversations with what was remembered from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the database after an import, as a user and an operator see it."""
+"""What is in the database after an import, as a user and an operator see it."""
 
 from __future__ import annotations
 

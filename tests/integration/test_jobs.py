@@ -1,4 +1,4 @@
-"""The engine runs any kind of work: here one that isn't ours, which counts."""
+"""The engine runs any kind of work: here a kind that isn't ours and that counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context of the system before, assembled from its own collections on a server that speaks their protocol."""
+"""The context of the legacy system, assembled from its own collections on a server that speaks their protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of the system before, answered by this memory."""
+"""The calls of the legacy system, answered by this memory."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ async def test_extraction_that_failed_is_made_up_for(memory: Memory, llm: Script
 
 
 async def test_only_what_was_extracted_can_be_saved(service: MemoryService) -> None:
-    with pytest.raises(InputError, match=r"dict comes from no extraction"):
+    with pytest.raises(InputError, match=r"dict isn't from an extraction"):
         await service.save_observations([{"content": "Mia keeps bees.", "scope": "individual"}])
 
 
@@ -300,7 +300,7 @@ async def test_retrieval_finds_in_the_named_scopes_what_the_user_may_see(
     assert len(await service.retrieve_observations("bees", [mine.scope, shared.scope], 1)) == 1
     assert await service.retrieve_observations("bees", [theirs.scope], user=MIA) == []
     assert await service.retrieve_observations("bees", [], user=MIA) == []
-    with pytest.raises(InputError, match="who asks"):
+    with pytest.raises(InputError, match="asking user"):
         await service.retrieve_observations("bees", [shared.scope])
 
 

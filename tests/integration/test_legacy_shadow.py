@@ -1,4 +1,4 @@
-"""From the old database by an import to agents on `engine = shadow`: they differ as docs/switching.md says, not else."""
+"""From the legacy database by an import to agents on `engine = shadow`, which differ only as docs/switching.md says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Who waits for whom: one order of locks, what a deadlock costs, and that a hold and a forgetting see each other.
 
-Each test has several connections, and says in which order they act: one waits for a lock that another holds.
+Each test has several connections and fixes the order in which they act: one waits for a lock that another holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Retained messages: whose they are, who sees them, how long their texts are kept, and what stays of them."""
+"""Retained messages: who owns them, who sees them, how long their texts are kept, and what is left of them."""
 
 from __future__ import annotations
 

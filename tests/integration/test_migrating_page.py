@@ -1,4 +1,4 @@
-"""docs/migrating.md: its worked example comes out as it is printed there, and its Python runs."""
+"""docs/migrating.md: its worked example gives the printed results, and its Python runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes beside the main ones: they learn from conversations, by settings alone."""
+"""Scopes beside the main ones, which learn from conversations by their settings alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without a language model nothing is formed: the rules take its place only where somebody asked for them."""
+"""Without a language model nothing is formed: rules take its place only if somebody asks for them."""
 
 from __future__ import annotations
 

@@ -118,8 +118,9 @@ async def say(memory: Memory, conversation: str, words: str = "Actually, I keep 
 
 
 async def say_much(memory: Memory) -> None:
+    counted = " ".join(f"bee {m}" for m in range(3_000))  # of many words, which take more room than their text
     for n in range(400):
-        await say(memory, f"large-{n}", f"Actually, I said {n}: {'bees ' * 6_000}")
+        await say(memory, f"large-{n}", f"Actually, I said {n}: {counted}")
 
 
 @asynccontextmanager

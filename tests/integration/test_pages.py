@@ -1,4 +1,4 @@
-"""The SQL of the pages that have no test of their own, run as it stands there."""
+"""The SQL of the pages that have no test of their own, run as it is written."""
 
 from __future__ import annotations
 

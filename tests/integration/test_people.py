@@ -1,4 +1,4 @@
-"""People's own rights: aliases and their undoing, renaming, export, legal holds."""
+"""People's own rights: aliases and how they are undone, renaming, export, legal holds."""
 
 from __future__ import annotations
 

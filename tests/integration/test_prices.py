@@ -1,4 +1,4 @@
-"""What models cost in money: by the price that held on the day, as the operator says."""
+"""What models cost, at the price of the day that the operator has set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an individual scope to its groups, from groups to everybody: what goes, what doesn't, and what is taken back."""
+"""From an individual scope to its groups, and from groups to everybody: what is shared, what isn't, what is taken back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile texts that a member says, on the whole path: nothing is promoted, and nothing gets out of its frame."""
+"""Hostile texts of a member on the whole path: nothing is promoted, and nothing breaks out of its frame."""
 
 from __future__ import annotations
 

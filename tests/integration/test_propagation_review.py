@@ -1,4 +1,4 @@
-"""Propagation against what happens beside it: what others said too, holds, doubles, races over who stands behind a claim."""
+"""Propagation and concurrent events: what others said too, holds, duplicates, and races over who supports a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an extraction files under a group or under everybody: who heard it, what is proposed, and how that travels."""
+"""What an extraction assigns to a group or to everybody: who heard it, what is proposed, and how that is shared."""
 
 from __future__ import annotations
 

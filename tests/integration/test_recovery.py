@@ -1,4 +1,4 @@
-"""What happens when the model fails, and what a person can do about it."""
+"""What happens when the model fails, and what a person can then do."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -423,7 +423,7 @@ async def test_work_waits_for_the_next_day_when_the_tokens_are_used_up(
         await memory.add([message("Actually, I prefer coffee.", n=2)], **HERE)
         with pytest.raises(BudgetError):
             await memory.conversations.form(**SESSION)
-        assert "tokens of the day" in (await memory.run_due()).failed["conversation s of agent ada"]
+        assert "daily tokens" in (await memory.run_due()).failed["conversation s of agent ada"]
         assert (await memory.run_due()).failed == {}
         clock.goes_on(days=1)
         llm.then(extracted(("Coffee.", "individual")))

@@ -1,4 +1,4 @@
-"""The databases that tests are given one after the other: what one of them leaves, the next doesn't find."""
+"""The databases that tests use one after the other: what one test leaves, the next doesn't find."""
 
 from __future__ import annotations
 

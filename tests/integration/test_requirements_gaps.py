@@ -1,4 +1,4 @@
-"""Requirements that no other test shows; `tests/requirements.md` says which test shows which."""
+"""Requirements that no other test shows. `tests/requirements.md` lists the tests of each requirement."""
 
 import asyncio
 from datetime import datetime, timedelta

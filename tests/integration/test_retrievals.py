@@ -1,4 +1,4 @@
-"""What retrieval did is counted, and nobody's read or transaction writes it."""
+"""Retrievals are counted, but never in anybody's read or transaction."""
 
 from __future__ import annotations
 

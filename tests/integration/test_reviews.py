@@ -171,6 +171,6 @@ def test_commands(run: Run, database_url: str) -> None:
     assert line.endswith("  No boat is blue any more.")
     assert instead.strip() == "instead of: Boat 4 is blue."
     decide = ("work", "decide", first["id"], "--agent", "ada")
-    assert run(*decide, code=1).err == "memory-sql: say either --accept or --refuse\n"
+    assert run(*decide, code=1).err == "memory-sql: use either --accept or --refuse\n"
     assert run(*decide, "--accept", "--actor", "desk").out == f"{first['id']}: accepted\n"
     assert run(*decide, "--accept", code=1).err == f"memory-sql: no review {first['id']}\n"

@@ -1,4 +1,4 @@
-"""One backend in front of two, by the agent's engine; what the shadow does beside the host's answer; the way back."""
+"""Two backends behind one, chosen by the agent's engine; what the shadow does beside the host's answer; the way back."""
 
 from __future__ import annotations
 

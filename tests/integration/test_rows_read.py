@@ -1,4 +1,4 @@
-"""What a call reads doesn't grow with what the agent knows of others."""
+"""What a call reads doesn't grow with what the agent knows about others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Rules 1–6, 8, 9 and 11 of the watermark, each on several connections at once.
 
-Two processes share a database: `memory` and `other`, each with connections and a model of its own. One does something
-while the other's model thinks, or both wait for a lock that the test holds: the order is said, never left to chance.
-`tests/prove/mutations.py` takes each rule out and expects a test here to fail.
+Two processes share a database: `memory` and `other`, each with its own connections and model. One acts while the other's
+model thinks, or both wait for a lock that the test holds: the order is fixed, never left to chance.
+`tests/prove/mutations.py` removes each rule and expects a test here to fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scopes of one's own, their settings, and what they say to their models."""
+"""Named scopes, their settings, and what they tell their models."""
 
 from __future__ import annotations
 

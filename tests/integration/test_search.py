@@ -1,4 +1,4 @@
-"""What a search finds and in which order, in both arms, what it says of why, and what it reads for it."""
+"""What a search finds, in which order and why, among observations and messages, and what it reads for that."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a search must not do: show, score or tell what isn't to be seen, break, or read without bounds."""
+"""What a search must never do: show, score or reveal what the user may not see, break, or read without bounds."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

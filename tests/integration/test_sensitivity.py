@@ -1,4 +1,4 @@
-"""Secrets never reach the database, and what is personal is marked and stays with who said it. Every secret is made up."""
+"""Secrets never reach the database; personal data is marked and stays with whoever said it. Every secret is made up."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ async def test_refused_secret_names_its_place_and_kind_alone_and_stores_nothing(
     await memory.configure(agent_id="ada", secrets="refuse")
     with pytest.raises(InvalidMessageError) as refused:
         await memory.add([message("Tea."), message(TOLD, n=2)], **HERE)
-    assert str(refused.value) == "message 1: holds a secret: password"
-    with pytest.raises(InputError, match=r"^the observation holds a secret: password$"):
+    assert str(refused.value) == "message 1: contains a secret: password"
+    with pytest.raises(InputError, match=r"^the observation contains a secret: password$"):
         await memory.observe(TOLD, **MIA)
-    with pytest.raises(InputError, match=r"^metadata holds a secret: password$"):
+    with pytest.raises(InputError, match=r"^metadata contains a secret: password$"):
         await memory.observe("Tea.", **MIA, metadata={"password": SECRET})
     tea = await memory.observe("Tea.", **MIA)
-    with pytest.raises(InputError, match=r"^the observation holds a secret: password$"):
+    with pytest.raises(InputError, match=r"^the observation contains a secret: password$"):
         await memory.observations.update(tea.id, **MIA, text=TOLD)
     assert await rows(memory, MESSAGES) == []
     assert [row[0] for row in await rows(memory, KEPT)] == ["Tea."]

@@ -1,4 +1,4 @@
-"""Whatever a setting is, everything goes on: for the agent that has it as far as it allows, for all others as ever."""
+"""With any value of a setting everything still works: within its limits for its agent, as before for all others."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ async def test_names_in_settings_are_cleaned(memory: Memory) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "there is no file"), (b"top_k = ", "not TOML that can be read"), (b"\xff = 1", "not TOML that can be read"),
-     (b"top_k = 5\ntop_k = 6", "not TOML"), (b"lock_timeout_seconds = nan", "lock_timeout_seconds"),
+    [(None, "there is no file"), (b"top_k = ", "not valid TOML"), (b"\xff = 1", "not valid TOML"),
+     (b"top_k = 5\ntop_k = 6", "not valid TOML"), (b"lock_timeout_seconds = nan", "lock_timeout_seconds"),
      (b"lock_timeout_seconds = inf", "lock_timeout_seconds"),
      (b"topk = 5", "topk"),
      (b'digest_tags = "[[["', "digest_tags")],
@@ -210,7 +210,7 @@ def test_unknown_variable_is_a_warning_that_names_the_nearest(
     Settings.load()
     Settings.load()
     assert caplog.messages == [
-        "MEMORY_SQL_POOLSIZE is no setting and has no effect; did you mean MEMORY_SQL_POOL_SIZE?"
+        "MEMORY_SQL_POOLSIZE isn't a setting and has no effect; did you mean MEMORY_SQL_POOL_SIZE?"
     ]
 
 

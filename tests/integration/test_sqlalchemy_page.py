@@ -1,4 +1,4 @@
-"""docs/sqlalchemy.md: each block on a filled database, and the mapped classes that it is about."""
+"""docs/sqlalchemy.md: each block on a filled database, and the mapped classes that the page describes."""
 
 from __future__ import annotations
 

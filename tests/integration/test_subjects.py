@@ -1,4 +1,4 @@
-"""Whom an observation speaks of: found when they ask to be forgotten, and never a reason to tell others."""
+"""The people that an observation is about: found when they ask to be forgotten, never a reason to tell others."""
 
 from __future__ import annotations
 

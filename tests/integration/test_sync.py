@@ -1,4 +1,4 @@
-"""`memory_sql.sync`: the same methods for code that doesn't await."""
+"""`memory_sql.sync`: the same methods for code without await."""
 
 from __future__ import annotations
 
@@ -148,9 +148,8 @@ def public(cls: type) -> dict[str, Any]:
 def test_each_method_is_there_with_the_same_parameters() -> None:
     kinds: list[tuple[Any, Any]] = [(awaited.Memory, sync.Memory)]
     given = awaited.Memory("postgresql://nowhere/none", settings=Settings())
-    for part in vars(given).values():
-        if type(part).__module__.startswith("memory_sql.resources.") and type(part).__name__ != "Runtime":
-            kinds.append((type(part), getattr(sync, type(part).__name__)))
+    for part in (getattr(given, name) for name in awaited.FACES):
+        kinds.append((type(part), getattr(sync, type(part).__name__)))
     for theirs, ours in kinds:
         assert {f"{theirs.__name__}.{name}" for name in set(public(theirs)) - set(public(ours))} <= ASYNC_ONLY
         face = ours("postgresql://nowhere/none") if ours is sync.Memory else ours(sync.Portal(), None)

@@ -1,4 +1,4 @@
-"""Spans and metrics: each step, its counts and tokens, what waits; and never what somebody said."""
+"""Spans and metrics: each step, its counts and tokens, and what waits; never what somebody said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search cues: found by, and told to nobody."""
+"""Search cues find observations and are shown to nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a conversation is due: by age, by the settings of its agent, after exclusion, for scheduled messages."""
+"""When a conversation is due: by age, by its agent's settings, after exclusion, for scheduled messages."""
 
 import json
 from datetime import timedelta
@@ -222,7 +222,7 @@ async def test_budget_of_an_agent(memory: Memory, llm: Scripted) -> None:
     llm.then(extracted())
     result = await memory.run_due()
     assert (len(result.formed), len(result.failed)) == (1, 1)
-    assert "50 tokens of the day" in next(iter(result.failed.values()))
+    assert "50 daily tokens" in next(iter(result.failed.values()))
 
 
 @pytest.mark.parametrize(

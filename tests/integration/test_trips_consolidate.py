@@ -1,4 +1,4 @@
-"""How often background work and a forgetting wait for the database, BEGIN and COMMIT among them."""
+"""The round trips of background work and of a forgetting, including BEGIN and COMMIT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often forming and observing wait for the database: round trips, BEGIN and COMMIT among them."""
+"""The round trips of forming and observing, including BEGIN and COMMIT."""
 
 from __future__ import annotations
 
@@ -85,16 +85,16 @@ async def test_an_observation_is_stored_in_one(database_url: str) -> None:
         assert await observing(memory, wire) == (1, 2, 2, 2)
 
 
-async def test_a_conversation_is_formed_in_six(database_url: str) -> None:
+async def test_a_conversation_is_formed_in_five(database_url: str) -> None:
     async with wired(database_url) as (memory, wire):
-        assert await forming(memory, wire) == 6
+        assert await forming(memory, wire) == 5
 
 
-async def test_a_conversation_of_a_group_is_formed_in_eight(database_url: str) -> None:
+async def test_a_conversation_of_a_group_is_formed_in_seven(database_url: str) -> None:
     async with wired(database_url) as (memory, wire):
         await said(memory, "team")
         formed = await trips(wire, lambda n: memory.conversations.form(agent_id="ada", conversation_id=f"s{n}"))
-        assert formed == 8
+        assert formed == 7
 
 
 async def test_a_worker_takes_and_forms_in_six(database_url: str) -> None:
@@ -107,5 +107,5 @@ async def test_behind_walls_transactions_are_added_where_somebody_has_to_be_name
 ) -> None:
     async with wired(as_login(walled_database, roles)) as (memory, wire):
         assert await observing(memory, wire) == (1, 2, 4, 2)
-        assert await forming(memory, wire) == 12
+        assert await forming(memory, wire) == 11
         assert (await memory.conversations.form(agent_id="ada", conversation_id="s0")).messages == 0

@@ -1,4 +1,4 @@
-"""How often listing, reading one observation and adding wait for the database: round trips, BEGIN and COMMIT among them."""
+"""The round trips of listing, reading one observation and adding, including BEGIN and COMMIT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors beside words: what they find, how they are made, and that everything works without them."""
+"""Vectors besides words: what they find, how they are made, and that everything works without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` has nothing to say of a busy life, and names the one thing that is wrong where one was made wrong."""
+"""`verify` finds nothing after a busy life, and names the one thing that is wrong if a test breaks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view as CSV: every row and cell as the view has it, of one moment, and nobody else's."""
+"""A view as CSV: every row and cell as in the view, from one moment, and nobody else's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The views of users, events and latency: their numbers in small stories. Those of runs are in `test_run_views.py`."""
+"""The views of users, events and latency: their numbers in small stories. The views of runs are in `test_run_views.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Row-level security: who hasn't said on whose behalf they ask sees nothing, whoever has sees what is theirs.
+"""Row-level security: without a principal nobody sees anything; with one they see what is theirs.
 
-`walled` is a Memory of a role that logs in and is nothing but a member of the application's role; `memory` that of a
-superuser, who passes every wall.
+`walled` is a Memory of a login role that is only a member of the application's role; `memory` is a superuser's, which
+passes every wall.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engines that are kept between tests: nothing of a conversation comes along but what it has learned."""
+"""The engines that are kept between tests: a connection keeps what it has learnt and nothing else."""
 
 from __future__ import annotations
 

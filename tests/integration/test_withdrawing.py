@@ -1,4 +1,4 @@
-"""What was asked to be forgotten and is held: out of use at once, kept until the last hold ends, then gone by itself."""
+"""Forgotten while a hold keeps it: out of use at once, kept until the last hold ends, then erased automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker: what is due gets done, once, whatever happens to workers, model and database meanwhile."""
+"""The worker: due work is done once, whatever happens meanwhile to workers, model and database."""
 
 from __future__ import annotations
 

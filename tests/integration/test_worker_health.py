@@ -1,4 +1,4 @@
-"""What a worker tells those who watch it: its log, its health by HTTP, the age of a file."""
+"""What a worker reports: its log, its health over HTTP, the age of a file."""
 
 from __future__ import annotations
 

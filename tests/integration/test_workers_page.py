@@ -1,4 +1,4 @@
-"""docs/workers.md: its examples can be read, and those that can be run here are."""
+"""docs/workers.md: its examples can be parsed, and those that can run here are run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Each anomaly as documents that show it and no other, and what has to become of them.
+"""For each anomaly the documents that show it and no other, and what must become of them.
 
-A case gives out (collection, document, outcome and reason); its anomalies are by code how many it plants. All live in homes
-of their own, so that any number of copies adds up.
+A case yields (collection, document, outcome and reason) and says by code how many anomalies it plants. Each case has its
+own homes, so that any number of copies adds up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes legacy collections as the tools of MongoDB do: mongodump, mongoexport, or through a client into a server.
+"""Writes legacy collections as MongoDB's tools do: mongodump, mongoexport, or through a client into a server.
 
-A text with lone surrogates can't be encoded by any driver, but stands in real databases: it is put in as bytes.
+No driver can encode a text with lone surrogates, but real databases contain some: it is inserted as bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A legacy database of any size, the same for the same numbers: people and their memory as it should be, and every anomaly.
+"""A legacy database of any size, the same for the same numbers: people, their memory as it should be, and every anomaly.
 
-Documents are made as they are read: nothing but the one that is being written is in memory.
+Documents are made as they are read: only the one being written is in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Documents as the legacy system wrote them, with nothing odd about them; cases change what they are about."""
+"""Documents as the legacy system wrote them, without anomalies. Cases change what they are about."""
 
 from __future__ import annotations
 

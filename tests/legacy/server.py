@@ -1,4 +1,4 @@
-"""A server that speaks the protocol of MongoDB: a stand-in in this process, or the official image where Docker answers."""
+"""A server that speaks MongoDB's protocol: a stand-in in this process, or the official image if Docker answers."""
 
 from __future__ import annotations
 

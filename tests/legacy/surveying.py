@@ -1,4 +1,4 @@
-"""A legacy database read as far as a dry run goes, and what comes of it in a form that can be compared."""
+"""Reads a legacy database as far as a dry run does, and returns the result in a form that can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database holds, as Postgres's own programs and catalogue tell it, and ways to run the migrations."""
+"""What a database contains, according to Postgres's own programs and catalogue, and ways to run the migrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, functions and views as the code has them, and as each way to run the migrations builds them: one schema."""
+"""One schema: tables, functions and views as in the code, and as each way of running the migrations builds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the migrated schema says of itself: comments for analysts, names for whoever reads an error, classes of text."""
+"""What the migrated schema says about itself: comments for analysts, names for readers of errors, classes of text."""
 
 from __future__ import annotations
 

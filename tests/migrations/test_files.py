@@ -1,4 +1,4 @@
-"""The migrations as files: dated, in one line, frozen; the first one with a copy of all SQL that the code has."""
+"""The migrations as files: dated, in one line, frozen; the first one with a copy of all SQL in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upgrade and downgrade, on databases that hold something."""
+"""Upgrade and downgrade, on databases with contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas that an unreleased version made: known by the fingerprint of the first migration, refused, and made again."""
+"""Schemas made by an unreleased version: recognized by the fingerprint of the first migration, refused, and made again."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ async def test_reset_of_an_empty_database_is_an_upgrade(empty_database: str) -> 
 def test_reset_in_a_pipe_deletes_nothing_without_yes(database_url: str) -> None:
     memory_sql("observe", "Tea.", *MIA, "--url", database_url)
     ran = memory_sql("db", "reset", "--url", database_url, stdin=b"y\n", code=1)
-    assert ran.err.startswith("memory-sql: nothing was deleted of 1 agents, ")
-    assert ran.err.endswith(", 1 scopes: say --yes where nobody can be asked\n")
+    assert ran.err.startswith("memory-sql: nothing was deleted; the database holds 1 agents, ")
+    assert ran.err.endswith(", 1 scopes: use --yes if nobody can answer\n")
     assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == 1
 
 

@@ -1,10 +1,10 @@
-"""The same small life, killed at every point where it talks to the database, and taken up again.
+"""The same small life, killed at every point where it talks to the database, and then resumed.
 
     python -m tests.prove.boundaries --url postgresql://… [--every 7]
 
-A point is before or after a statement or a commit. Each time an agent of its own adds messages, forms, consolidates,
-undoes and consolidates again; whoever comes after the kill sends the same messages again and lets what is due run. Then
-every message must have been formed once and stand in the text once. `verify` runs at the end.
+A point is before or after a statement or a commit. Each time a separate agent adds messages, forms, consolidates, undoes and
+consolidates again. After the kill the same messages are sent again, and whatever is due is run. Then every message must have
+been formed once and be in the text once. `verify` runs at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from memory_sql.config import Settings
 from memory_sql.db import migrate
@@ -26,7 +26,8 @@ from memory_sql.memory import Memory
 from tests.prove.kills import SETTINGS
 from tests.prove.models import Copying
 
-QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 0.1, "formation_cold_minutes": 0.0, "llm": "offline"})
+# A lease that is renewed under load would be a point that no other life comes to.
+QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 600.0, "formation_cold_minutes": 0.0, "llm": "offline"})
 ONLY_ONCE = 5  # points at most that only the first life comes to
 SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
 
@@ -83,7 +84,7 @@ async def take_up(url: str, agent: str) -> list[str]:
     """What a client and a worker do after the crash, and what is wrong then."""
     async with Memory(url, Copying(), QUICK) as memory:
         await memory.add(SAID, agent_id=agent, user_id="u", conversation_id="s")
-        await asyncio.sleep(QUICK.lease_seconds)  # the dead one's lease, taken before it died, has run out
+        await end_leases(memory)
         await memory.conversations.form(agent_id=agent, conversation_id="s")
         for scope in await memory.scopes.list(agent_id=agent, user_id="u"):
             await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
@@ -92,6 +93,14 @@ async def take_up(url: str, agent: str) -> list[str]:
     told = Counter(line[5:] for line in (scope.consolidation or "").splitlines())
     wanted = Counter(str(message["id"]) for message in SAID)
     return [f"{name}: {found}" for name, found in (("formed", facts), ("told", told)) if found != wanted]
+
+
+async def end_leases(memory: Memory) -> None:
+    """As if what the dead one had taken had run out."""
+    async with memory.database.statement() as session:
+        for table in ("conversations", "scopes"):
+            ended = f"UPDATE memory.{table} SET lease_until = now() - interval '1 second' WHERE lease_until > now()"  # noqa: S608
+            await session.execute(text(ended))
 
 
 def killed_at(url: str, agent: str, point: int) -> bool:

@@ -1,12 +1,12 @@
-"""An import whose process is killed again and again, at random, and started again: what stands there is the same.
+"""An import whose process is killed at random again and again, and restarted: the result is the same.
 
     python -m tests.prove.killed_imports --url postgresql://… --kills 100 --seed 7
 
-The process is `memory-sql import mongo` from the interpreter on. Most kills come while it stores (the transaction of an
-agent is open), others at any time. Once it has come through, what stands there is compared with that of an import that
-nobody disturbed, by a hash over references, texts, states and order, and with its accounts; then it is taken back, and
-begins anew until there were so many kills, and one of them while it stored (about half of them miss it, so that three
-may all do). Prints how many came while it stored; exits with 1 for any difference.
+The process is `memory-sql import mongo`, including the start of the interpreter. Most kills come while it stores (an agent's
+transaction is open), others at any time. Once it has finished, the result is compared with that of an undisturbed import, by
+a hash over references, texts, states and order, and by its accounts. Then the import is rolled back and started again, until
+there were so many kills, and at least one of them while it stored (about half of them miss it, so three may all miss it).
+Prints how many kills came while it stored; exits with 1 for any difference.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A busy life in which processes die: writers and workers are killed at random, and the database with them.
+"""A busy life in which processes die: writers and workers are killed at random, and so is the database.
 
     python -m tests.prove.kills --url postgresql://… --kills 50 --seed 7
     python -m tests.prove.kills --embedded DIR --kills 1000 --crashes 50 --exec --pause 0.8
 
 Writers note each message after `add` has returned. Workers are `memory-sql worker`, with a model behind HTTP that makes
 one observation of each message, shares what may be shared, is slow, and fails or answers nonsense one time in three.
-Whoever was killed is replaced; one worker at a time is frozen for longer than its lease. At the end the backlog drains,
+Killed processes are replaced; one worker at a time is frozen for longer than its lease. At the end the backlog drains,
 and then: every acknowledged message was formed exactly once, every observation was absorbed at most once, every statement
-that may be shared is known to its group exactly once, from whoever said it, `verify` finds nothing.
+that may be shared is known to its group exactly once, from whoever said it, and `verify` finds nothing.
 Prints a summary; exits with 1 otherwise.
 """
 

@@ -1,9 +1,9 @@
-"""A legacy database of any size, written, read and planned: every count as planted, in little memory.
+"""A legacy database of any size, written, read and planned: all counts as planted, in little memory.
 
     python -m tests.prove.legacy_sizes --records 1000000 [--mebibytes 300] [--format "packed dump"]
 
-Prints documents a second and the most memory that the process had. Writing and the counts of what was planted don't count: a
-process of their own does that.
+Prints documents a second and the most memory that the process used. Writing, and counting what was planted, aren't included:
+a separate process does that.
 """
 
 from __future__ import annotations

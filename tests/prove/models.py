@@ -1,10 +1,10 @@
-"""Models whose work can be counted: "fact <message>" of each message, and a text with a line for each fact.
+"""Models whose work can be counted: "fact <message>" for each message, and a text with a line for each fact.
 
-What begins with "Release" is a statement that may be shared, and stays as it is: it is shared whenever that is asked.
-"fact 2, not fact 1" contradicts fact 1, where both are shown at once.
+What begins with "Release" is a statement that may be shared, and stays unchanged: it is always shared on request. "fact
+2, not fact 1" contradicts fact 1 if both are shown at once.
 
-`Copying` stands in this process and never fails. `serving` is a server of its own that speaks the OpenAI protocol, is
-slow, and fails or answers nonsense one time in three.
+`Copying` runs in this process and never fails. `serving` is a server of its own that speaks the OpenAI protocol, is slow,
+and fails or answers nonsense one time in three.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Takes the safeguards out, one at a time, in a copy of the project: the tests must notice each.
+"""Removes the safeguards one at a time in a copy of the project: the tests must notice each removal.
 
     python -m tests.prove.mutations [PART OF A NAME …]
 
-What a change replaces is looked for in the package and the migrations, or in the files that it names: code may be moved
-without this table having to know. A change that finds nothing is an error.
+The text that a mutation replaces is searched for in the package and the migrations, or in the files that the mutation names,
+so code may be moved without changing this table. It is an error if the text isn't found.
 """
 
 from __future__ import annotations

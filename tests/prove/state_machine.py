@@ -1,9 +1,9 @@
-"""Two users' and a group's memory against a model of it in a few lines of Python, through random lives.
+"""The memory of two users and a group against a model of it in a few lines of Python, through random lives.
 
-Rules: add, form, form again in the same words or in others, observe, contradict, consolidate, undo, archive and bring back,
-forget (an observation, a user, a conversation, the group), die while forming or consolidating (with and without the answer
-stored), let leases run out. After each step what `Memory` says must be what the model says: the observations, what stands
-behind each, what waits, the text, and every version that there ever was.
+Operations: add, form, form again in the same words or in others, observe, contradict, consolidate, undo, archive and
+bring back, forget (an observation, a user, a conversation, the group), die while forming or consolidating (with or
+without the answer stored), let leases expire. After each step `Memory` must agree with the model: the observations, what
+supports each, what waits, the text, and every version that ever existed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The model's provider is away for 66 seconds, and one conversation can't be formed at all: the rest just comes later."""
+"""The model's provider fails for 66 seconds, and one conversation can't be formed at all: everything else is only delayed."""
 
 from __future__ import annotations
 

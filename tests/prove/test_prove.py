@@ -1,4 +1,4 @@
-"""A slice of each proof under CI, a tenth of it in `make test`, the whole under `make prove`."""
+"""A part of each proof in CI, a tenth of that in `make test`, everything in `make prove`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Random principals read at random, behind walls: nobody sees a row of a scope that isn't theirs, nor misses one that is.
+"""Random principals make random reads behind walls: nobody sees a row of another's scope, or misses one of their own.
 
-Who belongs where is random, and ids are patterns, prefixes and prefixes of keys of one another. What may be seen is
-computed here, from what was done, without asking the database. Some reads go over a connection that others poison.
+Membership is random, and ids are patterns, prefixes and prefixes of one another's keys. What may be seen is computed here
+from what was done, without asking the database. Some reads use a connection that others poison.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shareable statements of office work, written beside earlier rules of `screening`: data for its tests."""
+"""Shareable statements of office work, written for earlier rules of `screening`: data for its tests."""
 
 SHAREABLE = (
     "The kickoff for phase two is on 3 June",

@@ -1,4 +1,4 @@
-"""What patterns need: told from them, and never more than is true."""
+"""What patterns need, derived from the patterns, and never more than is true."""
 
 from __future__ import annotations
 

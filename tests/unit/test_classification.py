@@ -1,4 +1,4 @@
-"""What texts tell, by rules, and what is masked in them. Every secret here is made up."""
+"""What rules find and mask in texts. Every secret here is made up."""
 
 from __future__ import annotations
 
@@ -205,6 +205,17 @@ def test_json_stays_json_and_a_key_says_what_its_value_is() -> None:
     }  # fmt: skip
     assert found == ("code", "password")
     assert json.loads(mask(json.dumps(value)).text) == masked
+
+
+def test_secret_is_masked_wherever_in_a_value_it_stands() -> None:
+    """All texts of a value are looked through at once, to see whether any is worth a look of its own."""
+    for text, _, kind in SECRETS:
+        masked = mask(text).text
+        assert masked_value(["Nothing.", {"note": [text, 7, None]}]) == (
+            ["Nothing.", {"note": [masked, 7, None]}],
+            (kind,),
+        )
+        assert masked_value({text: {"a": True}}) == ({masked: {"a": True}}, (kind,))
 
 
 def test_several_secrets_of_one_text_are_each_masked() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_sql.memory import Memory
+from memory_sql.memory import FACES, Memory
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
@@ -51,9 +51,11 @@ def is_awaited(function: Callable[..., object]) -> bool:
 
 
 def faces() -> Iterator[tuple[str, type[Face]]]:
-    for name, face in vars(Memory("postgresql://nobody@127.0.0.1:9/nothing")).items():
-        if isinstance(face, Face):
-            yield name, type(face)
+    memory = Memory("postgresql://nobody@127.0.0.1:9/nothing")
+    for name in FACES:
+        face = getattr(memory, name)
+        assert isinstance(face, Face)
+        yield name, type(face)
 
 
 def inside(group: str) -> set[str]:

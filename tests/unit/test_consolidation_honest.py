@@ -1,4 +1,4 @@
-"""Honest answers come out unchanged, whatever walk of life and language; harm is refused."""
+"""Honest answers come out unchanged, in every walk of life and language; harmful ones are refused."""
 
 from __future__ import annotations
 

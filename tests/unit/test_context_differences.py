@@ -1,4 +1,4 @@
-"""What two contexts say that the other doesn't."""
+"""The statements that only one of two contexts makes."""
 
 from __future__ import annotations
 

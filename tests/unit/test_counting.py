@@ -1,4 +1,4 @@
-"""What numbers a text says in words."""
+"""The numbers written as words in a text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Decoys: drawn from a kept table, in the form of the claims, at random places; a judge that misses one is noticed."""
+"""Decoys: from a fixed table, in the form of the claims, in random positions; a judge that gets one wrong is noticed."""
 
 from __future__ import annotations
 

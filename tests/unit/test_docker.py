@@ -1,4 +1,4 @@
-"""docker/: what can be told about an image and a composition without an engine."""
+"""docker/: what can be checked of an image and a composition without an engine."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_user_is_the_one_given_else_the_documents_else_the_first_that_a_message_
 
 
 def test_conversation_without_a_user_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"talk\.jsonl: whose is conversation talk\? say --user"):
+    with pytest.raises(InputError, match=r"talk\.jsonl: whose is conversation talk\? pass --user"):
         read(lines(said()), defaults=Defaults())
 
 
@@ -209,5 +209,5 @@ def test_whatever_a_file_holds_it_is_read_or_refused(content: bytes) -> None:
     "twice", [b'{"role": "user", "role": "tool", "content": "x"}', b'[{"content": {"a": 1, "a": 2}}]']
 )
 def test_key_that_stands_twice_is_refused(twice: bytes) -> None:
-    with pytest.raises(InputError, match="a key stands twice in one object"):
+    with pytest.raises(InputError, match="an object has a duplicate key"):
         read(twice)

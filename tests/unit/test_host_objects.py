@@ -1,4 +1,4 @@
-"""A host's own objects, read as memory takes them."""
+"""A host's own objects, read in the form that memory takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is staged of a row."""
+"""How rows are prepared for staging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an import is: told by whoever reads and stores, with the time that is left."""
+"""The progress of an import, reported while reading and storing, with the time that is left."""
 
 from __future__ import annotations
 

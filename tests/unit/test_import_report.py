@@ -21,30 +21,30 @@ MARKDOWN = """\
 | memory_sessions | 4 | 2 | 0 | 1 | 1 |
 | all | 1,204 | 2 | 0 | 1,201 | 1 |
 
-## Not brought over as documents of their own
+## Not imported as documents of their own
 
 | collection | what | documents | why |
 |---|---|---|---|
 | memory_sessions | rejected | 1 | empty: it has no text |
 | memory_sessions | skipped | 1 | known: it is here already |
 
-## What was odd
+## Anomalies
 
-| code | documents | what | what becomes of it |
+| code | documents | what | what the import does |
 |---|---|---|---|
 | A3 | 1 | no text, or white space alone | a blob: a scope without text; a record: rejected as empty |
 
 ## What can't be read
 
-- memory_user.bson, byte 9: it is truncated; what stands behind it is missing
+- memory_user.bson, byte 9: it is truncated; what follows it is missing
 - memory_sessions.bson, byte 5: it isn't valid BSON
 
 ## What to do next
 
-1. Dump again what can't be read, and run the same command: what is here by then is left out.
-2. `memory.import_rejects` names each document that was rejected, with its file and byte.
+1. Dump again what can't be read, and run the same command: what was imported before is skipped.
+2. `memory.import_rejects` lists each rejected document with its file and byte.
 3. `memory-sql import verify 7`, with the same source, compares every text; then `memory-sql admin verify`.
-4. To go back: `memory-sql import rollback 7 --yes` takes out what came, and nothing else.
+4. To go back: `memory-sql import rollback 7 --yes` removes what was imported, and nothing else.
 """
 
 
@@ -70,7 +70,7 @@ def test_dry_run_says_that_nothing_was_written_and_what_comes_next() -> None:
     told = as_markdown(report(run=None, collections={"users3": NONE}))
     assert told.startswith("# What an import would do\n\nNothing was written.\n\n| collection |")
     assert told.endswith(
-        "## What to do next\n\n1. Read what would be rejected and what is odd, and run the command without `--dry-run`.\n"
+        "## What to do next\n\n1. Check the rejected documents and the anomalies, then run the command without `--dry-run`.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The files of the languages: what may stand in them, and that everything which stands there is used."""
+"""The languages' files: what they may contain, and that all of it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of each anomaly A1 to A30 that `test_legacy_mapping` doesn't show, and what the system before was."""
+"""The rules of those anomalies A1 to A30 that `test_legacy_mapping` doesn't show, and facts about the legacy system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are meant to lead somewhere else, or never to end."""
+"""Files that are meant to lead elsewhere, or never to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of legacy memory: each anomaly as planted, every document accounted for, states, texts and settings."""
+"""What becomes of legacy memory: each planted anomaly, every document accounted for, states, texts and settings."""
 
 from __future__ import annotations
 

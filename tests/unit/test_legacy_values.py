@@ -1,4 +1,4 @@
-"""Values and texts of legacy documents, in every form in which they have been seen."""
+"""Values and texts of legacy documents, in every form that has been seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a sweep goes on, and for how long messages may be kept."""
+"""How a sweep proceeds, and how long messages may be kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The pages: every block of code is checked, and every link leads somewhere.
+"""The pages: every code block is checked, and every link leads somewhere.
 
-What can run is run elsewhere: Python by the tests of the README, the tutorial, groups, propagation, workers and SQLAlchemy;
-SQL by those of analytics, deploying and `tests/integration/test_pages.py`.
+Blocks that can run are run elsewhere: Python by the tests of the README, the tutorial, groups, propagation, workers and
+SQLAlchemy; SQL by those of analytics, deploying and `tests/integration/test_pages.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import yaml
 
 import memory_sql
 from memory_sql import Memory, Settings, cli, models
+from memory_sql.memory import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
@@ -145,7 +146,7 @@ def wrong_arguments(called: Callable[..., Any], node: ast.Call) -> Iterator[str]
 
 
 def faces() -> dict[str, Face]:
-    return {name: face for name, face in vars(MEMORY).items() if isinstance(face, Face)}
+    return {name: getattr(MEMORY, name) for name in FACES}
 
 
 def resolved(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The public names: in order, importable, the same for whoever checks types, and all that public signatures hold."""
+"""The public names: sorted, importable, the same for type checkers, and including everything in public signatures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 import memory_sql
 from memory_sql import errors
 from memory_sql.domain import results
+from memory_sql.memory import FACES
 
 NOT_NAMED_BY_HOSTS = {"Database"}
 
@@ -48,7 +49,7 @@ def used_by(cls: type) -> Iterator[type]:
 def reached() -> set[type]:
     """All that a host comes upon, from `Memory`, its faces and the errors on."""
     memory = memory_sql.Memory("postgresql://nowhere/none")
-    faces = [type(value) for name, value in vars(memory).items() if not name.startswith("_") and is_ours(type(value))]
+    faces = [type(getattr(memory, name)) for name in ("settings", *FACES)]
     found: set[type] = set()
     waiting = [memory_sql.Memory, *faces, *(e for e in vars(errors).values() if is_ours(e))]
     while waiting:

@@ -1,4 +1,4 @@
-"""What the recall benchmark reads, what it takes out of a ranking, and how it says what it found."""
+"""What the recall benchmark reads, what it removes from a ranking, and how it reports its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measures of the recall benchmark, on examples that were reckoned by hand."""
+"""The measures of the recall benchmark, on examples computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tests/requirements.md`: complete, and true in so far as the tests that it names exist."""
+"""`tests/requirements.md` is complete, and the tests that it names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screening: what a model may see and what may be stored for more people than one, by rule alone."""
+"""Screening: what a model may see, and what may be stored for more than one person, by rules alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which server the suite runs against."""
+"""The server that the suite runs on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done beside the host's answer, and what is said of it."""
+"""Calls made beside the host's answer, and what is reported about them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Others, with what their own guides tell a user to do. What they need is in `benchmarks/requirements.txt`."""
+"""Other systems, used as their own guides say. Their requirements are in `benchmarks/requirements.txt`."""

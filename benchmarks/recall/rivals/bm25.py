@@ -1,4 +1,4 @@
-"""BM25 in memory: a `bm25s` index per conversation, with stems and the longer of its lists of English stop words."""
+"""BM25 in memory: a `bm25s` index for each conversation, with stemming and the longer of its English stop-word lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedding that all rivals with vectors share: the multilingual universal sentence encoder, 512 numbers, no network."""
+"""The embedding of all rivals with vectors: the multilingual universal sentence encoder, 512 dimensions, no network."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _known: dict[str, Any] = {}
 
 @cache
 def _encoder() -> USE:
-    return USE(threads=1)  # which threadpoolctl sees to: on a busy machine more threads wait for one another
+    return USE(threads=1)  # enforced by threadpoolctl: on a busy machine more threads wait for one another
 
 
 def learn(texts: Sequence[str]) -> None:
-    """Embeds what will be stored, at once, so that no rival pays for it text by text. Questions are never kept."""
+    """Embeds all texts to be stored at once, so that no rival pays for them one by one. Questions are never cached."""
     new = [text for text in dict.fromkeys(texts) if text not in _known]
     if new:
         _known.update(zip(new, _encoder().encode(new), strict=True))
 
 
 def vector(text: str) -> Any:
-    """Of length 1."""
+    """A vector of length 1."""
     known = _known.get(text)
     return _encoder().encode(text) if known is None else known
 

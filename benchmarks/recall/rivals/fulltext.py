@@ -1,4 +1,4 @@
-"""Postgres' own text search and `ts_rank`: with all words of the question, as the first design had it, or with any."""
+"""Postgres' own text search with `ts_rank`: all words of the question, as in the first design, or any of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph's Postgres store: an item per turn, its text embedded, its defaults for everything else; needs pgvector."""
+"""LangGraph's Postgres store: an item for each turn, its text embedded, otherwise its defaults; needs pgvector."""
 
 from __future__ import annotations
 

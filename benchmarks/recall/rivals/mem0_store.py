@@ -1,7 +1,7 @@
-"""mem0 with `infer=False`: each turn is kept as it is, no model is asked; vectors in pgvector, its defaults for the rest.
+"""mem0 with `infer=False`: each turn is kept as it is and no model is asked; vectors in pgvector, otherwise its defaults.
 
-Its word score and its entities need spaCy and a model of it, which it would fetch from the network: without them it ranks
-by vectors, as it does for a user who installs no more than `mem0ai`. Its telemetry is off.
+Its word score and its entities need spaCy and a spaCy model, which it would download. Without these it ranks by vectors,
+as for a user who installs only `mem0ai`. Its telemetry is off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.server import analyze, fresh_database, plain_url
 
 
 class _Embedder:
-    """The shape of mem0's embedders, which it can't be told of by its configuration."""
+    """The interface of mem0's embedders. mem0's configuration can't name one of our own."""
 
     def embed(self, text: str, _action: str | None = None) -> list[float]:
         return embedding.lists([text])[0]
@@ -56,10 +56,10 @@ async def stored(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
 
 
 def opened(url: str, folder: Path, embedder: object, dimensions: int) -> Any:
-    """On a database of its own; its model is never asked."""
-    # Both are read when it is imported.
+    """Uses a database of its own. Its model is never asked."""
+    # mem0 reads both when it is imported.
     os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": str(folder)}
-    nobody = {"provider": "openai", "config": {"api_key": "never used"}}  # it insists on a model, and doesn't call it
+    nobody = {"provider": "openai", "config": {"api_key": "never used"}}  # it requires a model, but doesn't call it
     config = {
         "vector_store": {
             "provider": "pgvector",

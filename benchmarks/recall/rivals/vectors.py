@@ -1,4 +1,4 @@
-"""Vectors alone: the nearest turns of the conversation by cosine, reckoned exactly."""
+"""Vectors alone: the nearest turns of the conversation by exact cosine."""
 
 from __future__ import annotations
 

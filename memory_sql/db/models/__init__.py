@@ -1,4 +1,4 @@
-"""The mapped tables of schema `memory`, by aggregate; what a host may use of them is in `memory_sql.models`."""
+"""The mapped tables of schema `memory`, by aggregate; `memory_sql.models` exports those that a host may use."""
 
 from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import SCHEMA, Base, columns_of

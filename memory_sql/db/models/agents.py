@@ -1,4 +1,4 @@
-"""Agents, and how often the memory of each was asked."""
+"""Agents, and how often the memory of each was queried."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class AgentRow(Base):
         {"comment": "One row per agent: something that converses and remembers."},
     )
 
-    agent_key: Mapped[int] = column("Our own key of the agent; leads every other key.", Identity(always=False))
-    agent_id: Mapped[str] = host_id("The host's id of the agent.")
+    agent_key: Mapped[int] = column("Internal key of the agent; leads every other key.", Identity(always=False))
+    agent_id: Mapped[str] = host_id("The host's id for the agent.")
     created_at: Mapped[datetime] = column("When the agent was first seen.", server_default=NOW)
     settings: Mapped[dict[str, Any]] = constant(
         "Settings that differ from the service's, by name.", server_default=NO_PAIRS
@@ -51,18 +51,20 @@ class RetrievalRow(Base):
         CheckConstraint("queries > 0", name="queries"),
         CheckConstraint("without_hit BETWEEN 0 AND queries", name="without_hit"),
         CheckConstraint("slowest_seconds BETWEEN 0 AND seconds", name="slowest_seconds"),
-        {"comment": "One row per agent, day (UTC), surface and reason: how often memory was asked. It names nobody."},
+        {
+            "comment": "One row per agent, day (UTC), surface and reason: how often memory was queried. It names no user."
+        },
     )
 
     agent_key: Mapped[int] = column("The agent.")
     day: Mapped[date] = column("The day in UTC.", Date)
-    surface: Mapped[str] = constant("context, search or digest: what was asked for.")
+    surface: Mapped[str] = constant("What was requested: context, search or digest.")
     reason: Mapped[str] = constant(
-        "Why what was found was shown: asked, recall phrase, found; it wasn't: too little, of what asks; none."
+        "Why results were shown: asked, recall phrase or found. Why not: too little (the message asks) or none."
     )
-    queries: Mapped[int] = column("How often.")
-    without_hit: Mapped[int] = column("How often nothing was found; 0 where nothing was searched.")
-    seconds: Mapped[float] = column("How long searching took, in sum; 0 where nothing was searched.", Double)
-    slowest_seconds: Mapped[float] = column("How long it took at worst.", Double)
+    queries: Mapped[int] = column("Number of queries.")
+    without_hit: Mapped[int] = column("Number of these that found nothing; 0 where nothing was searched.")
+    seconds: Mapped[float] = column("Total search time in seconds; 0 where nothing was searched.", Double)
+    slowest_seconds: Mapped[float] = column("Longest search time of one query, in seconds.", Double)
 
     agent: Mapped[AgentRow] = related()

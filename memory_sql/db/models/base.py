@@ -1,10 +1,10 @@
 """What the tables of schema `memory` have in common.
 
-Their comments are what analysts read; the migrations are their history.
+Analysts read the comments of tables and columns; the migrations are the tables' history.
 
-The agent's key leads every primary and foreign key: a row can't refer across agents. Every text column says what
-becomes of it when a person is forgotten (`info["text"]`): `erase` (may hold remembered text), `host_id` (the host's
-own identifier) or `constant` (a word of ours).
+The agent's key leads every primary and foreign key, so a row can't refer to another agent's. Every text column declares
+what happens to it when a person is forgotten (`info["text"]`): `erase` (may hold remembered text), `host_id` (the host's
+own identifier) or `constant` (one of the library's own words).
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ from sqlalchemy.orm import (
     relationship,
 )
 
-from memory_sql.config.kinds import LANGUAGES
-
 SCHEMA = "memory"
 SEARCHED_CHARACTERS = 100_000  # of one text; more could exceed what a tsvector holds (1 MB)
 
@@ -67,7 +65,7 @@ class Base(DeclarativeBase):
 
 
 def columns_of(row: type[Base], names: Iterable[str]) -> tuple[InstrumentedAttribute[Any], ...]:
-    """The columns of a table that are called so, in the order of the names; of a value, those that it shows as they are."""
+    """The table's columns with these names, in the order of the names. Names that aren't columns are skipped."""
     stored = row.__table__.c
     return tuple(getattr(row, name) for name in names if name in stored)
 
@@ -93,7 +91,7 @@ def one_of(name: str, *values: str) -> CheckConstraint:
 
 
 def key_of(table: str, *columns: str, goes_along: bool = False) -> ForeignKeyConstraint:
-    """A foreign key to `table` by columns of the same names. `goes_along`: a row is deleted with what it refers to."""
+    """A foreign key to `table` by columns of the same names. `goes_along`: deleting the referenced row deletes this one."""
     return ForeignKeyConstraint(
         ["agent_key", *columns],
         [f"{SCHEMA}.{table}.{name}" for name in ("agent_key", *columns)],
@@ -102,23 +100,25 @@ def key_of(table: str, *columns: str, goes_along: bool = False) -> ForeignKeyCon
 
 
 def related(**options: Any) -> Relationship[Any]:
-    """Only to read, since the library alone writes; and only if a query asks for it: no attribute starts a statement."""
+    """Read-only, since only the library writes. Loaded only by a query that asks for it: no attribute runs a statement."""
     return relationship(viewonly=True, lazy="raise", **options)
 
 
 def withdrawn_by() -> MappedColumn[Any]:
-    return constant("The id of the forgetting that waits for a hold to end; null: it is in use.", nullable=True)
+    return constant(
+        "Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.", nullable=True
+    )
 
 
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
-    """The words of `content` in the row's own `language`, and those of `search_extra` in none."""
+    """The words of `content` in the row's `language` and of `search_extra` in no language, without their positions."""
     extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"
-    return _vector(f"({_words_of('content')}) || {extra}", comment, **options)
+    return _vector(f"strip({SCHEMA}.search_vector(language, content) || {extra})", comment, **options)
 
 
 def cue_vector(comment: str) -> MappedColumn[Any]:
-    """The words of `terms` in the row's own `language`."""
-    return _vector(_words_of("terms"), comment)
+    """The words of `terms` in the row's `language`."""
+    return _vector(f"strip({SCHEMA}.search_vector(language, terms))", comment)
 
 
 def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
@@ -133,22 +133,14 @@ def _vector(generated: str, comment: str, **options: Any) -> MappedColumn[Any]:
     )
 
 
-def _words_of(column: str) -> str:
-    by_language = " ".join(
-        f"WHEN '{name}' THEN to_tsvector('pg_catalog.{name}'::regconfig, left({column}, {SEARCHED_CHARACTERS}))"
-        for name in LANGUAGES
-    )
-    return f"CASE language {by_language} END"
-
-
-SEARCH_EXTRA = "What the language's parser would miss: identifiers, n-grams, folded forms; the days it speaks of."
+SEARCH_EXTRA = "Words that the language's parser would miss: identifiers, n-grams, folded forms, days mentioned."
 NOW = text("now()")
 ZERO = text("0")
-NEVER_JUDGED = 2**31 - 1  # of waits_below: whoever catches up looks at it
+NEVER_JUDGED = 2**31 - 1  # value of waits_below: the next catch-up checks the row
 NO_TEXTS = text("'{}'::text[]")
 NO_NUMBERS = text("'{}'::integer[]")
 NO_PAIRS = text("'{}'::jsonb")
 NO_ITEMS = text("'[]'::jsonb")
 TRUE = text("true")
 FALSE = text("false")
-READABLE = "< '9999-01-01 00:00:00+00'::timestamptz"  # later ones can be stored, but not read back by every driver
+READABLE = "< '9999-01-01 00:00:00+00'::timestamptz"  # later times can be stored, but some drivers can't read them back

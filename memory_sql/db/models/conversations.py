@@ -50,7 +50,7 @@ class ConversationRow(Base):
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
         one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
         Index("conversations_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
-        # A pending list would make every search for a user's conversations read it as well.
+        # With a pending list, every search for a user's conversations would have to read that list too.
         Index(
             "conversations_participants_idx",
             text("memory.user_tokens(agent_key, participants)"),
@@ -60,55 +60,61 @@ class ConversationRow(Base):
         Index(
             "conversations_text_since_idx", "agent_key", "text_since", postgresql_where=text("text_since IS NOT NULL")
         ),
-        # What changes with each message must be in no index, nor in its condition: the row couldn't stay in its place (HOT).
+        # Columns that change with each message must not be in an index or its condition, or updates couldn't be HOT.
         Index("conversations_waits_below_idx", "agent_key", "waits_below", postgresql_where=text(WAITS)),
         Index("conversations_lease_until_idx", "agent_key", postgresql_where=text(BUSY)),
         {
-            "comment": "One row per conversation of an agent, with how far observations have been formed from it.",
+            "comment": "One row per conversation of an agent, with how far formation has read it.",
             "postgresql_with": {"fillfactor": 70},
         },
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    conversation_id: Mapped[str] = host_id("The host's id of the conversation.")
+    conversation_id: Mapped[str] = host_id("The host's id for the conversation.")
     user_id: Mapped[str] = host_id("The user whom the host named with the first message.")
     participants: Mapped[list[str]] = host_id("All users who have written in it.", server_default=NO_TEXTS)
     group_ids: Mapped[list[str]] = host_id("The groups in which it takes place.", server_default=NO_TEXTS)
     refused: Mapped[list[str]] = constant(
-        "Ids, made from idempotency keys, of messages that were too long and haven't come again.",
+        "Ids (made from idempotency keys) of messages that were too long and haven't been sent again.",
         server_default=NO_TEXTS,
     )
     last_number: Mapped[int] = column("Number of the newest message.", server_default=ZERO)
     formed_number: Mapped[int] = column("Number of the last message that a formation has read.", server_default=ZERO)
     unformed_messages: Mapped[int] = column(
-        "Messages after that, without the skipped ones.", Integer, server_default=ZERO
+        "Messages after formed_number, without those that formation skips.", Integer, server_default=ZERO
     )
-    unformed_tokens: Mapped[float] = column("Their weighted tokens.", server_default=ZERO)
+    unformed_tokens: Mapped[float] = column("Weighted tokens of these messages.", server_default=ZERO)
     epoch: Mapped[int] = column(
-        "Rises when a message is forgotten; fences off work in flight.", Integer, server_default=ZERO
+        "Rises when a message is forgotten; work begun under an earlier epoch is refused.", Integer, server_default=ZERO
     )
-    due_at: Mapped[datetime | None] = column("From when observations should be formed; null: nothing to do.")
-    due_reason: Mapped[str | None] = constant("signal, messages, tokens, age, cold or retry.")
+    due_at: Mapped[datetime | None] = column("When formation is due; null: nothing to do.")
+    due_reason: Mapped[str | None] = constant("Why it is due: signal, messages, tokens, age, cold or retry.")
     fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
-    lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
+    lease_until: Mapped[datetime | None] = column(
+        "When the worker's lease ends, by the database's clock; null: no lease."
+    )
     created_at: Mapped[datetime] = column("When the first message arrived.", server_default=NOW)
     last_activity_at: Mapped[datetime] = column("When the newest message arrived.", server_default=NOW)
-    excluded: Mapped[bool] = column("True: what is said in it is not to be remembered.", server_default=FALSE)
+    excluded: Mapped[bool] = column("True: nothing said in it is to be remembered.", server_default=FALSE)
     shared: Mapped[bool] = column(
-        "True: the host says that the members of its groups hear it, whoever has spoken.", server_default=FALSE
+        "True: the host says that all members of its groups hear it, whoever has spoken.", server_default=FALSE
     )
-    failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
-    errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
-    dead_run_id: Mapped[int | None] = column("The run with which it was given up; null: it goes on.")
+    failures: Mapped[int] = column(
+        "Consecutive attempts in which the model gave no answer.", Integer, server_default=ZERO
+    )
+    errors: Mapped[int] = column("Consecutive answers that could not be used.", Integer, server_default=ZERO)
+    dead_run_id: Mapped[int | None] = column("The run after which it was given up; null: not given up.")
     waits_below: Mapped[int] = column(
-        "With fewer unformed messages than this it wasn't due when that was last judged; far above any: it never was.",
+        "When last checked, it was not due with fewer unformed messages than this; 2147483647: never checked.",
         Integer,
         server_default=text(str(NEVER_JUDGED)),
     )
-    time_zone: Mapped[str | None] = constant("Where its calendar days begin (IANA name); null: the default.")
-    unformed_since: Mapped[datetime | None] = column("When the oldest message arrived that no formation has read.")
+    time_zone: Mapped[str | None] = constant("Time zone of its calendar days (IANA name); null: the default.")
+    unformed_since: Mapped[datetime | None] = column(
+        "When the oldest message that no formation has read arrived; null: none."
+    )
     text_since: Mapped[datetime | None] = column(
-        "When the oldest message arrived that still has its text, or earlier; null: none has."
+        "No later than the arrival of the oldest message that still has its text; null: none has."
     )
 
     agent: Mapped[AgentRow] = related()
@@ -121,7 +127,8 @@ class MessageRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "conversation_id", "number"),
         key_of("conversations", "conversation_id"),
-        # Not in the order of the primary key: of two alike the planner takes either, and reads a conversation for a message.
+        # Not in the order of the primary key: of two alike indexes the planner may take the wrong one, and read a whole
+        # conversation to find one message.
         UniqueConstraint("agent_key", "message_id", "conversation_id"),
         CheckConstraint("number > 0", name="number"),
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
@@ -142,36 +149,39 @@ class MessageRow(Base):
             postgresql_where=text("withdrawn_by IS NOT NULL"),
         ),
         one_of("language", *LANGUAGES),
-        {"comment": "One row per message. When its text has gone, the row stays, so that it isn't taken twice."},
+        {"comment": "One row per message. The row outlives its text, so that the message isn't stored twice."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     conversation_id: Mapped[str] = host_id("The conversation.")
     number: Mapped[int] = column("1, 2, 3 … in the order of arrival.")
-    message_id: Mapped[str] = host_id("The host's id of the message, or one of ours.")
+    message_id: Mapped[str] = host_id("The host's id for the message, or one that the library made.")
     role: Mapped[str] = constant("user, assistant, agent, system, developer, tool or function.")
     user_id: Mapped[str | None] = host_id("The user who wrote it; null for the agent and its tools.")
     speaker: Mapped[str | None] = erase("The speaker's name, as the host gave it.")
-    content: Mapped[str | None] = erase("What was said; null once it has been forgotten or its retention has ended.")
+    content: Mapped[str | None] = erase("What was said; null once forgotten or past its retention.")
     cleaned: Mapped[list[str]] = constant(
-        "What had to be changed to store it: nul, surrogate, controls, bidi_controls, zero_width, tag_characters, secret.",
+        "What was changed before storing: nul, surrogate, controls, bidi_controls, zero_width, tag_characters, secret.",
         server_default=NO_TEXTS,
     )
     weight: Mapped[float] = column("Weighted tokens: characters / 4.5 × 1 for users, 0.5 for tools, 0.2 for agents.")
-    eligible: Mapped[bool] = column("False: formation skips it (system messages).", server_default=TRUE)
-    signal: Mapped[str | None] = constant("The signal that it gave, if any.")
+    eligible: Mapped[bool] = column(
+        "False: formation skips it (a system message, or said while the conversation was excluded).",
+        server_default=TRUE,
+    )
+    signal: Mapped[str | None] = constant("The signal that it carried; null: none.")
     said_at: Mapped[datetime] = column("When it was said.")
     given_at: Mapped[datetime | None] = column(
-        "When it was said by the host, where that was more than a day ahead; said_at is when it was stored, then."
+        "The time the host gave, if more than a day in the future: said_at is then the time of storing. Else null."
     )
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
-    owner: Mapped[str] = host_id("Whose conversation it stands in: u:<user>, by the conversation's user.")
+    owner: Mapped[str] = host_id("Owner of its conversation: u:<user>, from the conversation's user_id.")
     group_ids: Mapped[list[str] | None] = host_id(
-        "The groups that its call named, where an idempotency key stands for that; else null."
+        "The groups named in its call, if the call had an idempotency key; else null."
     )
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
-    search: Mapped[Any] = search_vector("What full-text search sees; null once the text has gone.", nullable=True)
+    search: Mapped[Any] = search_vector("What full-text search reads; null once the text is gone.", nullable=True)
     withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     conversation: Mapped[ConversationRow] = related()

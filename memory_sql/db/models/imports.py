@@ -1,4 +1,4 @@
-"""What was brought over from another store: each run, what came of each document, and what mustn't come again."""
+"""Imports from other stores: each import, what became of each document, and what must not be imported again."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ class ImportRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("import_id"),
         one_of("state", "running", "finished", "rolled_back"),
-        {"comment": "One row per import of another store; of all agents, so only who serves all of them sees it."},
+        {
+            "comment": "One row per import from another store, for all agents: visible only to work that serves all agents."
+        },
     )
 
-    import_id: Mapped[int] = column("Our own key.", Identity(always=False))
-    source: Mapped[str] = constant("What it was read from: the name of a folder or database.")
-    options: Mapped[dict[str, Any]] = constant("How it was read, where there was a choice.", server_default=NO_PAIRS)
-    state: Mapped[str] = constant("running (or broken off), finished or rolled_back.")
+    import_id: Mapped[int] = column("Internal key.", Identity(always=False))
+    source: Mapped[str] = constant("What was imported: the name of a folder or database.")
+    options: Mapped[dict[str, Any]] = constant("The options of the import.", server_default=NO_PAIRS)
+    state: Mapped[str] = constant("running (or interrupted), finished or rolled_back.")
     accounts: Mapped[dict[str, Any]] = constant(
-        "By collection how many documents there were, and what became of them; anomalies by code.",
+        "Per collection, the number of documents and what became of them; anomalies by code.",
         server_default=NO_PAIRS,
     )
-    key_hash: Mapped[bytes] = column("By which the key of its references is known again.")
-    started_at: Mapped[datetime] = column("When.", server_default=NOW)
-    finished_at: Mapped[datetime | None] = column("When all of it was there.")
-    rolled_back_at: Mapped[datetime | None] = column("When it was taken out again.")
+    key_hash: Mapped[bytes] = column("Hash that identifies the key under which its references are hashed.")
+    started_at: Mapped[datetime] = column("When it began.", server_default=NOW)
+    finished_at: Mapped[datetime | None] = column("When it was complete; null: not yet.")
+    rolled_back_at: Mapped[datetime | None] = column("When it was rolled back; null: it wasn't.")
 
 
 class ImportRejectRow(Base):
@@ -38,18 +40,16 @@ class ImportRejectRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("import_id", "number"),
         one_of("outcome", "merged", "skipped", "rejected"),
-        {"comment": "One row per document that an import didn't take over as one of its own, and why."},
+        {"comment": "One row per document that an import merged, skipped or rejected, and why."},
     )
 
     import_id: Mapped[int] = column("The import.")
-    number: Mapped[int] = column("1, 2, 3 … in the order in which they were read.")
+    number: Mapped[int] = column("1, 2, 3 … in the order of reading.")
     collection: Mapped[str] = constant("The document's collection, by its newer name.")
-    legacy_id: Mapped[str | None] = constant(
-        "The document's id; null: it has none that can be read, or was forgotten here."
-    )
-    part: Mapped[str | None] = constant("The file or collection that it stands in; null: known by its id alone.")
-    place: Mapped[int | None] = column("Which document it is there, from 1.")
-    position: Mapped[int | None] = column("At which byte it begins there.")
+    legacy_id: Mapped[str | None] = constant("The document's id; null: it has no readable id, or was forgotten here.")
+    part: Mapped[str | None] = constant("The file or collection that holds it; null: only its id is known.")
+    place: Mapped[int | None] = column("Its place in that file or collection, from 1.")
+    position: Mapped[int | None] = column("The byte at which it begins there.")
     outcome: Mapped[str] = constant("merged, skipped or rejected.")
     reason: Mapped[str] = constant("Why, in one word.")
 
@@ -59,19 +59,21 @@ class ImportedRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "legacy_ref", "scope_id"),
         Index("imported_seq_idx", "agent_key", "scope_id", "seq"),
-        {"comment": "One row per document of another store, or sentence of one, and scope that has it."},
+        {"comment": "One row per document of another store, or sentence of one, and scope that holds it."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("The scope.")
     legacy_ref: Mapped[str] = host_id(
-        "Which document: its collection and id; of a sentence of a text a digest, too; or group and its id."
+        "Collection and id of the document, with a digest for a sentence of a text; or group and the group's id."
     )
     import_id: Mapped[int] = column("The import.")
-    seq: Mapped[int | None] = column("The observation that says it; null: the scope's text, or the group.", Integer)
-    source_hash: Mapped[bytes] = column("SHA-256 of the text as it came.")
+    seq: Mapped[int | None] = column(
+        "The observation made from it; null: it became the scope's text, or the group.", Integer
+    )
+    source_hash: Mapped[bytes] = column("SHA-256 of the text as it was imported.")
     stored_hash: Mapped[bytes] = column("SHA-256 of the text as it was stored.")
-    ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key outside of the database.")
+    ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key kept outside the database.")
 
 
 class ImportedMessageRow(Base):
@@ -81,16 +83,16 @@ class ImportedMessageRow(Base):
         key_of("messages", "conversation_id", "number"),
         Index("imported_messages_ref_hash_idx", "agent_key", "ref_hash"),
         Index("imported_messages_import_id_idx", "agent_key", "import_id"),
-        {"comment": "One row per message of another store and conversation that has it."},
+        {"comment": "One row per message of another store and conversation that holds it."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     conversation_id: Mapped[str] = host_id("The conversation.")
     number: Mapped[int] = column("The message.")
     import_id: Mapped[int] = column("The import.")
-    source_hash: Mapped[bytes] = column("SHA-256 of the text as it came.")
+    source_hash: Mapped[bytes] = column("SHA-256 of the text as it was imported.")
     stored_hash: Mapped[bytes] = column("SHA-256 of the text as it was stored.")
-    ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key outside of the database.")
+    ref_hash: Mapped[bytes] = column("HMAC of the reference, under a key kept outside the database.")
 
 
 class ForgottenRefRow(Base):
@@ -98,9 +100,9 @@ class ForgottenRefRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "ref_hash"),
         key_of("agents"),
-        {"comment": "One row per imported document that was forgotten: it doesn't come again."},
+        {"comment": "One row per imported document that was forgotten, so that it isn't imported again."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    ref_hash: Mapped[bytes] = column("HMAC of its reference, under a key outside of the database.")
-    forgotten_at: Mapped[datetime] = column("When.", server_default=NOW)
+    ref_hash: Mapped[bytes] = column("HMAC of its reference, under a key kept outside the database.")
+    forgotten_at: Mapped[datetime] = column("When it was forgotten.", server_default=NOW)

@@ -1,4 +1,4 @@
-"""Observations, with the state and the evidence of each, and how often each was retrieved."""
+"""Observations, with the state, evidence, vectors and retrieval counts of each."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ObservationRow(Base):
             "seq",
             postgresql_where=text("tags <> '{}'"),
         ),
-        # What goes with a conversation though it has none of its messages.
+        # For what is forgotten with a conversation although none of its messages is evidence for it.
         Index(
             "observations_conversation_id_idx",
             "agent_key",
@@ -99,7 +99,7 @@ class ObservationRow(Base):
         Index("observations_seq_idx", text("((('o'::text || scope_id::text) || '-'::text) || seq::text)")),
         Index("observations_created_at_idx", "agent_key", "scope_id", "created_at", "seq"),
         Index("observations_buffer_idx", "agent_key", "scope_id", "seq", postgresql_where=text("lane = 'buffer'")),
-        # A pending list would be read by every search, and emptied by whoever saves at the wrong moment.
+        # With a pending list, every search would have to read it, and some save would have to empty it.
         Index(
             "observations_search_idx",
             text("memory.search_tokens(scope_id, search || cues)"),
@@ -109,7 +109,7 @@ class ObservationRow(Base):
         Index(
             "observations_subjects_idx", "subjects", postgresql_using="gin", postgresql_where=text("subjects <> '{}'")
         ),
-        {"comment": "One row per observation, one remembered thing. Its text never changes."},
+        {"comment": "One row per observation: one remembered statement. Its text never changes."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
@@ -118,52 +118,57 @@ class ObservationRow(Base):
     content: Mapped[str] = erase("What is remembered.")
     observed_at: Mapped[datetime] = column("When it was said.")
     given_at: Mapped[datetime | None] = column(
-        "When it was said by the host, where that was more than a day ahead; observed_at is when it was stored, then."
+        "The time the host gave, if more than a day in the future: observed_at is then the time of storing. Else null."
     )
-    created_at: Mapped[datetime] = column("When we came to know it.", server_default=NOW)
+    created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
     source_kind: Mapped[str] = constant("formation, observe, propagation or import.")
-    conversation_id: Mapped[str | None] = host_id("The conversation that it comes from.")
+    conversation_id: Mapped[str | None] = host_id("The conversation that it comes from; null: none, or several.")
     speaker: Mapped[str | None] = erase("Who said it, by name.")
     message_ids: Mapped[list[str]] = host_id("The messages that it comes from.", server_default=NO_TEXTS)
     related_users: Mapped[list[str]] = host_id("The users who said it.", server_default=NO_TEXTS)
-    subjects: Mapped[list[str]] = host_id("The users whom it speaks of, as far as is known.", server_default=NO_TEXTS)
-    run_id: Mapped[int | None] = column("The run that made it.")
-    legacy_ref: Mapped[str | None] = host_id("The document that it was imported from.")
+    subjects: Mapped[list[str]] = host_id("The users whom it is about, as far as is known.", server_default=NO_TEXTS)
+    run_id: Mapped[int | None] = column("The run that made it; null: none.")
+    legacy_ref: Mapped[str | None] = host_id(
+        "The document that it was imported from, as collection:id; null: it wasn't imported."
+    )
     lane: Mapped[str] = constant(
-        "absorb (will be consolidated) or buffer (newest are kept, never consolidated).",
+        "absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).",
         server_default=text("'absorb'"),
     )
     category: Mapped[str | None] = host_id("The host's word for it: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
-    confidence: Mapped[float | None] = column("0 to 1, when it was made; null: not known.", Double)
-    importance: Mapped[float | None] = column("0 to 1, when it was made; null: not known.", Double)
+    confidence: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
+    importance: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
     sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
-    no_propagate: Mapped[bool] = column("True: never leaves its scope.", server_default=FALSE)
-    confidential: Mapped[bool] = column("True: said in confidence; never leaves its scope.", server_default=FALSE)
+    no_propagate: Mapped[bool] = column("True: it never leaves its scope.", server_default=FALSE)
+    confidential: Mapped[bool] = column("True: said in confidence; it never leaves its scope.", server_default=FALSE)
     proposed: Mapped[str | None] = constant(
-        "For whom an extraction meant it, who may get it by propagation alone: collective, or the scope of a group, s12."
+        "Wider scope that extraction proposed, reached only by propagation: collective, or a group's scope, s12."
     )
     tags: Mapped[list[str]] = erase("The host's tags.", server_default=NO_TEXTS)
     metadata_: Mapped[dict[str, Any]] = mapped_column(
         "metadata", JSONB, server_default=NO_PAIRS, comment="The host's own data about it.", info={"text": "erase"}
     )
     content_hash: Mapped[bytes | None] = column(
-        "HMAC of the text's normal form, under the database's key; null: no duplicate."
+        "HMAC of the text's normal form, under the database's key; null: it counts as no duplicate."
     )
-    hash_version: Mapped[int] = column("Which normal form.", SmallInteger)
+    hash_version: Mapped[int] = column("Version of the normal form.", SmallInteger)
     language: Mapped[str] = constant("Text-search configuration.", server_default=text("'english'"))
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
-    search: Mapped[Any] = search_vector("What full-text search sees.")
+    search: Mapped[Any] = search_vector("What full-text search reads.")
     terms: Mapped[str] = erase(
-        "By what somebody may ask for it that its text doesn't say, one a line; never shown.", server_default=text("''")
+        "Search cues: words that somebody may ask with and its text lacks, one a line; never shown.",
+        server_default=text("''"),
     )
-    cues: Mapped[Any] = cue_vector("What full-text search sees of the terms.")
+    cues: Mapped[Any] = cue_vector("What full-text search reads of the terms.")
     dates: Mapped[Any] = mapped_column(
-        DATEMULTIRANGE, nullable=True, comment="The calendar days that its text speaks of; null: none."
+        DATEMULTIRANGE, nullable=True, comment="The calendar days that its text mentions; null: none."
     )
-    fact_key: Mapped[str | None] = erase("The host's name of the fact that it states; a newer one replaces it.")
+    fact_key: Mapped[str | None] = erase(
+        "The host's name for the fact that it states; a newer observation with the same name supersedes it."
+    )
     categories: Mapped[list[str] | None] = constant(
-        "contact, credential, financial …; empty: nothing personal; null: never classified, so personal."
+        "Kinds of personal data in it: contact, credential, financial …; empty: none; null: never classified, so personal."
     )
 
     scope: Mapped[ScopeRow] = related()
@@ -181,7 +186,7 @@ class ObservationRow(Base):
 
     @hybrid_property
     def observation_id(self) -> str:
-        """`o<scope_id>-<seq>`, as `memory_sql.Observation.id` has it; in a query the same, found by an index."""
+        """`o<scope_id>-<seq>`, the same as `memory_sql.Observation.id`; queries can use it too, with an index."""
         return observation_id(self.scope_id, self.seq)
 
     @observation_id.inplace.expression
@@ -218,7 +223,7 @@ class ObservationStateRow(Base):
             "agent_key",
             "scope_id",
             "seq",
-            postgresql_where=text(f"status IN {tuple(SET_ASIDE)}"),  # as memory.is_aside has it
+            postgresql_where=text(f"status IN {tuple(SET_ASIDE)}"),  # the same as memory.is_aside
         ),
         Index(
             "observation_states_withdrawn_by_idx",
@@ -236,7 +241,7 @@ class ObservationStateRow(Base):
             postgresql_where=text("verification = 'disputed'"),
         ),
         {
-            "comment": "One row per observation whose state differs from the defaults: what may change about it.",
+            "comment": "One row per observation whose state differs from the defaults: the part that may change.",
             "postgresql_with": {"fillfactor": 70},
         },
     )
@@ -247,11 +252,13 @@ class ObservationStateRow(Base):
     status: Mapped[str] = constant(
         "active, superseded, archived, quarantined, given_up, evicted or withdrawn.", server_default=text("'active'")
     )
-    status_at: Mapped[datetime] = column("Since when.", server_default=NOW)
-    repend: Mapped[bool] = column("True: waits for a consolidation although one has passed it.", server_default=FALSE)
-    superseded_by: Mapped[int | None] = column("The observation of the same scope that took its place.", Integer)
+    status_at: Mapped[datetime] = column("Since when it has this status.", server_default=NOW)
+    repend: Mapped[bool] = column("True: pending again, although a consolidation has passed it.", server_default=FALSE)
+    superseded_by: Mapped[int | None] = column(
+        "The observation of the same scope that superseded it; null: none.", Integer
+    )
     follows: Mapped[bool] = column(
-        "True: it isn't active because what it was made of isn't, and comes back with that.", server_default=FALSE
+        "True: not active because its sources aren't; it becomes active again with them.", server_default=FALSE
     )
     verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
     withdrawn_by: Mapped[str | None] = withdrawn_by()
@@ -285,26 +292,28 @@ class EvidenceRow(Base):
             postgresql_where=text("repeated_seq IS NOT NULL"),
         ),
         Index("evidence_user_id_idx", "agent_key", "user_id", postgresql_where=text("user_id IS NOT NULL")),
-        {"comment": "One row per message or person that supports an observation, which exists while it has some."},
+        {"comment": "One row per message or person that supports an observation; every observation has at least one."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    evidence_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    evidence_id: Mapped[int] = column("Internal key.", Identity(always=False))
     scope_id: Mapped[int] = column("The observation's scope.")
     seq: Mapped[int] = column("The observation.", Integer)
-    conversation_id: Mapped[str | None] = host_id("The message's conversation; null for what the host stated itself.")
-    number: Mapped[int | None] = column("The message.")
-    user_id: Mapped[str | None] = host_id("The user who said it.")
-    run_id: Mapped[int | None] = column("The run that found it.")
+    conversation_id: Mapped[str | None] = host_id(
+        "The message's conversation; null: the evidence is a statement of a person or the host, or its sources."
+    )
+    number: Mapped[int | None] = column("Number of the message; null: it isn't a message.")
+    user_id: Mapped[str | None] = host_id("The user who said it; null: no user.")
+    run_id: Mapped[int | None] = column("The run that found it; null: none.")
     created_at: Mapped[datetime] = column("When it was found.", server_default=NOW)
     repeated_seq: Mapped[int | None] = column(
-        "The observation of the same scope that says the same and has it as well; null: its own.", Integer
+        "The observation of the same scope that says the same and lent this evidence; null: its own.", Integer
     )
     withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     observation: Mapped[ObservationRow] = related()
     message: Mapped[MessageRow | None] = related()
-    run: Mapped[RunRow | None] = related(  # without a key in the database: `verify` looks whether it is there
+    run: Mapped[RunRow | None] = related(  # no foreign key in the database: `verify` checks that it exists
         primaryjoin="and_(RunRow.agent_key == foreign(EvidenceRow.agent_key), RunRow.run_id == foreign(EvidenceRow.run_id))"
     )
 
@@ -314,15 +323,17 @@ class ObservationVectorRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "scope_id", "seq", "model"),
         key_of("observations", "scope_id", "seq", goes_along=True),
-        {"comment": "One row per observation and embedding model: what its text means. Can be made again from it."},
+        {
+            "comment": "One row per observation and embedding model: the vector of its text, from which it can be recomputed."
+        },
     )
 
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("The scope.")
     seq: Mapped[int] = column("The observation.", Integer)
-    model: Mapped[str] = constant("Name and dimensions; only vectors of the same model compare.")
+    model: Mapped[str] = constant("Name and dimensions; only vectors of the same model can be compared.")
     bits: Mapped[Any] = mapped_column(
-        BIT(varying=True), comment="The sign of each dimension. Texts can be guessed from it.", info={"text": "erase"}
+        BIT(varying=True), comment="The sign of each dimension. A text can be guessed from it.", info={"text": "erase"}
     )
     made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
 
@@ -336,9 +347,9 @@ class ObservationRetrievalRow(Base):
         key_of("observations", "scope_id", "seq", goes_along=True),
         one_of("surface", *get_args(Surface)),
         CheckConstraint("times > 0", name="times"),
-        Index("observation_retrievals_day_idx", "day"),  # by which they end
+        Index("observation_retrievals_day_idx", "day"),  # for deleting old days
         {
-            "comment": "One row per observation, day (UTC) and surface: how often it was found and shown. It names nobody.",
+            "comment": "One row per observation, day (UTC) and surface: how often it was found and shown. It names no user.",
             "postgresql_with": {"fillfactor": 70},
         },
     )
@@ -347,7 +358,7 @@ class ObservationRetrievalRow(Base):
     scope_id: Mapped[int] = column("The scope.")
     seq: Mapped[int] = column("The observation.", Integer)
     day: Mapped[date] = column("The day in UTC.", Date)
-    surface: Mapped[str] = constant("context, search or digest: what it was found for.")
-    times: Mapped[int] = column("In how many of these it stood because it was found.")
+    surface: Mapped[str] = constant("What it was found for: context, search or digest.")
+    times: Mapped[int] = column("How many of these showed it because a search had found it.")
 
     observation: Mapped[ObservationRow] = related()

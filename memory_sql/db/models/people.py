@@ -1,4 +1,4 @@
-"""Legal holds, the ids that stand for other users, and who stays out of a group though they were forgotten."""
+"""Legal holds, ids that stand for other users, and the forgotten users who had left a group."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class HoldRow(Base):
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    hold_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    hold_id: Mapped[int] = column("Internal key.", Identity(always=False))
     kind: Mapped[str] = constant("What it covers: an observation, or all of a user, conversation or group.")
-    target: Mapped[str] = host_id("The id of that.")
+    target: Mapped[str] = host_id("Id of what it covers.")
     actor: Mapped[str | None] = host_id("Who asked for it.")
     reason: Mapped[str | None] = erase("Why, in the words of who asked for it.")
-    created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
-    released_at: Mapped[datetime | None] = column("Until when; null: still.")
+    created_at: Mapped[datetime] = column("When it began.", server_default=NOW)
+    released_at: Mapped[datetime | None] = column("When it ended; null: still open.")
 
     agent: Mapped[AgentRow] = related()
 
@@ -50,14 +50,14 @@ class UserAliasRow(Base):
             "user_aliases_user_id_key", "agent_key", "user_id", unique=True, postgresql_where=text("ended_at IS NULL")
         ),
         Index("user_aliases_into_user_id_idx", "agent_key", "into_user_id", postgresql_where=text("ended_at IS NULL")),
-        {"comment": "One row per time that a user's id stood for another user: who was anonymous, then logged in."},
+        {"comment": "One row per period in which an id stood for another user: a visitor, say, who then logged in."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     user_id: Mapped[str] = host_id("The id that stands for another.")
-    into_user_id: Mapped[str] = host_id("The user for whom it stands, and who sees what is its.")
-    created_at: Mapped[datetime] = column("Since when.", server_default=NOW)
-    ended_at: Mapped[datetime | None] = column("Until when; null: still.")
+    into_user_id: Mapped[str] = host_id("The user for whom it stands, who sees the memory of both ids.")
+    created_at: Mapped[datetime] = column("When it began.", server_default=NOW)
+    ended_at: Mapped[datetime | None] = column("When it ended; null: still open.")
     withdrawn_by: Mapped[str | None] = withdrawn_by()
 
     agent: Mapped[AgentRow] = related()
@@ -68,7 +68,7 @@ class DepartureRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "user_hash", "scope_id"),
         key_of("scopes", "scope_id"),
-        {"comment": "One row per group and id of a user who had left it when they were forgotten; it names nobody."},
+        {"comment": "One row per group and hashed id of a forgotten user who had left the group; it names no user."},
     )
 
     agent_key: Mapped[int] = column("The agent.")

@@ -1,4 +1,4 @@
-"""What the models cost, as the operator says."""
+"""The prices of the models, as the operator sets them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class PriceRow(Base):
         CheckConstraint("currency ~ '^[A-Z]{3}$'", name="currency"),
         CheckConstraint("input_per_million BETWEEN 0 AND 1000000", name="input_per_million"),
         CheckConstraint("output_per_million BETWEEN 0 AND 1000000", name="output_per_million"),
-        {"comment": "One row per model and day from which on a price holds, as the operator says; of all agents."},
+        {"comment": "One row per model and day from which a price applies, set by the operator for all agents."},
     )
 
-    model: Mapped[str] = constant("The model, by the name that memory.runs has.")
-    valid_from: Mapped[date] = column("From this day in UTC on, until the next one of the model.", Date)
-    currency: Mapped[str] = constant("Three letters, as ISO 4217 has them: EUR.")
-    input_per_million: Mapped[Decimal] = column("Price of a million tokens that are sent.", Numeric)
-    output_per_million: Mapped[Decimal] = column("Price of a million tokens that come back.", Numeric)
+    model: Mapped[str] = constant("The model's name, as in memory.runs.")
+    valid_from: Mapped[date] = column("First day (UTC) of the price; it applies until the model's next price.", Date)
+    currency: Mapped[str] = constant("ISO 4217 code, for instance EUR.")
+    input_per_million: Mapped[Decimal] = column("Price of a million input tokens.", Numeric)
+    output_per_million: Mapped[Decimal] = column("Price of a million output tokens.", Numeric)

@@ -1,4 +1,4 @@
-"""What was made of what in wider scopes, and what was decided on it."""
+"""Lineage of what was propagated to wider scopes, and the decisions of the judge."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class LineageRow(Base):
         key_of("runs", "run_id"),
         CheckConstraint("scope_id <> source_scope_id", name="source_scope_id"),
         Index("lineage_source_seq_idx", "agent_key", "source_scope_id", "source_seq"),
-        {"comment": "One row per observation that another one, of a wider scope, was made of."},
+        {"comment": "One row per observation and source: an observation of a narrower scope from which it was made."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("The scope of the observation that was made.")
     seq: Mapped[int] = column("The observation that was made.", Integer)
-    source_scope_id: Mapped[int] = column("The scope of the observation that it was made of.")
-    source_seq: Mapped[int] = column("The observation that it was made of.", Integer)
-    run_id: Mapped[int | None] = column("The run that made it.")
+    source_scope_id: Mapped[int] = column("The scope of its source.")
+    source_seq: Mapped[int] = column("Its source.", Integer)
+    run_id: Mapped[int | None] = column("The run that made it; null: none.")
     created_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
     whole: Mapped[bool] = column(
-        "True: it was made of this one alone, and stays as long as one such is left; false: merged of several.",
+        "True: made from this source alone, and kept while one such source is left; false: merged from several.",
         server_default=TRUE,
     )
 
@@ -71,7 +71,7 @@ class JudgedRow(Base):
             "source_seq",
             postgresql_where=text("outcome = 'held'"),
         ),
-        {"comment": "One row per observation and wider scope for which it was judged, once; it goes with its source."},
+        {"comment": "One row per observation and wider scope for which it was judged, with the newest decision."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
@@ -79,12 +79,12 @@ class JudgedRow(Base):
     source_seq: Mapped[int] = column("The observation that was judged.", Integer)
     target_scope_id: Mapped[int] = column("The scope for which it was judged.")
     outcome: Mapped[str] = constant(
-        "propagated, refused, waiting (too few say so yet), held (for a person to look at) or released (by one)."
+        "propagated, refused, waiting (too few say so yet), held (for a person to review) or released (by a person)."
     )
     reason: Mapped[str] = constant("Why, in one word.")
-    seq: Mapped[int | None] = column("The observation of the target that says it now; null: none.", Integer)
-    run_id: Mapped[int | None] = column("The run in which it was judged; null: a person did.")
-    judged_at: Mapped[datetime] = column("When.", server_default=NOW)
+    seq: Mapped[int | None] = column("The observation of the target that now says it; null: none.", Integer)
+    run_id: Mapped[int | None] = column("The run in which it was judged; null: a person decided.")
+    judged_at: Mapped[datetime] = column("When it was judged.", server_default=NOW)
 
     source: Mapped[ObservationRow] = related()
     target: Mapped[ScopeRow] = related()

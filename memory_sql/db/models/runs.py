@@ -1,4 +1,4 @@
-"""The ledgers: model work, and every change of what is remembered."""
+"""The ledgers: model work, and every change to what is remembered."""
 
 from __future__ import annotations
 
@@ -59,50 +59,56 @@ class RunRow(Base):
         Index("runs_finished_at_idx", "agent_key", "run_id", postgresql_where=text("finished_at IS NULL")),
         Index("runs_error_code_idx", "finished_at", postgresql_where=text("error_code IS NOT NULL")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
-        {"comment": "One row per piece of model work: what it read, what it cost, what came of it."},
+        {"comment": "One row per attempt at model work: what it read, what it cost and how it ended."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    run_id: Mapped[int] = column("Our own key of the run; unique in the database.", Identity(always=False))
+    run_id: Mapped[int] = column("Internal key of the run; unique in the database.", Identity(always=False))
     kind: Mapped[str] = constant(
         "formation (of a conversation), consolidation, propagation (of a scope) or import (of either)."
     )
     conversation_id: Mapped[str | None] = host_id(
-        "The conversation, for a formation; for an import whose memory another system has formed."
+        "The conversation, for a formation, or for an import of a conversation that another system has formed."
     )
     from_number: Mapped[int | None] = column("A formation read the messages after this number …")
     to_number: Mapped[int | None] = column("… up to and including this one.")
-    scope_id: Mapped[int | None] = column("The scope, for the others.")
+    scope_id: Mapped[int | None] = column("The scope, for the other kinds.")
     from_seq: Mapped[int | None] = column("A consolidation read the observations after this number …", Integer)
     to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
     fence: Mapped[int] = column("The lease under which it ran.")
     state: Mapped[str] = constant(
         "running, answered, succeeded, empty, failed, dead (given up, waits for a person), discarded or retired (another "
-        "has read its messages again)."
+        "run has read its messages again)."
     )
-    answer: Mapped[str | None] = erase("The model's raw answer, from when it came until it was applied.")
+    answer: Mapped[str | None] = erase("The model's raw answer, kept from its arrival until it is applied.")
     held: Mapped[dict[str, Any] | None] = erase(
-        "A text that failed the checks and waits for a person, with what it was made of; null: none."
+        "A text that failed the checks and waits for a person, with what it was made from; null: none."
     )
     model: Mapped[str | None] = constant("The model that answered.")
     prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
-    input_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)
-    output_tokens: Mapped[int | None] = column("As the provider counts them.", Integer)
-    latency_seconds: Mapped[float | None] = column("How long the model took.")
+    input_tokens: Mapped[int | None] = column("Tokens sent, as the provider counts them.", Integer)
+    output_tokens: Mapped[int | None] = column("Tokens received, as the provider counts them.", Integer)
+    latency_seconds: Mapped[float | None] = column("How long the model took, in seconds.")
     observations: Mapped[int | None] = column("Observations that it stored or absorbed.", Integer)
-    duplicates: Mapped[int | None] = column("Observations that were known already and gained evidence.", Integer)
-    refused: Mapped[dict[str, Any]] = constant("What the model may not do, counted by reason.", server_default=NO_PAIRS)
+    duplicates: Mapped[int | None] = column(
+        "Extracted statements that were already known; the known observation gained evidence.", Integer
+    )
+    refused: Mapped[dict[str, Any]] = constant(
+        "Parts of the answer that were corrected or left out, counted by reason.", server_default=NO_PAIRS
+    )
     error_code: Mapped[str | None] = constant("Why it failed, in one word.")
-    error: Mapped[str | None] = constant("Why it failed, in a sentence without remembered text.")
-    started_at: Mapped[datetime] = column("When it was begun.", server_default=NOW)
-    finished_at: Mapped[datetime | None] = column("When it ended; null while it runs.")
+    error: Mapped[str | None] = constant("Why it failed, in a sentence that contains no remembered text.")
+    started_at: Mapped[datetime] = column("When it began.", server_default=NOW)
+    finished_at: Mapped[datetime | None] = column("When it ended; null: not ended yet.")
     seen: Mapped[dict[str, Any]] = host_id(
-        "What a formation's prompt showed, until it ends: the epochs of its conversation and scopes, these by their names.",
+        "What a formation's prompt showed, kept until it ends: the epochs of its conversation and of its scopes, by name.",
         server_default=NO_PAIRS,
     )
-    calls: Mapped[int] = column("Calls of the model that it took.", Integer, server_default=ZERO)
-    import_id: Mapped[int | None] = column("The import that brought what it stored.")
-    forgotten: Mapped[int] = column("Of its observations: forgotten since.", Integer, server_default=ZERO)
+    calls: Mapped[int] = column("Number of model calls that it made.", Integer, server_default=ZERO)
+    import_id: Mapped[int | None] = column("The import that stored its results; null: none.")
+    forgotten: Mapped[int] = column(
+        "How many of its observations have been forgotten since.", Integer, server_default=ZERO
+    )
 
     agent: Mapped[AgentRow] = related()
     conversation: Mapped[ConversationRow | None] = related()
@@ -119,21 +125,23 @@ class EventRow(Base):
         Index("events_created_at_idx", "agent_key", "created_at"),
         Index("events_forget_idx", "agent_key", text("(detail ->> 'id')"), postgresql_where=text("kind = 'forget'")),
         {
-            "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds no text of it."
+            "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds none of its text."
         },
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    event_id: Mapped[int] = column("Our own key.", Identity(always=False))
+    event_id: Mapped[int] = column("Internal key.", Identity(always=False))
     kind: Mapped[str] = constant("status, verification, privacy, correction, forget, hold, alias, rename, undo …")
-    actor: Mapped[str | None] = host_id("Who did it, as the host said; null: a rule of ours.")
-    reason: Mapped[str | None] = erase("Why, in the words of who did it.")
+    actor: Mapped[str | None] = host_id("Who did it, as given by the host; null: a rule or a run.")
+    reason: Mapped[str | None] = erase("Why, in the words of whoever did it.")
     scope_id: Mapped[int | None] = column("The scope, which may be gone.")
     seq: Mapped[int | None] = column("The observation, which may be gone.", Integer)
-    version: Mapped[int | None] = column("The version of the scope's text.", Integer)
+    version: Mapped[int | None] = column("The version of the scope's text; null: none.", Integer)
     conversation_id: Mapped[str | None] = host_id("The conversation, which may be gone.")
     run_id: Mapped[int | None] = column("The run, which may be gone.")
-    detail: Mapped[dict[str, Any]] = constant("Ids, words of ours and counts, by name.", server_default=NO_PAIRS)
-    created_at: Mapped[datetime] = column("When.", server_default=NOW)
+    detail: Mapped[dict[str, Any]] = constant(
+        "Ids, counts and the library's own words, by name; never remembered text.", server_default=NO_PAIRS
+    )
+    created_at: Mapped[datetime] = column("When it happened.", server_default=NOW)
 
     agent: Mapped[AgentRow] = related()

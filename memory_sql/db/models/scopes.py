@@ -1,4 +1,4 @@
-"""Scopes, who belongs to those of groups, and the versions of their texts."""
+"""Scopes, the members of groups, prompts, and the versions of the scopes' texts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ScopeRow(Base):
         one_of("lanes", *get_args(Lanes)),
         one_of("sharing", *get_args(Sharing)),
         CheckConstraint("sharing IS NULL OR kind = 'group'", name="sharing_kind"),
-        Index("scopes_owner_idx", text("NULLIF(substr(owner, 3), ''::text)"), "agent_key"),  # owner_id of the views
+        Index("scopes_owner_idx", text("NULLIF(substr(owner, 3), ''::text)"), "agent_key"),  # the views' owner_id
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         Index("scopes_propagate_at_idx", "propagate_at", postgresql_where=text("propagate_at IS NOT NULL")),
         Index(
@@ -107,117 +107,132 @@ class ScopeRow(Base):
             postgresql_where=text("due_at IS NULL AND waits_below > consolidation_threshold"),
         ),
         Index("scopes_lease_until_idx", "agent_key", postgresql_where=text(BUSY)),
-        # Room in the page keeps the frequent updates of a scope's counters in place (HOT).
+        # Free space in each page lets the frequent updates of a scope's counters be HOT.
         {
-            "comment": "One row per scope: whose memory it is, its consolidated text and how far that has read.",
+            "comment": "One row per scope: its owner, its settings, the version of its text and the state of its work.",
             "postgresql_with": {"fillfactor": 70},
         },
     )
 
     agent_key: Mapped[int] = column("The agent.")
-    scope_id: Mapped[int] = column("Our own key of the scope; unique in the database.", Identity(always=False))
-    kind: Mapped[str] = constant("individual (one user), group, collective (all users) or a special kind.")
-    owner: Mapped[str] = host_id("Whose it is: c, u:<user>, g:<group>, s:<conversation>, e:<entity>, a or p.")
-    name: Mapped[str] = host_id(
-        "Empty for the owner's main scope, else the name of a scope beside it.", server_default=text("''")
+    scope_id: Mapped[int] = column(
+        "Internal key of the scope; unique in the database. The API's s12 is 12 here.", Identity(always=False)
     )
-    display_name: Mapped[str | None] = erase("How a person would call the owner.")
-    is_active: Mapped[bool] = column("False: neither read nor written by the agent any more.", server_default=TRUE)
+    kind: Mapped[str] = constant(
+        "individual (one user), group, collective (all users), conversation, entity, agent or guideline."
+    )
+    owner: Mapped[str] = host_id(
+        "Its owner: u:<user>, g:<group>, s:<conversation>, e:<entity>, c (collective), a (agent) or p (guideline)."
+    )
+    name: Mapped[str] = host_id(
+        "Empty for the owner's main scope, else the name of an additional scope.", server_default=text("''")
+    )
+    display_name: Mapped[str | None] = erase("What people call the owner; null: no name was given.")
+    is_active: Mapped[bool] = column("False: the agent no longer reads or writes it.", server_default=TRUE)
     version: Mapped[int] = column(
-        "Version of the text, which is in consolidations; where none has this number there is no text. Only rises.",
+        "Version of the text, which is in consolidations; without a row of this version there is no text. Only rises.",
         Integer,
         server_default=ZERO,
     )
     epoch: Mapped[int] = column(
-        "Rises when something is deleted; fences off work in flight.", Integer, server_default=ZERO
+        "Rises when something is deleted; work begun under an earlier epoch is refused.", Integer, server_default=ZERO
     )
     last_seq: Mapped[int] = column("Number of the newest observation.", Integer, server_default=ZERO)
     done_seq: Mapped[int] = column(
-        "Number of the last observation that a consolidation has passed.", Integer, server_default=ZERO
+        "The watermark: number of the last observation that a consolidation has passed.", Integer, server_default=ZERO
     )
-    extraction_model: Mapped[str | None] = constant("Model of a call of its own; null: asked with the others.")
+    extraction_model: Mapped[str | None] = constant(
+        "Model for its extraction, which then is a call of its own; null: the default."
+    )
     consolidation_model: Mapped[str | None] = constant("Model that writes its text; null: the default.")
-    consolidate: Mapped[bool] = column("False: observations are kept but never consolidated.", server_default=TRUE)
+    consolidate: Mapped[bool] = column("False: its observations are kept but never consolidated.", server_default=TRUE)
     consolidation_threshold: Mapped[int | None] = column(
-        "Pending observations that make it due; null: the default.", Integer
+        "Number of pending observations that makes it due; null: the default.", Integer
     )
-    consolidation_max_words: Mapped[int | None] = column("Words of its text; null: the default.", Integer)
+    consolidation_max_words: Mapped[int | None] = column("Longest text, in words; null: the default.", Integer)
     lanes: Mapped[str] = constant(
-        "Where what is formed for it goes: absorb (into its text), buffer (the newest few, never its text) or both.",
+        "Where new observations go: absorb (into its text), buffer (the newest are kept, never in its text) or both.",
         server_default=text("'absorb'"),
     )
     observation_min_items: Mapped[int] = column(
-        "Observations that a formation is asked for.", Integer, server_default=ZERO
+        "Fewest observations that a formation is asked for.", Integer, server_default=ZERO
     )
     observation_max_items: Mapped[int | None] = column(
-        "Observations per formation; null: the default of its kind.", Integer
+        "Most observations per formation; null: the default of its kind.", Integer
     )
-    observation_max_words: Mapped[int | None] = column("Words of an observation; null: the default.", Integer)
+    observation_max_words: Mapped[int | None] = column("Longest observation, in words; null: the default.", Integer)
     buffer_min_items: Mapped[int] = column(
-        "Observations that a formation is asked for, for the buffer.", Integer, server_default=ZERO
+        "Fewest observations that a formation is asked for, for the buffer.", Integer, server_default=ZERO
     )
     buffer_max_items: Mapped[int] = column(
-        "Observations per formation, for the buffer.", Integer, server_default=text(str(BUFFER_MAX_ITEMS))
+        "Most observations per formation, for the buffer.", Integer, server_default=text(str(BUFFER_MAX_ITEMS))
     )
     buffer_max_words: Mapped[int] = column(
-        "Words of an observation of the buffer.", Integer, server_default=text(str(BUFFER_MAX_WORDS))
+        "Longest observation of the buffer, in words.", Integer, server_default=text(str(BUFFER_MAX_WORDS))
     )
     buffer_max: Mapped[int] = column(
-        "Observations that the buffer keeps; the oldest go.", Integer, server_default=text(str(BUFFER_MAX))
+        "Most observations that the buffer keeps; older ones are evicted.",
+        Integer,
+        server_default=text(str(BUFFER_MAX)),
     )
     language: Mapped[str] = constant("Text-search configuration of its observations.", server_default=text("'english'"))
-    due_at: Mapped[datetime | None] = column("From when it should be consolidated; null: nothing to do.")
+    due_at: Mapped[datetime | None] = column("When a consolidation is due; null: nothing to do.")
     fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
-    lease_until: Mapped[datetime | None] = column("Until when somebody works on it; database clock.")
+    lease_until: Mapped[datetime | None] = column(
+        "When the worker's lease ends, by the database's clock; null: no lease."
+    )
     created_at: Mapped[datetime] = column("When the scope was first needed.", server_default=NOW)
     last_activity_at: Mapped[datetime | None] = column("When it last gained an observation.")
     consolidated_at: Mapped[datetime | None] = column("When its text last changed.")
     held_seq: Mapped[int] = column(
-        "Not due before it gains an observation after this number (what an undo left).", Integer, server_default=ZERO
+        "After an undo: not due until it gains an observation after this number.", Integer, server_default=ZERO
     )
-    failures: Mapped[int] = column("Times in a row that the model gave no answer.", Integer, server_default=ZERO)
-    errors: Mapped[int] = column("Answers in a row that could not be used.", Integer, server_default=ZERO)
+    failures: Mapped[int] = column(
+        "Consecutive attempts in which the model gave no answer.", Integer, server_default=ZERO
+    )
+    errors: Mapped[int] = column("Consecutive answers that could not be used.", Integer, server_default=ZERO)
     extraction_mode: Mapped[str] = constant(
-        "batch: one model call with other scopes; isolated: one of its own.", server_default=text("'batch'")
+        "batch: extracted in one model call with other scopes; isolated: in a call of its own.",
+        server_default=text("'batch'"),
     )
     sharing: Mapped[str | None] = constant(
-        "Of a group: whether claims go into it and out of it by themselves (auto), after a person has looked "
-        "(review) or never (off); null: as the agent has it."
+        "Of a group: whether claims go into it and out of it automatically (auto), after a person's review "
+        "(review) or never (off); null: the agent's setting."
     )
     rebuild: Mapped[bool] = column(
-        "True: its text was taken away, since something in it was forgotten; it is due whatever the threshold.",
+        "True: its text was removed because something in it was forgotten; it is due whatever the threshold.",
         server_default=FALSE,
     )
     suspects: Mapped[int] = column(
-        "That many of the first pending ones hold one of which no model makes anything; 0: not known.",
+        "One of this many oldest pending observations is one that no model can process; 0: not known.",
         Integer,
         server_default=ZERO,
     )
     speakers: Mapped[list[str]] = erase(
-        "Who speaks in its observations, by name, whoever spoke last first; the newest 50.", server_default=NO_TEXTS
+        "Names of those who speak in its observations, latest speaker first; at most 50.", server_default=NO_TEXTS
     )
     propagate_at: Mapped[datetime | None] = column(
-        "From when what its text has taken in should be judged for wider scopes; null: nothing to do."
+        "When the observations that its text absorbed are due to be judged for wider scopes; null: nothing to do."
     )
-    propagated_at: Mapped[datetime | None] = column("When that was last done.")
+    propagated_at: Mapped[datetime | None] = column("When they were last judged; null: never.")
     propagated_version: Mapped[int] = column(
-        "Version of the text: all that it had taken in has been judged.", Integer, server_default=ZERO
+        "Version of the text whose absorbed observations have all been judged; 0: none.", Integer, server_default=ZERO
     )
     propagation_failures: Mapped[int] = column(
-        "Times in a row that this gave no answer or one that could not be used.", Integer, server_default=ZERO
+        "Consecutive propagations with no answer or an unusable one.", Integer, server_default=ZERO
     )
     propagation_errors: Mapped[int] = column(
-        "Of these, answers that could not be used: each halves what the next one is asked about.",
+        "How many of these answers were unusable; each one halves the number of claims that the next call judges.",
         Integer,
         server_default=ZERO,
     )
 
     waits_below: Mapped[int] = column(
-        "With fewer pending observations than this it wasn't due when that was last judged; far above any: it never was.",
+        "When last checked, it was not due with fewer pending observations than this; 2147483647: never checked.",
         Integer,
         server_default=text(str(NEVER_JUDGED)),
     )
-    import_id: Mapped[int | None] = column("The import that made it; null: it was there before, or wasn't imported.")
+    import_id: Mapped[int | None] = column("The import that created it; null: it existed before, or wasn't imported.")
 
     consolidation: Mapped[str | None] = column_property(
         select(_texts.c.content)
@@ -251,16 +266,20 @@ class MemberRow(Base):
         ),
         Index("members_user_id_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NULL")),
         Index("members_left_at_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NOT NULL")),
-        {"comment": "One row per time that a user belonged to a group; open ones let the user see its memory."},
+        {
+            "comment": "One row per period in which a user belonged to a group; an open one lets the user see its memory."
+        },
     )
 
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("The group's scope.")
     user_id: Mapped[str] = host_id("The user.")
-    joined_at: Mapped[datetime] = column("From when.", server_default=NOW)
-    left_at: Mapped[datetime | None] = column("Until when; null: still a member.")
-    source: Mapped[str] = constant("Who said so: host, import or inferred.", server_default=text("'host'"))
-    import_id: Mapped[int | None] = column("The import that said so.")
+    joined_at: Mapped[datetime] = column("When the user joined.", server_default=NOW)
+    left_at: Mapped[datetime | None] = column("When the user left; null: still a member.")
+    source: Mapped[str] = constant(
+        "Where the membership comes from: host, import or inferred.", server_default=text("'host'")
+    )
+    import_id: Mapped[int | None] = column("The import that brought it; null: none.")
 
     scope: Mapped[ScopeRow] = related()
 
@@ -274,7 +293,9 @@ class PromptRow(Base):
         one_of("mode", *get_args(PromptMode)),
         CheckConstraint("(mode = 'base') = (body IS NULL)", name="body"),
         CheckConstraint("version > 0", name="version"),
-        {"comment": "One row per version of what a scope says to its models; the newest counts. Never changed."},
+        {
+            "comment": "One row per version of a scope's own instructions to its models; the newest applies. Never changed."
+        },
     )
 
     agent_key: Mapped[int] = column("The agent.")
@@ -282,11 +303,11 @@ class PromptRow(Base):
     name: Mapped[str] = constant("What it is for: extraction or consolidation.")
     version: Mapped[int] = column("1, 2, 3 …; never used twice.", Integer)
     mode: Mapped[str] = constant(
-        "guidance (beside the base prompt), override (in place of its instructions) or base (nothing of its own)."
+        "guidance (added to the base prompt), override (replaces its instructions) or base (the base prompt alone)."
     )
-    body: Mapped[str | None] = erase("The words; null: the base prompt alone.")
-    created_at: Mapped[datetime] = column("When.", server_default=NOW)
-    import_id: Mapped[int | None] = column("The import that brought it.")
+    body: Mapped[str | None] = erase("The instructions; null: the base prompt alone.")
+    created_at: Mapped[datetime] = column("When it was saved.", server_default=NOW)
+    import_id: Mapped[int | None] = column("The import that brought it; null: none.")
 
     scope: Mapped[ScopeRow] = related()
 
@@ -317,35 +338,37 @@ class ConsolidationRow(Base):
             "version",
             postgresql_where=text("live AND contradictions @> '[{\"held\": true}]'::jsonb"),
         ),
-        {"comment": "One row per version of a scope's text. Never changed, but for live."},
+        {"comment": "One row per version of a scope's text. Never changed, except for live."},
     )
 
     agent_key: Mapped[int] = column("The agent.")
     scope_id: Mapped[int] = column("The scope.")
     version: Mapped[int] = column("1, 2, 3 …; never used twice.", Integer)
-    base: Mapped[int] = column("The version that it was written on top of; 0: none.", Integer)
-    from_seq: Mapped[int] = column("It absorbed the observations after this number …", Integer)
+    base: Mapped[int] = column("The version that it was rewritten from; 0: none.", Integer)
+    from_seq: Mapped[int] = column("It covers the observations after this number …", Integer)
     to_seq: Mapped[int] = column("… up to and including this one.", Integer)
     extra_seqs: Mapped[list[int]] = column("Earlier observations that it absorbed as well.", server_default=NO_NUMBERS)
-    live: Mapped[bool] = column("False: undone or overtaken by a forgetting.", server_default=TRUE)
+    live: Mapped[bool] = column("False: undone, or replaced after a forgetting.", server_default=TRUE)
     content: Mapped[str] = erase("The text.")
-    words: Mapped[int] = column("Its length.", Integer)
-    model: Mapped[str | None] = constant("The model that wrote it.")
-    prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")
-    reason: Mapped[str] = constant("threshold, asked, undo, forget, quarantine, retract, merge or import.")
-    run_id: Mapped[int | None] = column("The run that made it.")
+    words: Mapped[int] = column("Length of the text, in words.", Integer)
+    model: Mapped[str | None] = constant("The model that wrote it; null: none.")
+    prompt_version: Mapped[str | None] = constant("Version of the prompt; null: no model wrote it.")
+    reason: Mapped[str] = constant(
+        "Why it was written: threshold, asked, undo, forget, quarantine, retract, merge or import."
+    )
+    run_id: Mapped[int | None] = column("The run that made it; null: none.")
     created_at: Mapped[datetime] = column("When it was written.", server_default=NOW)
-    live_until: Mapped[datetime | None] = column("When it was undone or overtaken; null: it is live.")
+    live_until: Mapped[datetime | None] = column("When it stopped being live; null: it is live.")
     contradictions: Mapped[list[dict[str, Any]]] = mapped_column(
         JSONB,
         server_default=NO_ITEMS,
-        comment="What contradicted what: newer, older (seq; null: the text before), was, now, held (waits for a person).",
+        comment="Contradictions: newer, older (seq; null: the text before), was, now, held (waits for a person).",
         info={"text": "erase"},
     )
     repetitions: Mapped[list[dict[str, Any]]] = mapped_column(
         JSONB,
         server_default=NO_ITEMS,
-        comment="What said nothing beyond what: newer, older (seq).",
+        comment="Observations that only repeated another: newer, older (seq).",
         info={"text": "constant"},
     )
 

@@ -1,4 +1,4 @@
-"""What waits to be done, counted."""
+"""Counts of the work that waits."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from memory_sql.db.models import SCHEMA, AgentRow, ConversationRow, JudgedRow, R
 from memory_sql.domain.results import Backlog, Waiting
 from memory_sql.errors import ACCOUNT_REFUSED
 
-REFUSED_LATELY = timedelta(minutes=30)  # who goes on asking is refused more often than that
+REFUSED_LATELY = timedelta(minutes=30)  # an agent that keeps calling is refused more often than that
 
 
 async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetime) -> Backlog:
-    """Of one agent or of all."""
+    """The backlog of one agent, or of all."""
     given = {"agent_id": agent_id, "now": now}
     one = (await session.execute(_OF_ALL if agent_id is None else _OF_AGENT, given)).one()
     oldest = (one.conversations_since, one.scopes_since, one.propagations_since)
@@ -52,7 +52,7 @@ async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetim
 
 
 async def read_waiting(session: AsyncSession, agent_id: str | None, limit: int) -> list[Waiting]:
-    """Of one agent or of all, the oldest first."""
+    """The rows of `v_backlog` of one agent, or of all, oldest first."""
     own = v_backlog.c
     statement = select(*own).order_by(own.oldest_at.asc().nulls_last(), own.agent_id, own.work, own.state).limit(limit)
     if agent_id is not None:
@@ -62,7 +62,7 @@ async def read_waiting(session: AsyncSession, agent_id: str | None, limit: int) 
 
 v_backlog = table("v_backlog", *(column(name) for name in Waiting.model_fields), schema=SCHEMA)
 _now = bindparam("now", type_=DateTime(timezone=True))
-# Literals, as the conditions of the indexes have them: a plan for any parameter can't use such an index.
+# Literals, as in the conditions of the indexes: a plan for any parameter can't use such an index.
 _none: ColumnElement[int] = literal_column("0", Integer)
 _one: ColumnElement[int] = literal_column("1", Integer)
 _dead, _held = literal_column("'dead'", Text), literal_column("'held'", Text)
@@ -70,7 +70,7 @@ _account = [literal_column(f"'{reason}'", Text) for reason in ACCOUNT_REFUSED]
 
 
 def _due(name: str, due_at: Any) -> Any:
-    """How many can be done now, and since when the oldest can."""
+    """How many can be done now, and since when the oldest of them can."""
     row = due_at.class_
     is_free = or_(row.lease_until.is_(None), row.lease_until < func.clock_timestamp())
     return select(func.count().label(name), func.min(due_at).label(f"{name}_since")).where(due_at <= _now, is_free)
@@ -85,13 +85,13 @@ def _again(name: str, due_at: Any, *counts: Any) -> ColumnElement[int]:
 
 
 def _failed(*counts: Any) -> ColumnElement[bool]:
-    """Each count by itself, and not their sum, of which the planner would know nothing."""
+    """Compares each count, not their sum, for which the planner has no statistics."""
     return or_(*(count > _none for count in counts))
 
 
 _c, _s = ConversationRow, ScopeRow
 _unjudged = (_s.propagation_failures, _s.propagation_errors)
-# Each along a partial index that holds little more than what is counted. Propagation takes the lease of consolidation.
+# Each uses a partial index with little more than what is counted. Propagation uses the same lease as consolidation.
 _PARTS: dict[str, tuple[Any, Any]] = {
     "conversations": (_c, _due("conversations", _c.due_at)),
     "scopes": (_s, _due("scopes", _s.due_at)),
@@ -116,7 +116,7 @@ _PARTS: dict[str, tuple[Any, Any]] = {
 
 
 def _refused(whose: Sequence[ColumnElement[bool]]) -> Any:
-    """The newest run whose key or account was refused not long ago, if nothing of its agent has been answered since."""
+    """The newest recent run whose key or account was refused, if no run of its agent was answered since."""
     refused = select(RunRow.agent_key, RunRow.run_id, RunRow.error_code, RunRow.finished_at).where(
         RunRow.error_code.in_(_account), RunRow.finished_at > _now - literal(REFUSED_LATELY, Interval), *whose
     )

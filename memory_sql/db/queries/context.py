@@ -10,21 +10,21 @@ from sqlalchemy import FromClause, Select, false, select
 
 from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
-from memory_sql.db.queries.digest_candidates import CANDIDATES, Wanted, candidates_of, past_candidates
+from memory_sql.db.queries.digest_candidates import CANDIDATES, Wanted, candidates_at, candidates_of
 from memory_sql.db.queries.digest_candidates import NAMED as OF_CANDIDATE
 from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, search
 from memory_sql.db.queries.static_layer import LAYER, layer_of, limits_of, static_layer_at
+from memory_sql.domain.layer import StaticLayer
 from memory_sql.domain.observations import Candidate
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Hit, MessageHit
-from memory_sql.domain.scopes import StaticLayer
 
 _SCOPE = tuple(item.label(f"l_{item.name}") for item in LAYER.c)
 _Scope: Any = namedtuple("_Scope", LAYER.c.keys())  # type: ignore[misc]  # its columns are the function's
 
 
 def _statement(*, searches: bool, digests: bool) -> Select[Any]:
-    """A row for each scope, then one for each match, then one for each candidate; what isn't a row's own is null."""
+    """A row for each scope, then for each match, then for each candidate; columns of the other kinds are null."""
     columns, source = list[Any](_SCOPE), cast(FromClause, LAYER)
     if searches:
         columns, source = [*columns, *FOUND], source.join(MATCHES, false(), full=True)
@@ -64,7 +64,7 @@ async def read_context(
     searches = bool(query) and max(sought.observations, sought.messages) > 0
     if sought.as_of is not None:
         layer = await static_layer_at(reader, wanted.principal, settings, sought.as_of)
-        candidates = await past_candidates(reader, wanted, settings, sought.as_of) if digests else []
+        candidates = await candidates_at(reader, wanted, settings, sought.as_of) if digests else []
         found = await search(reader, wanted.principal, query, sought, weights) if searches else ([], [])
         return Found(layer, candidates, *found)
     parameters = {**wanted.principal, **limits_of(settings)}

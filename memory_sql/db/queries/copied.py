@@ -1,4 +1,4 @@
-"""The rows of a view as CSV, straight from the server."""
+"""The rows of a view as CSV, directly from the server."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from memory_sql.errors import InputError
 
 OF_NO_AGENT = ("v_imports",)
 _DIALECT = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
-# Times as ISO 8601 in UTC, whatever the host's sessions have.
+# Times as ISO 8601 in UTC, whatever the settings of the host's sessions.
 _PLAINLY = select(func.set_config("TimeZone", "UTC", True), func.set_config("DateStyle", "ISO, YMD", True))
 
 
 async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: BinaryIO) -> int:
-    """Of one agent or of all; how many rows were written. Raises `InputError` for what isn't one of our views, or can't be
-    written.
+    """Copies the rows of one agent, or of all; returns how many were written. Raises `InputError` if `view` isn't one of
+    our views, or the rows can't be written.
     """
 
     failures: list[OSError] = []
 
     async def put(chunk: bytes) -> None:
-        """What can't be written any more is passed over: an error in here leaves the driver waiting for ever."""
+        """After a failed write the rest is skipped: an error raised here would leave the driver waiting for ever."""
         if not failures:
             try:
                 to.write(chunk)

@@ -1,4 +1,4 @@
-"""What a digest begins with, and the settings of its agent."""
+"""The observations with which a digest begins, and the settings of its agent."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, Text, and_, bindparam, case, cast, column, func, or_, select, true
+from sqlalchemy import Boolean, Text, bindparam, cast, column, func, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 
 from memory_sql.config import DIGEST_SETTINGS, Settings
 from memory_sql.db.direct import Reader
-from memory_sql.db.models import ObservationRow, ScopeRow
-from memory_sql.db.queries.search import read_from
-from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION, to_observation
+from memory_sql.db.observation_rows import columns, read_from
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.observations import Candidate
+from memory_sql.later import later
+
+if TYPE_CHECKING:
+    from memory_sql.db.queries import past_candidates as past
+else:
+    past = later("memory_sql.db.queries.past_candidates")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Who asks for a digest, by which settings: the process's, and those that this call replaces.
+    """Who asks for a digest, and with which settings: the process's, and those that this call overrides.
 
-    `defaults` are the former as `defaults_of` writes them; `searched`: it looks for words as well.
+    `defaults`: the former, as `defaults_of` writes them; `searched`: the digest also searches for words.
     """
 
     principal: Mapping[str, Any]
@@ -43,30 +47,29 @@ class Wanted:
         }
 
     def of_agent(self, own: Mapping[str, Any]) -> Settings:
-        """The settings that count: of the call, else of the agent, else of the process."""
+        """The settings that apply: those of the call, else of the agent, else of the process."""
         return self.settings.of_agent({**own, **self.asked})
 
 
 def defaults_of(settings: Settings) -> str:
-    """What a digest is made by, as JSON; once for a process, since writing it takes as long as a quick statement."""
+    """The settings of a digest as JSON; made once per process, since that takes as long as a quick statement."""
     return settings.model_dump_json(include=set(DIGEST_SETTINGS))
 
 
-_o = ObservationRow
-_SHOWN = (
-    _o.scope_id,
-    _o.seq,
-    _o.content,
-    _o.observed_at,
-    _o.source_kind,
-    _o.conversation_id,
-    _o.message_ids,
-    _o.kind,
-    _o.confidence,
-    _o.importance,
-    _o.sensitivity,
-    _o.fact_key,
-    _o.tags,
+_SHOWN = columns(
+    "scope_id",
+    "seq",
+    "content",
+    "observed_at",
+    "source_kind",
+    "conversation_id",
+    "message_ids",
+    "kind",
+    "confidence",
+    "importance",
+    "sensitivity",
+    "fact_key",
+    "tags",
 )
 _ELSEWHERE = ("scope_kind", "owner", "name", "status", "verification")
 _agent = bindparam("agent_id", type_=Text)
@@ -84,60 +87,25 @@ NAMED = [
 ]
 _OWN = select(_own.c.own)
 _BEGIN = select(_own.c.own, *NAMED).select_from(_own).join(CANDIDATES, true(), isouter=True)
-"""A row for each candidate; one of the settings alone where there is none."""
-
-_pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}
-_place = func.array_position(_pins["keys"], ObservationRow.fact_key)
-_unpinned = and_(func.cardinality(_pins["keys"]) == 0, func.cardinality(_pins["tags"]) == 0)
-_PAST = (
-    PAST_OBSERVATION.where(
-        func.memory.in_use(PAST_STATUS),
-        ScopeRow.is_active,
-        or_(
-            _place.is_not(None),
-            ObservationRow.tags.op("&&")(_pins["tags"]),
-            and_(_unpinned, ~bindparam("searched", type_=Boolean)),
-        ),
-        or_(
-            _place.is_not(None),
-            and_(ObservationRow.sensitivity == func.any(_pins["shown"]), VERIFICATION != "disputed"),
-        ),
-    )
-    .order_by(
-        _place,
-        case((_unpinned, ObservationRow.importance)).desc().nulls_last(),
-        ObservationRow.observed_at.desc(),
-        ObservationRow.scope_id,
-        ObservationRow.seq,
-    )
-    .limit(bindparam("most", type_=BigInteger))
-)
+"""A row for each candidate; without candidates, one row with the settings alone."""
 
 
 async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple[Settings, list[Candidate]]:
-    """The settings that count and what a digest begins with: one statement, of a past moment up to two."""
+    """The settings that apply, and what a digest begins with: one statement; for a past moment, up to two."""
     if as_of is None:
         rows = list(await reader.execute(_BEGIN, wanted.parameters))
         return wanted.of_agent(rows[0].own), candidates_of(rows)
     (row,) = await reader.execute(_OWN, wanted.parameters)
     settings = wanted.of_agent(row.own)
-    return settings, await past_candidates(reader, wanted, settings, as_of)
+    return settings, await candidates_at(reader, wanted, settings, as_of)
 
 
-async def past_candidates(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:
+async def candidates_at(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:
+    """Of a past moment."""
     if settings.assembly == "eden" or not settings.digest_enabled:
         return []
-    past = {**wanted.principal, **_past(settings), "searched": wanted.searched, "as_of": as_of}
-    return [Candidate.of(to_observation(row)) for row in await reader.execute(_PAST, past)]
-
-
-def _past(settings: Settings) -> dict[str, Any]:
-    return {
-        "keys": list(settings.digest_fact_keys),
-        "tags": list(settings.digest_tags),
-        "shown": list(settings.digest_sensitivities),
-        "most": 2 * settings.digest_items,
-    }
+    given = {**wanted.principal, "searched": wanted.searched, "as_of": as_of}
+    return await past.candidates(reader, settings, given)
 
 
 def candidates_of(rows: Iterable[Any]) -> list[Candidate]:

@@ -1,4 +1,4 @@
-"""Which kinds of background work have anything to do, and what may be due by other settings than it was judged by."""
+"""Which kinds of background work have anything to do, and what may be due by other settings than those it was checked by."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KINDS = {
 
 
 async def due_kinds(session: AsyncSession, agent_id: str | None, by: datetime) -> set[str]:
-    """Those that are due by then and that nobody works on, of one agent or of all."""
+    """The kinds with work that is due by then and that nobody works on, for one agent or for all."""
     found = await session.execute(_DUE, {"agent_id": agent_id, "by": by})
     return {kind for kind, is_due in found.one()._mapping.items() if is_due}
 
 
 def _is_due(due_at: Any) -> Any:
-    """The head of the queue, along the partial index of what is due: the order leaves no plan another way."""
+    """Whether the queue has a head, read from the partial index of what is due: the order leaves no other plan."""
     row = due_at.class_
     is_free = or_(row.lease_until.is_(None), row.lease_until < func.clock_timestamp())
     agent_id = bindparam("agent_id", type_=Text)
@@ -42,14 +42,14 @@ _DUE = select(*(_is_due(due_at).label(kind) for kind, due_at in KINDS.items()))
 
 
 def conversations_judged_by_more(agent_key: int | None, min_messages: int, most: int) -> Any:
-    """The keys of conversations that weren't due by higher settings than these, of one agent or of all, to be locked."""
+    """The keys, to be locked, of conversations that weren't due by higher settings than these, of one agent or of all."""
     row = ConversationRow
     may_be_due = (row.due_at.is_(None), row.dead_run_id.is_(None), ~row.excluded)
     return _judged_by_more((row.agent_key, row.conversation_id), may_be_due, _FORMED, min_messages, agent_key, most)
 
 
 def scopes_judged_by_more(agent_key: int | None, threshold: int, most: int) -> Sequence[Any]:
-    """The same of scopes: of those that have no threshold of their own, and of those that have one."""
+    """The same for scopes: for those that have no threshold of their own, and for those that have one."""
     row = ScopeRow
     key, waits = (row.agent_key, row.scope_id), row.due_at.is_(None)
     by_own = (
@@ -67,9 +67,9 @@ _FORMED, _CONSOLIDATED = "formation_min_messages", "consolidation_threshold"
 def _judged_by_more(
     key: tuple[Any, ...], conditions: Sequence[Any], setting: str, default: int, agent_key: int | None, most: int
 ) -> Any:
-    """Agent by agent, along the index of what waits. The order leaves no plan another way, by which all are read.
+    """Agent by agent, with the index of what waits. The order rules out any other plan, which would read all rows.
 
-    The setting is read apart: behind walls no function that isn't leakproof may stand in the condition of an index.
+    The setting is read separately: behind walls, an index condition can't contain a function that isn't leakproof.
     """
     row = key[0].class_
     least = cast(func.memory.number_setting(AgentRow.settings, setting, default), Integer)

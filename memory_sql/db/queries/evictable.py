@@ -1,4 +1,4 @@
-"""How much there is of each kind in each scope, and what of it may go."""
+"""How many observations of each kind each scope has, and which of them may be evicted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _o, _t, _s, _h = ObservationRow, ObservationStateRow, ScopeRow, HoldRow
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Of the active observations of a scope: how many there are of a kind, and of how many characters."""
+    """How many active observations of a kind a scope has, and how many characters."""
 
     scope_id: int
     kind: str
@@ -30,7 +30,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An active observation, without its text. `is_protected`: it stays, whatever the budget."""
+    """An active observation without its text. `is_protected`: it stays, whatever the budget."""
 
     seq: int
     kind: str
@@ -48,9 +48,9 @@ class BudgetRepository:
         self._agent_key = agent_key
 
     async def amounts(self, more_than: int) -> list[Amount]:
-        """In the order of the scopes; one for each of a scope's kinds, those with and without a key apart.
+        """In the order of the scopes, one for each kind in a scope; observations with and without a fact key are separate.
 
-        Of the scopes that have ever had more observations than that; the others' aren't read.
+        Only scopes that have ever had more than `more_than` observations are read.
         """
         large = await self._session.scalars(
             select(_s.scope_id).where(_s.agent_key == self._agent_key, _s.last_seq > more_than)
@@ -77,7 +77,7 @@ class BudgetRepository:
         ]
 
     async def stored(self, scope_id: int, keys: Sequence[str], tags: Sequence[str]) -> list[Stored]:
-        """By number. Protected is what has one of these keys or tags, is disputed, or is held."""
+        """In the order of their numbers. Those with one of these keys or tags, disputed and held ones are protected."""
         is_protected = or_(
             func.coalesce(_o.fact_key == func.any(cast(list(keys), ARRAY(Text))), False),
             _o.tags.op("&&")(cast(list(tags), ARRAY(Text))),
@@ -106,7 +106,7 @@ class BudgetRepository:
         ]
 
     def _counts(self) -> ColumnElement[bool]:
-        """A buffer (its lane) has a length of its own."""
+        """The absorb lane only: a buffer has its own length."""
         return and_(_o.agent_key == self._agent_key, _o.lane == "absorb", IN_USE)
 
 
@@ -115,7 +115,7 @@ def _is_state() -> ColumnElement[bool]:
 
 
 def _is_held() -> Any:
-    """By an open hold on it, its group, its conversation, or on a user whose it is or who said it, by any of their ids."""
+    """Whether an open hold is on it, its group, its conversation, or on any id of the user who owns it or said it."""
     ids = func.memory.held_ids(_h.agent_key, _h.target, _h.created_at).table_valued("user_id", name="ids")
     theirs = or_(_s.owner == "u:" + ids.c.user_id, ids.c.user_id == func.any(_o.related_users))
     of_user = exists(select(ids.c.user_id).where(theirs).correlate(_h, _o, _s))

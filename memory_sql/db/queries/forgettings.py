@@ -1,4 +1,4 @@
-"""Which forgettings a database knows of, and by what it is known itself: what a journal outside of it is compared with."""
+"""The forgettings that a database has recorded, and its id: what a journal outside the database is compared with."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from memory_sql.db.models import AgentRow, EventRow
 
 
 async def database_id(session: AsyncSession) -> str:
-    """The id of this database; its copies and backups have the same."""
+    """The id of this database; its copies and backups have the same id."""
     return str(await session.scalar(select(func.memory.installation_id())))
 
 
 async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Of forgettings, each as `(agent_id, id)`, the ids of those that the database doesn't know of.
+    """The ids of those of these forgettings, each `(agent_id, id)`, that the database hasn't recorded.
 
-    Of an agent that it doesn't know it holds nothing either: these aren't among them.
+    Forgettings of an unknown agent aren't included: the database has nothing of that agent.
     """
     agents, ids = ([pair[place] for pair in forgettings] for place in (0, 1))
     listed = func.unnest(cast(agents, ARRAY(Text)), cast(ids, ARRAY(Text)))
     entry = listed.table_valued("agent_id", "id", name="entry").render_derived()
     recorded = select(EventRow.event_id).where(
         EventRow.agent_key == AgentRow.agent_key,
-        EventRow.kind == literal_column("'forget'"),  # as events_forget_idx has it
+        EventRow.kind == literal_column("'forget'"),  # as in the condition of events_forget_idx
         EventRow.detail.op("->>")(literal_column("'id'")) == entry.c.id,
     )
     found = await session.scalars(

@@ -1,4 +1,4 @@
-"""What formations have made of some messages of a conversation."""
+"""The observations that formations made from some messages of a conversation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from memory_sql.db.models import EventRow, EvidenceRow, HoldRow, ObservationRow,
 from memory_sql.db.repositories.observations import IN_USE, VERIFICATION, ObservationKey
 
 OF_RULES = ("budget", "sources", "twin", "again")
-"""Why a status changes without a person, a version or a run."""
+"""Reasons for which a status changes without a person, a version or a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """An observation, and the messages of the conversation that it rests on.
+    """An observation, and the messages of the conversation that support it.
 
-    `settled`: a person has had a say in it, or a hold keeps it. `lapsed`: it was superseded, and nothing has its place.
+    `settled`: a person has decided about it, or a hold keeps it. `lapsed`: it was superseded, and nothing superseding it is
+    left.
     """
 
     key: ObservationKey
@@ -33,7 +34,7 @@ class Formed:
 async def formed_of(
     session: AsyncSession, agent_key: int, conversation_id: str, from_number: int, to_number: int
 ) -> list[Formed]:
-    """Of the messages after that number up to this one, by whatever run has read them; in the order of the keys."""
+    """Those made from the messages after `from_number` up to `to_number`, by any run; in the order of the keys."""
     o, t, e, r, v = ObservationRow, ObservationStateRow, EvidenceRow, RunRow, EventRow
     is_any = exists().where(HoldRow.agent_key == agent_key, HoldRow.released_at.is_(None))
     held = and_(is_any, func.memory.is_held_observation(o.agent_key, o.scope_id, o.seq))

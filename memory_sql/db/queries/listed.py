@@ -1,4 +1,4 @@
-"""Observations that a principal may see, one by its number or page by page: one statement."""
+"""Observations that a principal may see, a single one or page by page: one statement."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Integer, Text, bindparam, 
 
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
-from memory_sql.db.queries.search import read_from
-from memory_sql.db.repositories.observations import OWN, PAST_OBSERVATION, PAST_STATUS, to_observation
+from memory_sql.db.observation_rows import OWN, read_from, to_observation
+from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS
 from memory_sql.domain.observations import Observation
 
 Before = tuple[datetime, int, int]
@@ -19,7 +19,7 @@ Before = tuple[datetime, int, int]
 
 
 async def one(reader: Reader, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
-    """None: there is none, it is set aside, or the principal may not see it."""
+    """None: it doesn't exist, is set aside, or the principal may not see it."""
     found = await reader.execute(_LISTED, {**principal, **_NONE, "scope_id": scope_id, "seq": seq, "limit": 1})
     return next(map(to_observation, found), None)
 
@@ -27,7 +27,7 @@ async def one(reader: Reader, principal: Mapping[str, Any], scope_id: int, seq: 
 async def page(
     reader: Reader, principal: Mapping[str, Any], scope_id: int | None, limit: int, before: Before | None
 ) -> list[Observation]:
-    """The active ones, newest known first; `before` continues a listing."""
+    """The active observations, newest known first; `before` continues a listing."""
     found = await reader.execute(
         _LISTED, {**principal, **_behind(before), "scope_id": scope_id, "seq": None, "limit": limit}
     )
@@ -42,7 +42,7 @@ async def past_page(
     before: Before | None,
     as_of: datetime,
 ) -> list[Observation]:
-    """As `page`, of those that were active at that moment."""
+    """As `page`, for the observations that were active at that moment."""
     found = await reader.execute(
         _PAST, {**principal, **_behind(before), "scope_id": scope_id, "limit": limit, "as_of": as_of}
     )

@@ -1,4 +1,4 @@
-"""What of a scope's text new observations may concern: the search of memory.search_observations, in one statement."""
+"""The known observations of a scope that new ones may concern: memory.search_observations, in one statement."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sqlalchemy.dialects.postgresql import BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double
 
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import ObservationRow
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
 
-# A text's own words alone: what it would be found by says nothing of what it would replace.
+# Only a text's own words: its search cues say nothing about what it would supersede.
 WEIGHTS = Weights(terms=0)
 
 _o = ObservationRow
@@ -83,7 +83,9 @@ RELATED = (
     .where(_ranked.c.rank <= bindparam("each", type_=BigInteger))
     .order_by(_ranked.c.scope_id, _ranked.c.rank)
 )
-"""Of each scope the best of each query in turn, so that each has its share; each observation once. See `asked_as`."""
+"""For each scope, the best matches of each query in turn, so that each query has its share; each observation once.
+See `asked_as`.
+"""
 
 
 def asked_as(agent_id: str, queries: Sequence[Query], most: int, now: datetime) -> dict[str, Any]:
@@ -95,8 +97,8 @@ def asked_as(agent_id: str, queries: Sequence[Query], most: int, now: datetime) 
 async def related(
     session: AsyncSession, agent_id: str, queries: Sequence[Query], now: datetime, most: int
 ) -> list[tuple[int, AbsorbedObservation]]:
-    """Each with its scope."""
+    """The observations found, each with its scope."""
     if not any(queries):
         return []
-    found = await (await reader_of(session)).execute(RELATED, asked_as(agent_id, queries, most, now))
+    found = await ask(session, RELATED, asked_as(agent_id, queries, most, now))
     return [(row[0], AbsorbedObservation(*row[1:])) for row in found]

@@ -1,4 +1,4 @@
-"""What waits for a person: one list of three kinds."""
+"""The reviews that wait for a person: one list of three kinds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reviews:
     _agent_key: int
 
     async def waiting(self, limit: int) -> list[Review]:
-        """Of all kinds, oldest first."""
+        """Reviews of all kinds, oldest first."""
         found = [*await self._claims(limit), *await self._contradictions(limit), *await self._texts(limit)]
         return sorted(found, key=lambda item: (item.since, item.id))[:limit]
 
@@ -141,7 +141,7 @@ class Reviews:
         ]
 
     async def newer_of(self, key: HeldContradictionKey) -> int | None:
-        """What would take the place of the older observation; None: that doesn't wait any more."""
+        """The observation that would supersede the older one; None: the contradiction no longer waits."""
         held = func.memory.held_contradictions(self._agent_key).table_valued(
             column("scope_id"), column("version"), column("older"), column("newer", Integer)
         )

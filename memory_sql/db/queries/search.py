@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ClauseElement,
-    ColumnClause,
-    ColumnElement,
-    Executable,
-    Label,
-    Select,
-    bindparam,
-    cast,
-    column,
-    func,
-    select,
-)
+from sqlalchemy import ClauseElement, ColumnClause, Executable, Select, bindparam, cast, column, func, select
 from sqlalchemy.dialects.postgresql import BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.types import ARRAY, BigInteger, Boolean, DateTime, Double, Integer, Text
 
 from memory_sql.db.direct import Reader
-from memory_sql.db.models import MessageRow
-from memory_sql.db.repositories.observations import OWN, to_observation
+from memory_sql.db.observation_rows import OWN, read_from, to_observation
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Explanation, Hit, MessageHit
@@ -67,32 +53,21 @@ MATCHES = func.memory.search(
     cast(bindparam("vector", type_=Text), BIT(varying=True)),
     bindparam("model", type_=Text),
 ).table_valued(*COLUMNS, name="matches")
-_m = MessageRow
-_MESSAGE = (
-    _m.conversation_id,
-    _m.message_id,
-    _m.number,
-    _m.role,
-    _m.speaker,
-    _m.user_id,
-    _m.content,
-    _m.said_at,
-    _m.given_at,
+MESSAGE: tuple[ColumnClause[Any], ...] = (
+    column("conversation_id", Text),
+    column("message_id", Text),
+    column("number", BigInteger),
+    column("role", Text),
+    column("speaker", Text),
+    column("user_id", Text),
+    column("content", Text),
+    column("said_at", DateTime(timezone=True)),
+    column("given_at", DateTime(timezone=True)),
 )
-
-
-def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -> Iterator[Label[Any]]:
-    """These columns of a table, of a column that holds a row of it: `(matches.observation) . content`."""
-    for item in items:
-        of_table = item.element if isinstance(item, Label) else item
-        read = Grouping(row).op(".", return_type=of_table.type)(column(of_table.name))
-        yield read.label(prefix + item.name)
-
-
 FOUND = (
     *(item for item in MATCHES.c if item.name not in ("observation", "message")),
     *read_from(MATCHES.c.observation, OWN),
-    *read_from(MATCHES.c.message, _MESSAGE, "message_"),
+    *read_from(MATCHES.c.message, MESSAGE, "message_"),
 )
 """A match with the columns of its observation, as `to_observation` reads them, or of its message."""
 _SEARCH = select(*FOUND)
@@ -115,10 +90,10 @@ _PLAN = _Explain(_SEARCH)
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What a search is to bring: at most so many observations and messages (0: none of that arm), as of when.
+    """What a search is to return: at most this many observations and messages (0: none of that kind), as of when.
 
-    `days`: for how long messages are kept, where the agent doesn't say otherwise; None: for ever. `vector`: the query's,
-    by the embedding model `model`, as text of bits; None: words alone count.
+    `days`: how long messages are kept if the agent has no setting of its own; None: for ever. `vector`: the query's, by the
+    embedding model `model`, as text of bits; None: words alone count.
     """
 
     now: datetime
@@ -141,7 +116,7 @@ async def search(
 
 
 def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[MessageHit]]:
-    """The arms apart, each in its order."""
+    """Observations and messages separately, each in order."""
     hits: list[Hit] = []
     messages: list[MessageHit] = []
     for row in rows:
@@ -162,7 +137,7 @@ def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[Message
 
 
 async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query: Query, sought: Sought) -> list[str]:
-    """How the database goes about it, line by line; the statement is run for it. Functions aren't looked into."""
+    """The database's plan, line by line; the statement is executed for it. Functions aren't expanded."""
     if not query:
         return []
     return list(await session.scalars(_PLAN, given(principal, query, sought)))

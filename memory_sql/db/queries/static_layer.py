@@ -1,4 +1,4 @@
-"""What the static layer of a context is made of, in one statement."""
+"""The contents of the static layer of a context, in one statement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.types import BigInteger, DateTime, Text
 from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
 from memory_sql.db.scope_rows import scope_texts
-from memory_sql.domain.scopes import StaticLayer
+from memory_sql.domain.layer import StaticLayer
 
 _WHOSE = (
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
@@ -50,23 +50,23 @@ _STATIC_LAYER_AT = select(_layer_at)
 
 
 def limits_of(settings: Settings) -> dict[str, int]:
-    """How much is read of a scope, and of how many, unless the agent's own settings say otherwise."""
+    """How much is read per scope, and from how many scopes, unless the agent's own settings say otherwise."""
     return {"pending_max": settings.pending_max, "scopes_max": settings.context_scopes_max}
 
 
 async def static_layer_at(
     reader: Reader, principal: Mapping[str, Any], settings: Settings, as_of: datetime
 ) -> StaticLayer:
-    """The scopes as they were at a past moment, that are visible now."""
+    """The scopes that are visible now, as they were at a past moment."""
     given = {**principal, **limits_of(settings), "as_of": as_of}
     return layer_of(list(await reader.execute(_STATIC_LAYER_AT, given)))
 
 
 def layer_of(rows: Sequence[Any]) -> StaticLayer:
-    """Of what memory.static_layer returns.
+    """The layer in the rows of memory.static_layer.
 
-    Of a scope at most the `pending_max` newest pending observations, or as many as the agent's own setting says; the
-    others are counted; so are the scopes beyond `context_scopes_max`.
+    A scope has at most the `pending_max` newest pending observations, or as many as the agent's own setting allows; the
+    others are only counted, as are the scopes beyond `context_scopes_max`.
     """
     more = sum(row.scopes_more for row in rows if row.scopes_more)
     return StaticLayer(scope_texts(rows), (rows[0].settings or {}) if rows else {}, more)

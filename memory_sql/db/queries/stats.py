@@ -1,4 +1,4 @@
-"""How much there is of an agent, and how often it was asked."""
+"""How much an agent's memory holds, and how often it was queried."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from memory_sql.db.models import (
     ScopeRow,
 )
 from memory_sql.db.repositories.agents import agent_key_of
-from memory_sql.db.scope_rows import pending_observations
+from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.results import JudgeRate, Stats
 from memory_sql.errors import JudgeError
 
 
 async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
-    """None for an agent that was never seen. `since`: the day from which on queries count."""
+    """None for an agent that was never seen. `since`: the first day whose queries count."""
     key = await agent_key_of(session, agent_id)
     if key is None:
         return None
@@ -141,7 +141,7 @@ _JUDGES = (
 
 
 async def read_retrievals(session: AsyncSession, agent_key: int, since: date) -> RetrievalStats:
-    """The sums of an agent from that day on."""
+    """The totals of an agent since that day."""
     row = RetrievalRow
     found = await session.execute(
         select(
@@ -169,7 +169,7 @@ async def read_retrievals(session: AsyncSession, agent_key: int, since: date) ->
 
 
 async def large_scopes(session: AsyncSession, agent_id: str, more_than: int) -> list[int]:
-    """The ids of the agent's scopes that hold more observations than that."""
+    """The ids of the agent's scopes that have more observations than `more_than`."""
     found = await session.scalars(
         select(ObservationRow.scope_id)
         .join(AgentRow, AgentRow.agent_key == ObservationRow.agent_key)

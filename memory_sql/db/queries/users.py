@@ -1,4 +1,4 @@
-"""Who is there: the users of an agent, page by page. Who that is, `v_users` says as well; a test compares the two."""
+"""The users of an agent, page by page. They are the same as in `v_users`; a test compares the two."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _after = func.coalesce(bindparam("after", type_=Text), "")
 
 
 async def list_users(session: AsyncSession, agent_id: str, after: str | None, limit: int) -> list[UserSummary]:
-    """In the order of their ids, behind `after`; none of an unknown agent.
+    """In the order of their ids, after `after`; none for an unknown agent.
 
     One statement, which reads the agent's conversations, scopes and members, and the observations of those on the page.
     """
@@ -54,7 +54,7 @@ def _wrote() -> Select[Any]:
 
 
 def _owns() -> Select[Any]:
-    """Who has a memory of their own, of which something is left."""
+    """The users with observations, not all withdrawn, in a scope of their own."""
     user = func.substr(_s.owner, 3)
     is_left = exists().where(*_of_scope(), ~exists().where(*_state(), _t.withdrawn_by.is_not(None)))
     return _without_conversations(user, cast(0, BigInteger)).where(

@@ -1,4 +1,4 @@
-"""The scopes that a principal sees, with how much waits in each."""
+"""The scopes that a principal may see, with the number of pending observations in each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import is_visible, visible_scopes
-from memory_sql.db.scope_rows import pending_observations, scope_ref
+from memory_sql.db.scope_parts import pending_observations
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.scopes import Scope
 
-KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "conversation")  # stable bytes first
+KIND_ORDER = ("collective", "agent", "guideline", "group", "individual", "entity", "conversation")  # most stable first
 
 
 async def list_scopes(session: AsyncSession, principal: Mapping[str, Any]) -> list[Scope]:

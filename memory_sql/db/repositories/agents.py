@@ -1,4 +1,4 @@
-"""Agents, and what there is of each."""
+"""Agents, and how much each of them holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def agent_key_of(session: AsyncSession, agent_id: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`settings` are those that it has of its own."""
+    """`settings`: the agent's own settings."""
 
     key: int
     settings: dict[str, Any]
@@ -35,7 +35,7 @@ async def find_agent(session: AsyncSession, agent_id: str) -> Agent | None:
 
 
 async def list_agents(session: AsyncSession, after: str | None, limit: int) -> list[AgentSummary]:
-    """In the order of their ids, behind `after`."""
+    """In the order of their ids, after `after`."""
     a, behind = AgentRow, AgentRow.agent_id > (after or "")
     rows = await session.execute(
         select(a.agent_id, a.created_at, a.settings).where(behind).order_by(a.agent_id).limit(limit)
@@ -56,7 +56,7 @@ async def ensure_agent(session: AsyncSession, agent_id: str, now: datetime) -> A
 async def next_by_budget(
     session: AsyncSession, agent_id: str | None, retention: str, after: int
 ) -> tuple[str, Agent] | None:
-    """The first agent behind that key, of one or of all, whose retention is by budget; where it says nothing, `retention`."""
+    """The next agent after that key, of one or of all, with retention by budget; its setting defaults to `retention`."""
     own = func.coalesce(AgentRow.settings["retention"].astext, retention)
     found = await session.execute(
         select(AgentRow.agent_id, AgentRow.agent_key, AgentRow.settings)

@@ -1,4 +1,4 @@
-"""Whose ids stand for whom: one row per time that somebody's did."""
+"""Which ids stand for which users: one row per period in which an id did."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def user_ids(agent_key: Any, user_id: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AliasRepository:
-    """The caller has locked the agent for what writes."""
+    """For methods that write, the caller has locked the agent."""
 
     _session: AsyncSession
     _agent_key: int
@@ -34,7 +34,7 @@ class AliasRepository:
         return list(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
 
     async def into(self, user_id: str) -> list[Alias]:
-        """The open aliases that stand for the user, also through others, oldest first."""
+        """The open aliases that stand for the user, directly or through others, oldest first."""
         a, ids = UserAliasRow, user_ids(self._agent_key, user_id)
         found = await self._session.execute(
             select(*_ALIAS)
@@ -44,7 +44,7 @@ class AliasRepository:
         return [Alias(**row) for row in found.mappings()]
 
     async def open(self, user_id: str, into_user_id: str, now: datetime) -> tuple[Alias, bool]:
-        """The alias, and whether it is new. Raises `InputError` where it stands for another already, or would circle."""
+        """The alias, and whether it is new. Raises `InputError` if the id already stands for another, or for a cycle."""
         existing = await self._standing(user_id)
         if existing is not None:
             if existing.into_user_id == into_user_id:
@@ -69,7 +69,7 @@ class AliasRepository:
         return None if row is None else Alias(**row)
 
     async def close(self, user_id: str, now: datetime) -> Alias | None:
-        """None: the user stood for nobody."""
+        """Returns None if the user stood for nobody."""
         closed = await self._session.execute(
             update(UserAliasRow)
             .where(*self._is_open(user_id))

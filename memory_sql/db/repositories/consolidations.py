@@ -1,4 +1,4 @@
-"""The versions of scopes' texts: written and taken back under the scope's row lock, never changed."""
+"""The versions of scopes' texts: written and undone under the scope's row lock, never changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationSt
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.scope_rows import pending_observations, scope_ref
+from memory_sql.db.scope_parts import pending_observations
+from memory_sql.db.scope_rows import scope_ref
 from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Consolidation, PendingObservation, ScopeRef
@@ -27,7 +28,7 @@ from memory_sql.languages.text import count_words
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A version, what it was written on top of, and what it absorbed itself."""
+    """A version, the version that it was rewritten from, and what it absorbed itself."""
 
     version: int
     base: int
@@ -51,7 +52,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`run_id` None: nothing waits. `text`: the scope's, which isn't read with its row while that is being locked."""
+    """`run_id` None: nothing is pending. `text`: the scope's, which isn't read with its row while that is locked."""
 
     run_id: int | None
     text: str | None
@@ -65,10 +66,10 @@ class ConsolidationRepository:
     async def begin(
         self, state: ScopeState, most: int, max_characters: int, now: datetime, lock_limit: str
     ) -> Begun | None:
-        """What waits, from the front, as much as fits, and a run that reads it; runs under an older lease are ended.
+        """The oldest pending observations, as many as fit, and a run that reads them. Runs under an older lease are ended.
 
-        At least one observation, if there is any. None: the lease, the text or what it may hold is another by now. It sees
-        one moment after that of `state`; what changes afterwards raises version or epoch, so nothing has to be locked.
+        At least one observation, if there is any. None: the lease, the version or the epoch has changed. It reads a single
+        snapshot, later than `state`; later changes raise version or epoch, so nothing has to be locked.
         """
         limits = {"most": most, "max_characters": max_characters, "lock_limit": lock_limit}
         found = await self._session.execute(_BEGIN, {**_named(_of(state), now=now), **limits})
@@ -92,10 +93,10 @@ class ConsolidationRepository:
         threshold: int,
         **text: Any,
     ) -> bool:
-        """Makes `text` the scope's, gives the lease back and ends the run; says whether anything waits.
+        """Makes `text` the scope's text, releases the lease and ends the run; returns whether anything is still pending.
 
         `text`: content, words, to_seq, extra_seqs, contradictions, repetitions, suspects, prompt_version and reason. All in
-        one statement. Raises `StaleError` when lease, version or epoch have moved on, or the run was ended.
+        one statement. Raises `StaleError` if the lease, version or epoch has changed, or the run was ended.
         """
         given = _named(
             _of(state) | cost(usage) | text,
@@ -109,9 +110,9 @@ class ConsolidationRepository:
         found = await self._session.execute(_COMMIT, given | own)
         row = found.one()
         if row.waits is None:
-            raise StaleError("scope", f"s{state.scope_id}", "its text, or the lease on it, has changed meanwhile")
+            raise StaleError("scope", f"s{state.scope_id}", "its text or its lease has changed")
         if row.ended is None:
-            raise StaleError("run", str(run.run_id), "it was ended meanwhile")
+            raise StaleError("run", str(run.run_id), "it has ended")
         return bool(row.waits)
 
     async def newest_absorbing(self, state: ScopeState) -> int | None:
@@ -129,11 +130,11 @@ class ConsolidationRepository:
         return version
 
     async def rewind(self, state: ScopeState, before: int, reason: str, now: datetime) -> tuple[int, str | None]:
-        """Takes the live versions from `before` on out of the text: what they absorbed is pending again (rule 5).
+        """Undoes the live versions from `before` on: what they absorbed is pending again (rule 5).
 
-        The text that `before` was written on top of becomes the head under a new version; says that version and text.
-        What these versions superseded is active again, and has the evidence that it lent back. Of an undo the scope isn't
-        due before it gains an observation; what another `reason` leaves is due as ever. The caller has locked the scope.
+        The text that `before` was rewritten from becomes the head under a new version; returns that version and text. What
+        these versions superseded is active again, and the evidence that it lent is taken back. After an undo the scope isn't
+        due until it gains an observation; after any other `reason` it is due as usual. The caller has locked the scope.
         """
         undone = (
             update(ConsolidationRow)
@@ -185,7 +186,7 @@ class ConsolidationRepository:
         return version, text
 
     async def _pend_again(self, state: ScopeState, done_seq: int, extras: Sequence[int]) -> None:
-        """What lies behind the new end waits by that; of what lies before it the extras, by their state."""
+        """Observations after the new end are pending anyway; before it, the extras become so by their state (repend)."""
         t = ObservationStateRow
         await self._session.execute(
             update(t)
@@ -199,7 +200,7 @@ class ConsolidationRepository:
         )
 
     async def spans(self, principal: Mapping[str, Any], scope_id: int) -> History | None:
-        """How the scope's text came to be; None for a scope that isn't visible or has no text yet."""
+        """The history of the scope's text; None for a scope that isn't visible or has no text yet."""
         found = (await self._session.execute(_SPANS, {**principal, "scope_id": scope_id})).all()
         if not found:
             return None
@@ -213,10 +214,10 @@ class ConsolidationRepository:
         return {row.version: row.content for row in found}
 
     async def absorbed(self, history: History, spans: Sequence[Span]) -> list[int]:
-        """What these versions absorbed themselves, in the order of the numbers.
+        """The observations that these versions absorbed themselves, in the order of their numbers.
 
-        What a range passed over isn't there: it still waits, or a version that stands, or one of these, lists it among
-        its extras.
+        Observations that a range passed over aren't included: they are still pending, or a live version, or one of these,
+        lists them among its extras.
         """
         extras = {seq for span in spans for seq in span.extra_seqs}
         listed = extras | {seq for span in history.spans if span.live for seq in span.extra_seqs}
@@ -234,7 +235,7 @@ class ConsolidationRepository:
         return list(found)
 
     async def version_at(self, history: History, moment: datetime) -> int:
-        """The version that was the scope's text at that moment; 0: it had none."""
+        """The version of the scope's text at that moment; 0: it had none."""
         newest = await self._session.scalar(
             select(func.max(_c.version)).where(history.is_of(_c), _c.created_at <= moment, was_live(moment))
         )
@@ -243,7 +244,7 @@ class ConsolidationRepository:
     async def versions(
         self, principal: Mapping[str, Any], scope_id: int | None, limit: int, as_of: datetime | None = None
     ) -> list[Consolidation]:
-        """Versions of the visible scopes' texts, newest first; as they were at a past moment, if one is given."""
+        """Versions of the visible scopes' texts, newest first; if a past moment is given, as they were then."""
         statement = _VERSIONS if as_of is None else _VERSIONS.where(_c.created_at <= as_of)
         found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit})
         return [
@@ -315,7 +316,7 @@ _SPANS = (
 
 
 def _given(name: str, column: Any) -> Any:
-    """Not by the name of the column, which an UPDATE keeps for what it sets."""
+    """Not named as the column, since an UPDATE reserves that name for the value that it sets."""
     return bindparam(f"given_{name}", type_=column.type)
 
 
@@ -374,7 +375,7 @@ def _begin() -> Any:
 
 
 def _commit() -> Any:
-    """One part waits for the other: the scope is locked before anything is written."""
+    """The other parts depend on `memory.absorb`, so that the scope is locked before anything is written."""
     absorbed = func.memory.absorb(
         _AGENT,
         _SCOPE,

@@ -7,32 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import REAL, Select, and_, bindparam, case, cast, func, literal, or_, select, true, update
+from sqlalchemy import REAL, Select, and_, case, cast, func, literal, or_, select, true, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, Boolean, DateTime, Integer, Text
+from sqlalchemy.types import Integer
 
-from memory_sql.config import FORMATION_LIMITS, Secrets, Settings
+from memory_sql.config import Settings
 from memory_sql.db.arrays import are_among
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
 from memory_sql.db.models.base import NEVER_JUDGED
 from memory_sql.db.queries.due import conversations_judged_by_more
-from memory_sql.domain.results import FormationOutcome
+from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.errors import NotFoundError
 
 _CLOCK = func.clock_timestamp()
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """`differs`: nothing was stored, for this is the first position (from 0) that its idempotency key knows otherwise."""
-
-    accepted: int
-    due_at: datetime | None
-    due_reason: str | None
-    differs: int | None = None
-    formation: FormationOutcome = "not_due"
-    empty_groups: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +60,6 @@ class BufferedMessage:
     said_at: datetime
 
 
-OTHER_SECRETS = -1
-
-_ADD = select(
-    func.memory.add_messages(
-        bindparam("agent_id", type_=Text),
-        bindparam("conversation_id", type_=Text),
-        bindparam("user_id", type_=Text),
-        bindparam("group_ids", type_=ARRAY(Text)),
-        bindparam("messages", type_=JSONB),
-        bindparam("limits", type_=JSONB),
-        bindparam("now", type_=DateTime(timezone=True)),
-        bindparam("excluded", type_=Boolean),
-        bindparam("time_zone", type_=Text),
-        bindparam("next_id", type_=Text),
-    ).table_valued("accepted", "due_at", "due_reason", "differs", "formation", "empty_groups")
-)
-
 STATE = (
     *columns_of(ConversationRow, ConversationState.__slots__),
     AgentRow.agent_id,
@@ -104,17 +75,6 @@ def to_state(row: Iterable[Any]) -> ConversationState:
 @dataclass(frozen=True, slots=True)
 class ConversationRepository:
     _session: AsyncSession
-
-    async def add(self, settings: Settings, *, secrets: Secrets | None = None, **values: Any) -> Added:
-        """Stores the messages that are new; the parameters are those of `memory.add_messages`.
-
-        `secrets`: only if that is what the agent does with them; else `differs` is `OTHER_SECRETS`.
-        """
-        limits = {**formation_limits(settings), "language": settings.language}
-        if secrets is not None:
-            limits["secrets"] = secrets
-        (row,) = await self._session.execute(_ADD, {**values, "limits": limits})
-        return Added(*row)
 
     async def keep(self, agent_key: int, conversation_id: str) -> None:
         """It stays until the transaction ends. Raises `NotFoundError`."""
@@ -164,7 +124,7 @@ class ConversationRepository:
         return [BufferedMessage(*row) for row in found]
 
     async def texts_gone(self, state: ConversationState) -> int:
-        """How many messages were formed that have lost their texts since."""
+        """How many formed messages have lost their texts since."""
         m = MessageRow
         gone = await self._session.scalar(
             select(func.count()).where(
@@ -201,7 +161,7 @@ class ConversationRepository:
     async def _left(self, state: ConversationState, after: int, settings: Settings, now: datetime) -> dict[str, Any]:
         """Counts the messages after that number, and says by the rule of `add` whether they are due.
 
-        The settings are the process's; the agent's own go before them.
+        The settings are the process's; the agent's own take precedence.
         """
         left = _unread(state.agent_key, state.conversation_id, after).subquery()
         due = _due(left, cast(formation_limits(settings.of_agent(state.agent_settings)), JSONB), now)
@@ -216,10 +176,10 @@ class ConversationRepository:
         }
 
     async def make_due(self, agent_key: int | None, settings: Settings, most: int, now: datetime) -> bool:
-        """Makes due what is long enough by these settings and wasn't by those before: looks at so many, at most.
+        """Makes conversations due that are long enough by these settings and weren't by earlier ones; checks at most `most`.
 
-        Of one agent or of all; only at those that were judged by others than these. What somebody works on is left: it
-        is counted when that ends. Returns whether there may be more.
+        For one agent or all; only conversations last checked with other settings. Those that somebody works on are skipped:
+        they are counted when that work ends. Returns whether there may be more.
         """
         found = await self._session.execute(
             conversations_judged_by_more(agent_key, settings.formation_min_messages, most)
@@ -230,7 +190,7 @@ class ConversationRepository:
         return len(places) == most
 
     async def _judge(self, places: Collection[tuple[int, str]], settings: Settings, now: datetime) -> None:
-        """Counts what these hold, and says by that whether they are due. The caller has locked them."""
+        """Counts the messages of these, and decides whether they are due. The caller has locked them."""
         s = ConversationRow
         short = (
             select(s.agent_key, s.conversation_id, s.formed_number, AgentRow.settings)
@@ -273,7 +233,7 @@ class ConversationRepository:
         return released is not None
 
     async def release_idle(self, state: ConversationState) -> None:
-        """Gives the lease back where there is nothing to form: it is due no more, unless something came meanwhile."""
+        """Releases the lease if there is nothing to form: it is no longer due, unless messages came meanwhile."""
         idle = or_(ConversationRow.excluded, ConversationRow.last_number == state.last_number)
         due = {name: case((~idle, ConversationRow.__table__.c[name])) for name in ("due_at", "due_reason")}
         due["waits_below"] = case((idle, NEVER_JUDGED), else_=ConversationRow.waits_below)  # whoever catches up counts
@@ -292,7 +252,7 @@ class ConversationRepository:
         )
 
     async def revive(self, agent_key: int, conversation_id: str, run_id: int, now: datetime) -> None:
-        """What was given up with this run is due again."""
+        """The conversation given up with this run is due again."""
         await self._session.execute(
             update(ConversationRow)
             .where(
@@ -309,7 +269,7 @@ class ConversationRepository:
         )
 
     async def locked(self, agent_key: int, conversation_id: str) -> ConversationState:
-        """The conversation, locked until the transaction ends; raises `NotFoundError` where it has gone."""
+        """The conversation, locked until the transaction ends; raises `NotFoundError` if it no longer exists."""
         found = await self._session.execute(
             select(*STATE)
             .join(AgentRow, AgentRow.agent_key == ConversationRow.agent_key)
@@ -369,12 +329,8 @@ class ConversationRepository:
         return extended is not None
 
 
-def formation_limits(settings: Settings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in FORMATION_LIMITS}
-
-
 def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:
-    """What the messages after that number come to. One row."""
+    """Counts of the messages after that number. One row."""
     m = MessageRow
     return select(
         func.count().label("messages"),

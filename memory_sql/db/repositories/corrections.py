@@ -1,4 +1,4 @@
-"""What may change about an observation: its status, who vouches for it, how private it is. Every change is an event."""
+"""What may change about an observation: its status, who confirms it, how private it is. Every change is an event."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from memory_sql.domain.ids import observation_id
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Who made a change and why, as the ledger says it; no actor: a rule of ours."""
+    """Who made a change and why, as recorded in the events; no actor: a rule of the library."""
 
     actor: str | None
     reason: str | None
@@ -53,7 +53,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The status of an observation, what has taken its place, and whether it is so because of what it was made of."""
+    """The status of an observation, what superseded it, and whether it only follows its sources."""
 
     key: ObservationKey
     status: str
@@ -122,10 +122,10 @@ class CorrectionRepository:
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
 
     async def replace(self, old: ObservationKey, new: int, threshold: int, entry: Cause) -> tuple[bool, bool]:
-        """`new` takes the place of `old`, which is active, in its scope, and was made of what that was made of.
+        """`new` supersedes `old`, which is active in the same scope, and gets its sources.
 
-        What must go with that goes here as well, and then `refresh_due` of the scope. Whoever is consolidating it is too
-        late. Says whether its text holds `old`, and whether something was made of that or it of something.
+        What must change with that is changed here as well, then `refresh_due` of the scope. A consolidation in progress
+        loses its lease. Returns whether the scope's text holds `old`, and whether `old` has sources or derived observations.
         """
         scope_id, seq = old
         by = observation_id(scope_id, new)
@@ -154,7 +154,7 @@ class CorrectionRepository:
         )
 
     async def add_word(self, key: ObservationKey, user_id: str, now: datetime) -> None:
-        """A person vouches for it."""
+        """Adds a person's word as evidence."""
         await self._session.execute(
             insert(EvidenceRow).values(**self._key_columns(key), user_id=user_id, created_at=now)
         )
@@ -181,12 +181,12 @@ class CorrectionRepository:
         )
 
     async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
-        """That in whose place any of these stands now."""
+        """The observations that any of these superseded."""
         t = ObservationStateRow
         return await self._standings(are_among((t.scope_id, t.superseded_by), keys))
 
     async def of_fact(self, scope_id: int, fact_key: str) -> list[Standing]:
-        """What is active of this fact, in the order in which it was so."""
+        """The active observations of this fact, oldest first."""
         o = ObservationRow
         return await self._standings(
             o.scope_id == scope_id,
@@ -212,7 +212,7 @@ class CorrectionRepository:
         return [Standing((row.scope_id, row.seq), row.status, row.superseded_by, row.follows) for row in found]
 
     async def with_predecessors(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
-        """The observation and, transitively, that whose place it has taken."""
+        """The observation and, transitively, those that it superseded."""
         t = ObservationStateRow
         scope_id, seq = key
         line = select(literal(seq, ObservationRow.seq.type).label("seq")).cte("line", recursive=True)
@@ -223,7 +223,7 @@ class CorrectionRepository:
         return tuple((scope_id, n) for n in await self._session.scalars(select(line.c.seq).order_by(line.c.seq)))
 
     async def with_twins(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
-        """These, and what else says the same from the same message in another scope of the same owner: told twice there."""
+        """These, and others that say the same from the same message in another scope of the same owner, as duplicates."""
         o, e, s = aliased(ObservationRow), aliased(EvidenceRow), aliased(ScopeRow)
         twin, heard, beside = aliased(ObservationRow), aliased(EvidenceRow), aliased(ScopeRow)
         found = await self._session.execute(
@@ -257,7 +257,7 @@ class CorrectionRepository:
         return tuple(sorted({*keys, *((row.scope_id, row.seq) for row in found)}))
 
     async def successors(self, standing: Standing) -> tuple[ObservationKey, ...]:
-        """What has taken its place, and what has taken the place of that; empty where nothing has."""
+        """What superseded it, and what superseded that, and so on; empty if nothing did."""
         t = ObservationStateRow
         scope_id, _ = standing.key
         line = select(literal(standing.superseded_by, ObservationRow.seq.type).label("seq")).cte("line", recursive=True)

@@ -1,4 +1,4 @@
-"""What goes when something is forgotten, and taking it out: `memory.forget_closure`, `tainted_versions`, `erase`."""
+"""What is deleted when something is forgotten, and deleting it: `memory.forget_closure`, `tainted_versions`, `erase`."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class ForgettingRepository:
         return tuple(found)
 
     async def _of_group_alone(self, group_id: str) -> tuple[str, ...]:
-        """The group's conversations behind which nothing stands that isn't the group's."""
+        """The group's own conversations that are evidence only for what belongs to the group."""
         e, o, s = EvidenceRow, ObservationRow, ScopeRow
         others = (
             select(e.evidence_id)
@@ -261,20 +261,20 @@ class ForgettingRepository:
         return tuple((row.scope_id, row.seq) for row in rows)
 
     async def closure_of(self, key: tuple[int, int]) -> tuple[Seeds, Closure, Beside] | None:
-        """All that goes with this observation; None: it isn't there."""
+        """All that is deleted with this observation; None: it doesn't exist."""
         seeds = Seeds(observations=(key,))
         found = await self._session.execute(CLOSED_IF_THERE, self._given(seeds.arguments, texts=[]))
         row = found.one_or_none()
         return None if row is None else (seeds, closure_of_row(row), _beside_of(row))
 
     async def closure_beside(self, seeds: Seeds) -> tuple[Closure, Beside]:
-        """As `closure` and `beside`, at once."""
+        """`closure` and `beside` in one statement."""
         closed = CLOSED_OF_USERS_BESIDE if seeds.users else CLOSED_BESIDE
         row = (await self._session.execute(closed, self._given(seeds.arguments, texts=[]))).one()
         return closure_of_row(row), _beside_of(row)
 
     async def closure(self, seeds: Seeds, texts: Iterable[int] = ()) -> Closure:
-        """All that goes with these. `texts`: scopes that lose something else."""
+        """All that is deleted with these. `texts`: scopes that lose something else."""
         closed = CLOSED_OF_USERS if seeds.users else CLOSED
         found = await self._session.execute(closed, self._given(seeds.arguments, texts=list(texts)))
         return closure_of_row(found.one())
@@ -284,7 +284,7 @@ class ForgettingRepository:
         return {"agent_key": self._agent_key, **given, **more}
 
     async def _told_of(self, users: Sequence[str]) -> tuple[tuple[int, int], ...]:
-        """What speaks of any of these users, whoever said it."""
+        """Observations about any of these users, whoever said them."""
         o = ObservationRow
         return (
             await self._keys(select(o.scope_id, o.seq).where(speaks_of(cast(list(users), ARRAY(Text)))))
@@ -309,7 +309,7 @@ class ForgettingRepository:
         )
 
     async def released(self) -> dict[str, Closure]:
-        """What is withdrawn and no hold keeps any more, by the forgetting that waits for that."""
+        """What is withdrawn and no hold keeps any more, by the forgetting that waits for it."""
         found = await self._session.execute(
             select(
                 func.memory.released(self._agent_key).table_valued(
@@ -327,7 +327,7 @@ class ForgettingRepository:
         return replace(closure, heard=tuple(row.heard), reached=tuple(row.reached))
 
     async def first_tainted(self, scopes: Sequence[int], closure: Closure) -> dict[int, int]:
-        """For each scope whose text holds what goes, the first live version that does."""
+        """For each scope whose text holds what is deleted, the first live version that does."""
         given = self._given(closure.going.arrays, scopes=list(scopes))
         return {row.scope_id: row.version for row in await self._session.execute(TAINTED, given)}
 

@@ -1,4 +1,4 @@
-"""The ledger of changes: one row for each, which outlives what it is about and holds no text of it."""
+"""The ledger of changes: one row per change, which outlives its subject and holds none of its text."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ async def record(session: AsyncSession, agent_key: int, kind: str, now: datetime
 
 
 async def record_all(session: AsyncSession, events: Sequence[Mapping[str, Any]]) -> None:
-    """In one statement; each event has the columns of the table by name, all of them the same."""
+    """In one statement; each event is a mapping of column names to values, with the same columns in all."""
     if events:
         await session.execute(insert(EventRow), events)

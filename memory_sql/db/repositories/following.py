@@ -1,4 +1,4 @@
-"""What was made of observations follows them: superseded, set aside and brought back with them, by `memory.unsettled`."""
+"""Derived observations follow their sources: superseded, set aside and restored with them, by `memory.unsettled`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memory_sql.db.repositories.states import StateRepository
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """An observation that hasn't the state that what it was made of leaves it."""
+    """An observation whose status doesn't match that of its sources."""
 
     key: ObservationKey
     status: str
@@ -51,7 +51,7 @@ class FollowingRepository:
             await self.lock([scope_id])
 
     async def reach(self, scope_ids: Collection[int]) -> set[int]:
-        """These, and those in which something was made of what they hold, over all levels."""
+        """These, and the scopes with something derived from what they hold, on all levels."""
         return {*scope_ids, *await self._session.scalars(_REACH, self._given(scope_ids))}
 
     async def refresh(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,36 +16,34 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     func,
     insert,
+    literal,
     or_,
     select,
     true,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
+from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
 from memory_sql.db.bounds import ONE
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.engine import Session
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, RunRow, columns_of
 from memory_sql.db.queries.related import RELATED, asked_as
-from memory_sql.db.repositories.conversations import (
-    STATE,
-    BufferedMessage,
-    ConversationState,
-    formation_limits,
-    is_free,
-    to_state,
-)
-from memory_sql.db.repositories.groups import TAKING_FROM
-from memory_sql.db.repositories.observations import Draft, stored_as
+from memory_sql.db.repositories.additions import formation_limits
+from memory_sql.db.repositories.conversations import STATE, BufferedMessage, ConversationState, is_free, to_state
+from memory_sql.db.repositories.groups import TAKING_FROM, taking_from
+from memory_sql.db.repositories.observations import Draft, ObservationKey, stored_as
 from memory_sql.db.repositories.runs import RunKey
+from memory_sql.db.waiting import flushed_later
 from memory_sql.domain.query import Query
 from memory_sql.domain.scopes import AbsorbedObservation
 
-MOST_GROUPS = 10  # of a user, whom what is said to the agent alone may be proposed to
+MOST_GROUPS = 10  # groups of a user to which what is said to the agent alone may be proposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +56,62 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Claimed(ConversationState):
+    """A conversation with what is to be read of it, as it was when it was claimed; None: that has to be asked for."""
+
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Of a draft, by its place: `memory.store_drafts` says which there are."""
 
     place: int | None
-    scope_id: int | None
-    seq: int | None
+    key: ObservationKey | None
     outcome: str
     more: bool = False
-
-    @property
-    def key(self) -> tuple[int, int] | None:
-        return None if self.scope_id is None or self.seq is None else (self.scope_id, self.seq)
 
 
 @dataclass(frozen=True, slots=True)
 class FormationRepository:
     _session: Session
 
-    async def _ask(self, statement: Any, **given: Any) -> list[Any]:
-        return list(await (await reader_of(self._session)).execute(statement, given))
-
     async def claim(self, agent_id: str, conversation_id: str, lease: timedelta) -> ConversationState | None:
         """A new lease with a new fence; None while another one holds, or where there is no such conversation."""
-        rows = await self._ask(_CLAIM, agent_id=agent_id, wanted=conversation_id, lease=lease)
+        rows = await ask(self._session, _CLAIM, {"agent_id": agent_id, "wanted": conversation_id, "lease": lease})
         return to_state(rows[0]) if rows else None
+
+    async def claim_batch(
+        self, agent_id: str, conversation_id: str, lease: timedelta, settings: Settings
+    ) -> Claimed | None:
+        """As `claim`, with the batch, in a statement that commits by itself; `start` is to come in another after it.
+
+        The batch isn't told where the agent's own settings say otherwise how much it is, nor where the conversation was
+        changed while this waited for it.
+        """
+        given = {"agent_id": agent_id, "wanted": conversation_id, "lease": lease, **_bounds(settings)}
+        rows = await ask(self._session, _CLAIM_BATCH, given)
+        if not rows:
+            return None
+        *state, groups, unfinished = rows[0][: len(STATE) + 2]
+        columns = rows[0][len(STATE) + 2 :]
+        values: Iterable[Any] = (tuple(value) if isinstance(value, list) else value for value in state)
+        claimed = Claimed(*values)
+        if columns[0] is None or not _BOUNDS.isdisjoint(claimed.agent_settings):
+            return claimed
+        messages = [BufferedMessage(*message) for message in zip(*columns, strict=True)]
+        return replace(claimed, batch=Batch(messages, tuple(groups), unfinished))
 
     async def claim_due(self, agent_id: str | None, by: datetime, lease: timedelta) -> ConversationState | None:
         """A new lease on what has been due longest and nobody works on; None where there is nothing.
 
         Who asks at the same moment gets the next one: nobody waits, nobody tries the same.
         """
+        given = {"by": by, "lease": lease}
         if agent_id is None:
-            rows = await self._ask(_CLAIM_DUE, by=by, lease=lease)
+            rows = await ask(self._session, _CLAIM_DUE, given)
         else:
-            rows = await self._ask(_CLAIM_DUE_OF, by=by, lease=lease, agent_id=agent_id)
+            rows = await ask(self._session, _CLAIM_DUE_OF, given | {"agent_id": agent_id})
         return to_state(rows[0]) if rows else None
 
     async def batch(self, state: ConversationState, settings: Settings) -> Batch:
@@ -101,18 +120,15 @@ class FormationRepository:
         And the groups to which what the only participant says may be proposed. None where the lease was lost.
         """
         alone = len(state.participants) == 1 and not state.group_ids
-        rows = await self._ask(
-            _BATCH,
-            agent_key=state.agent_key,
-            conversation_id=state.conversation_id,
-            fence=state.fence,
-            after=state.formed_number,
-            messages=settings.formation_window_messages,
-            characters=settings.formation_window_characters,
-            user_id=state.participants[0] if alone else None,
-            sharing=settings.sharing,
-            most=MOST_GROUPS,
-        )
+        given = {
+            "agent_key": state.agent_key,
+            "conversation_id": state.conversation_id,
+            "fence": state.fence,
+            "after": state.formed_number,
+            "user_id": state.participants[0] if alone else None,
+            **_bounds(settings),
+        }
+        rows = await ask(self._session, _BATCH, given)
         if not rows:
             return Batch([], (), 0)
         own = len(BufferedMessage.__slots__)
@@ -126,18 +142,20 @@ class FormationRepository:
         queries: Sequence[Query],
         most: int,
         now: datetime,
-    ) -> tuple[RunKey, list[tuple[int, AbsorbedObservation]]]:
-        """A run, and what the queries find for its prompt, by scope (`queries.related`)."""
-        rows = await self._ask(
-            _START,
-            key=state.agent_key,
-            of=state.conversation_id,
-            under=state.fence,
-            after=numbers[0],
-            to=numbers[1],
-            showing=seen,
+    ) -> tuple[RunKey, list[tuple[int, AbsorbedObservation]]] | None:
+        """A run, and what the queries find for its prompt, by scope (`queries.related`). None where the lease was lost."""
+        given = {
+            "agent_key": state.agent_key,
+            "conversation_id": state.conversation_id,
+            "fence": state.fence,
+            "after": numbers[0],
+            "to": numbers[1],
+            "showing": seen,
             **asked_as(state.agent_id, queries, most, now),
-        )
+        }
+        rows = await ask(self._session, _START, given)
+        if not rows:
+            return None
         found = [(row.scope_id, AbsorbedObservation(*row[2:])) for row in rows if row.scope_id is not None]
         return RunKey(state.agent_key, rows[0].run_id, state.fence), found
 
@@ -150,9 +168,9 @@ class FormationRepository:
         settings: Settings,
         now: datetime,
     ) -> list[Outcome]:
-        """Stores the drafts, as far as they may still go there; locks the scopes (`memory.store_drafts`)."""
-        given = _given(drafts, shown, settings, now)
-        return [Outcome(*row) for row in await self._ask(_STORE, agent_key=agent_key, run_id=run_id, **given)]
+        """Stores the drafts that may still go to their scopes; locks the scopes (`memory.store_drafts`)."""
+        given = {"agent_key": agent_key, "run_id": run_id, **_given(drafts, shown, settings, now)}
+        return _outcomes(await ask(self._session, _STORE, given))
 
     async def apply(
         self,
@@ -178,9 +196,27 @@ class FormationRepository:
             "refused": refused,
         }
         kept = {**formation_limits(settings), "message_retention_days": settings.message_retention_days}
-        given = _given(drafts, shown, settings, now)
-        rows = await self._ask(_APPLY, agent_id=state.agent_id, run=read, limits=kept, **given)
-        return [Outcome(*row) for row in rows]
+        given = {"agent_id": state.agent_id, "run": read, "limits": kept, **_given(drafts, shown, settings, now)}
+        return _outcomes(await ask(self._session, _APPLY, given))
+
+
+def _bounds(settings: Settings) -> dict[str, Any]:
+    """Of a batch."""
+    return {
+        "messages": settings.formation_window_messages,
+        "characters": settings.formation_window_characters,
+        "sharing": settings.sharing,
+        "most": MOST_GROUPS,
+    }
+
+
+_BOUNDS = {"formation_window_messages", "formation_window_characters", "sharing"}
+
+
+def _outcomes(rows: Iterable[Any]) -> list[Outcome]:
+    return [
+        Outcome(place, None if seq is None else (scope_id, seq), *outcome) for place, scope_id, seq, *outcome in rows
+    ]
 
 
 def _given(drafts: Sequence[Draft], shown: Mapping[int, int], settings: Settings, now: datetime) -> dict[str, Any]:
@@ -230,55 +266,109 @@ def _claim_due(*conditions: Any) -> Any:
         .values(_LEASED)
         .returning(*STATE)
     )
-    return select(claimed.cte("claimed"))
+    return select(claimed.cte("claimed")).where(flushed_later())
 
 
 _CLAIM_DUE = _claim_due()
 _CLAIM_DUE_OF = _claim_due(_c.agent_key == select(AgentRow.agent_key).where(_AGENT).scalar_subquery())
 
 _after, _open = bindparam("after", type_=BigInteger), _r.state.in_(("running", "answered"))
-_unread = (
-    select(
-        *columns_of(_m, BufferedMessage.__slots__),
-        func.sum(func.coalesce(func.length(_m.content), 0)).over(order_by=_m.number).label("characters"),
+
+
+def _read_after(agent_key: Any, conversation_id: Any, after: Any) -> Any:
+    return (
+        select(
+            *columns_of(_m, BufferedMessage.__slots__),
+            func.sum(func.coalesce(func.length(_m.content), 0)).over(order_by=_m.number).label("characters"),
+        )
+        .where(_m.agent_key == agent_key, _m.conversation_id == conversation_id, _m.number > after)
+        .order_by(_m.number)
+        .limit(bindparam("messages", type_=BigInteger))
     )
-    .where(_m.agent_key == _KEY, _m.conversation_id == _ID, _m.number > _after)
-    .order_by(_m.number)
-    .limit(bindparam("messages", type_=BigInteger))
-    .subquery("unread")
-)
-_unfinished = select(func.count()).where(_r.agent_key == _KEY, _r.conversation_id == _ID, _open).scalar_subquery()
+
+
+def _has_room(unread: Any, after: Any) -> Any:
+    return or_(unread.c.characters <= bindparam("characters", type_=BigInteger), unread.c.number == after + 1)
+
+
+def _unfinished_of(agent_key: Any, conversation_id: Any) -> Any:
+    runs = select(func.count()).where(_r.agent_key == agent_key, _r.conversation_id == conversation_id, _open)
+    return runs.scalar_subquery().label("unfinished")
+
+
+_unread = _read_after(_KEY, _ID, _after).subquery("unread")
 _groups = TAKING_FROM.subquery("groups")
 _BATCH = (
     select(
         *(_unread.c[name] for name in BufferedMessage.__slots__),
         select(func.array_agg(_groups.c.group_id, type_=ARRAY(Text))).scalar_subquery().label("groups"),
-        _unfinished.label("unfinished"),
+        _unfinished_of(_KEY, _ID),
     )
     .join_from(_unread, _c, and_(_c.agent_key == _KEY, _c.conversation_id == _ID))
     .where(
         _c.fence == bindparam("fence", type_=BigInteger),
-        or_(_unread.c.characters <= bindparam("characters", type_=BigInteger), _unread.c.number == _after + 1),
+        _has_room(_unread, _after),
     )
     .order_by(_unread.c.number)
 )
 
-_started = (  # the parameters aren't called as the columns are: SQLAlchemy would take them for values
-    insert(_r)
-    .values(
-        agent_key=bindparam("key", type_=BigInteger),
-        kind="formation",
-        conversation_id=bindparam("of", type_=Text),
-        from_number=bindparam("after", type_=BigInteger),
-        to_number=bindparam("to", type_=BigInteger),
-        fence=bindparam("under", type_=BigInteger),
-        state="running",
-        started_at=bindparam("now", type_=DateTime(timezone=True)),
-        seen=bindparam("showing", type_=JSONB),
+_new, _old = _claimed.c, aliased(ConversationRow)
+_alone = and_(func.cardinality(_new.participants) == 1, func.cardinality(_new.group_ids) == 0)
+_first = _read_after(_new.agent_key, _new.conversation_id, _new.formed_number).correlate(_claimed).lateral("unread")
+_arrays = (
+    select(
+        *(
+            func.array_agg(aggregate_order_by(_first.c[name], _first.c.number), type_=ARRAY(_first.c[name].type)).label(
+                f"{name}_of_messages"
+            )
+            for name in BufferedMessage.__slots__
+        )
     )
-    .returning(_r.run_id)
-    .cte("started")
+    .where(_has_room(_first, _new.formed_number))
+    .lateral("batch")
 )
+# A claim may wait for who changes the conversation, and then sees what that left, but messages as they were before: what has
+# been forgotten among them. So they count only where the conversation is as this statement saw it when it began.
+#
+# Nothing is asked of a model before `start` has committed, which flushes this as well; with a crash between, the worker's
+# connection goes too.
+_CLAIM_BATCH = (
+    select(
+        *_new,
+        func.array(taking_from(_new.agent_key, case((_alone, _new.participants[1]))).scalar_subquery()).label("groups"),
+        _unfinished_of(_new.agent_key, _new.conversation_id),
+        *_arrays.c,
+    )
+    .select_from(_claimed)
+    .outerjoin(
+        _old,
+        and_(
+            _old.agent_key == _new.agent_key,
+            _old.conversation_id == _new.conversation_id,
+            _old.epoch == _new.epoch,
+            _old.formed_number == _new.formed_number,
+            _old.fence == _new.fence - 1,
+        ),
+    )
+    .outerjoin(_arrays, _old.epoch.is_not(None))
+    .where(flushed_later())
+)
+
+_begun = {
+    "agent_key": _c.agent_key,
+    "kind": literal("formation", Text),
+    "conversation_id": _c.conversation_id,
+    "from_number": _after,
+    "to_number": bindparam("to", type_=BigInteger),
+    "fence": _c.fence,
+    "state": literal("running", Text),
+    "started_at": bindparam("now", type_=DateTime(timezone=True)),
+    "seen": bindparam("showing", type_=JSONB),
+}
+_leased = select(*_begun.values()).where(
+    _c.agent_key == _KEY, _c.conversation_id == _ID, _c.fence == bindparam("fence", type_=BigInteger)
+)
+_started = insert(_r).from_select(list(_begun), _leased).returning(_r.run_id).cte("started")
 _found = RELATED.subquery("shown")
 _START = select(_started.c.run_id, *_found.c).select_from(_started.outerjoin(_found, true()))
 

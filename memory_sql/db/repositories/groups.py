@@ -1,4 +1,4 @@
-"""Groups and who belongs to them: one row per time that somebody did. Written under the agent's and the group's row locks."""
+"""Groups and their members: one row per period of membership. Written under the agent's and the group's row locks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, cast, exists, func, or_, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, cast, exists, func, or_, select, true, update
 from sqlalchemy.dialects.postgresql import array, distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -38,7 +38,7 @@ _MEMBER = (_GROUP_ID, _m.user_id, _m.source, _m.joined_at, _m.left_at)
 
 
 _p = PromptRow
-_EXTRACTION_PROMPT = (  # how the newest of the scope counts
+_EXTRACTION_PROMPT = (  # the scope's newest one, as it applies
     select(_p.mode)
     .where(_p.agent_key == _s.agent_key, _p.scope_id == _s.scope_id, _p.name == "extraction")
     .order_by(_p.version.desc())
@@ -58,7 +58,7 @@ class GroupRepository:
         return found[0] if found else None
 
     async def list(self, *conditions: Any) -> Sequence[Group]:
-        """In the order of their ids; a group is its main scope."""
+        """In the order of their ids; a group is represented by its main scope."""
         open_ones = select(func.count()).where(_is_of_scope(_m), _m.left_at.is_(None)).correlate(_s)
         found = await self._session.execute(
             select(
@@ -75,16 +75,16 @@ class GroupRepository:
         return [Group(**row) for row in found.mappings()]
 
     async def of_user(self, user_id: str) -> Sequence[Group]:
-        """Those that the user belongs to, by any of the ids that they go by."""
+        """The groups that the user belongs to, by any of their ids."""
         return await self.list(_holds(self._agent_key, user_id))
 
     async def taking_from(self, user_id: str, sharing: Sharing, most: int) -> Sequence[str]:
-        """See `TAKING_FROM`."""
+        """See the function of this name."""
         given = {"agent_key": self._agent_key, "user_id": user_id, "sharing": sharing, "most": most}
         return (await self._session.scalars(TAKING_FROM, given)).all()
 
     async def members_among(self, scope_ids: Collection[int], users: Collection[str]) -> dict[int, frozenset[str]]:
-        """Which of these users belong to each of the group scopes, by any of the ids that they go by (as in reading)."""
+        """Which of these users belong to each of the group scopes, by any of their ids (as for reading)."""
         asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
         ids = func.memory.user_ids(self._agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
         found = await self._session.execute(
@@ -102,9 +102,9 @@ class GroupRepository:
         return {row.scope_id: frozenset(row.users) for row in found}
 
     async def members_named(self, owners: Sequence[str], most: int, but: Collection[str] = ()) -> dict[str, str]:
-        """What to call the members of these groups, by their ids: as they were last heard, else by the id; at most so many.
+        """Names for the members of these groups, by their ids: the name they last spoke under, else the id; at most `most`.
 
-        Those who were heard come first. Of several ids of a person one, and none of those of the users `but`.
+        Those who have spoken come first. Each person has one of their ids, and none of the users `but` are included.
         """
         m, group, own = MemberRow, aliased(ScopeRow), aliased(ScopeRow)
         other = func.unnest(cast(list(but), ARRAY(Text))).column_valued("user_id")
@@ -130,7 +130,7 @@ class GroupRepository:
         return {row.user_id: row.name or row.user_id for row in found}
 
     async def heard_by(self, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
-        """The group scopes of which at least two members are among these users; several ids of a person are one."""
+        """The group scopes with at least two members among these users; several ids of one person count once."""
         if not scope_ids or len(users) < 2:
             return set()
         members = await self.members_among(scope_ids, users)
@@ -153,7 +153,7 @@ class GroupRepository:
         )
 
     async def members(self, scope_id: int, as_of: datetime | None = None) -> Sequence[Member]:
-        """In the order of their ids; as of a past moment, those who were members then."""
+        """In the order of their ids; for a past moment, those who were members then."""
         present: ColumnElement[bool] = _m.left_at.is_(None)
         if as_of is not None:
             present = and_(_m.joined_at <= as_of, or_(present, _m.left_at > as_of))
@@ -173,7 +173,7 @@ class GroupRepository:
         return [Member(**row) for row in found.mappings()]
 
     async def join(self, scope_id: int, user_id: str, source: MemberSource, now: datetime) -> None:
-        """Nobody comes before they left. Who has become a member meanwhile, by a message, is one as they are."""
+        """Nobody joins earlier than they left. If a message has made the user a member meanwhile, that membership stays."""
         left = select(func.max(_m.left_at)).where(
             _m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id == user_id
         )
@@ -185,7 +185,7 @@ class GroupRepository:
         )
 
     async def last_left(self, scope_id: int, users: Collection[str]) -> datetime | None:
-        """When the last of these left; None: none of them ever did."""
+        """When these users last left; None: none of them ever did."""
         left: datetime | None = await self._session.scalar(
             select(func.max(_m.left_at)).where(
                 _m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id.in_(users)
@@ -194,7 +194,7 @@ class GroupRepository:
         return left
 
     async def is_member(self, scope_id: int, users: Collection[str]) -> bool:
-        """By any of these ids."""
+        """Whether any of these ids is a member."""
         found = await self._session.scalar(
             select(_m.user_id)
             .where(
@@ -208,7 +208,7 @@ class GroupRepository:
         return found is not None
 
     async def leave(self, scope_id: int, users: Sequence[str], now: datetime) -> None:
-        """None of these ids is a member from now on; `memory.add_messages` lets none of them in by a late message."""
+        """Ends the membership of all these ids. `memory.add_messages` doesn't let them in again with a late message."""
         await self._session.execute(
             update(_m)
             .where(
@@ -221,10 +221,10 @@ class GroupRepository:
         )
 
     async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
-        """What is in use in these scopes, or could be so again by itself, and is supported by nobody but these users.
+        """Observations in these scopes, in use or possibly so again by themselves, that only these users support.
 
-        The host's own word is somebody's, the agent's isn't. What was propagated is the word of those from whose
-        scopes it came.
+        The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
+        whose scopes it came.
         """
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
         owners = [owner_key("individual", user) for user in users]
@@ -250,7 +250,7 @@ class GroupRepository:
         return tuple((row.scope_id, row.seq) for row in found)
 
     async def scope_ids(self, group_id: str) -> Sequence[int]:
-        """The group's main scope and those beside it; the main one comes first. Empty: there is no such group."""
+        """The group's main scope and additional ones, the main one first. Empty: there is no such group."""
         found = await self._session.execute(
             select(_s.scope_id, _s.name)
             .where(_s.agent_key == self._agent_key, _s.owner == owner_key("group", group_id))
@@ -261,7 +261,7 @@ class GroupRepository:
 
 
 def _last_heard(agent_key: int, user_id: Any) -> Any:
-    """By what name a user was last heard in the conversation in which they took part last."""
+    """The name under which a user last spoke in the conversation in which they last took part."""
     c, message = ConversationRow, MessageRow
     last = (
         select(c.conversation_id)
@@ -290,7 +290,7 @@ def _is_of_scope(member: Any) -> Any:
 
 
 def _made_in(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether an observation was made of one in a scope like that."""
+    """Whether an observation was derived from one in a scope that meets the condition."""
     line, o = LineageRow, ObservationRow
     of_it = and_(line.agent_key == o.agent_key, line.scope_id == o.scope_id, line.seq == o.seq)
     source = and_(_s.agent_key == line.agent_key, _s.scope_id == line.source_scope_id)
@@ -302,24 +302,28 @@ def _holds(agent_key: Any, user_id: Any) -> ColumnElement[bool]:
     return exists().where(_is_of_scope(_m), _m.left_at.is_(None), _m.user_id.in_(select(ids.c.user_id)))
 
 
-TAKING_FROM = (
-    select(_GROUP_ID)
-    .where(
-        _s.agent_key == bindparam("agent_key", type_=BigInteger),
-        _s.kind == "group",
-        _s.name == "",
-        _s.is_active,
-        _s.extraction_mode != "isolated",
-        _s.extraction_model.is_(None),
-        _EXTRACTION_PROMPT.is_distinct_from("override"),
-        func.coalesce(_s.sharing, bindparam("sharing", type_=Text)) != "off",
-        _holds(bindparam("agent_key", type_=BigInteger), bindparam("user_id", type_=Text)),
-    )
-    .order_by(_s.scope_id)
-    .limit(bindparam("most", type_=BigInteger))
-)
-"""The ids of the user's groups to which what they say may be proposed, oldest first, at most so many.
+def taking_from(agent_key: Any, user_id: Any) -> Select[Any]:
+    """The ids of the user's groups to which what they say may be proposed, oldest first, at most `most`.
 
-Not of those that are asked about in a call of their own (`ScopeState.is_isolated`): that would be one for each.
-`sharing`: the agent's.
-"""
+    Without groups that are extracted in a call of their own (`ScopeState.is_isolated`): each would take another call.
+    `sharing`: the agent's setting.
+    """
+    return (
+        select(_GROUP_ID)
+        .where(
+            _s.agent_key == agent_key,
+            _s.kind == "group",
+            _s.name == "",
+            _s.is_active,
+            _s.extraction_mode != "isolated",
+            _s.extraction_model.is_(None),
+            _EXTRACTION_PROMPT.is_distinct_from("override"),
+            func.coalesce(_s.sharing, bindparam("sharing", type_=Text)) != "off",
+            _holds(agent_key, user_id),
+        )
+        .order_by(_s.scope_id)
+        .limit(bindparam("most", type_=BigInteger))
+    )
+
+
+TAKING_FROM = taking_from(bindparam("agent_key", type_=BigInteger), bindparam("user_id", type_=Text))

@@ -1,4 +1,4 @@
-"""What must not be forgotten: legal holds."""
+"""Legal holds: what must not be erased."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOLD = columns_of(HoldRow, Hold.model_fields)
 
 @dataclass(frozen=True, slots=True)
 class HoldRepository:
-    """The caller has locked the agent for what writes."""
+    """For methods that write, the caller has locked the agent."""
 
     _session: AsyncSession
     _agent_key: int
@@ -31,7 +31,7 @@ class HoldRepository:
     async def open(
         self, kind: HoldKind, target: str, actor: str | None, reason: str | None, now: datetime
     ) -> tuple[int, bool]:
-        """The id of the hold, and whether it is new: what is held already isn't held twice."""
+        """The id of the hold, and whether it is new: a target isn't held twice."""
         h = HoldRow
         existing = await self._session.scalar(
             select(h.hold_id).where(
@@ -56,7 +56,7 @@ class HoldRepository:
         return None if row is None else Hold(**row)
 
     async def placed(self, hold_id: int) -> PlacedHold:
-        """An open hold, with what it keeps now."""
+        """An open hold, with what it currently keeps."""
         m = MessageRow
         observations = func.memory.held_observations(self._agent_key, hold_id).table_valued("scope_id", "seq")
         messages = func.memory.held_messages(self._agent_key, hold_id).table_valued("conversation_id", "number")
@@ -77,7 +77,7 @@ class HoldRepository:
         return PlacedHold(**found.mappings().one())
 
     async def release(self, hold_id: int, now: datetime) -> bool:
-        """False: it isn't open."""
+        """Returns False if the hold isn't open."""
         released = await self._session.scalar(
             update(HoldRow)
             .where(HoldRow.agent_key == self._agent_key, HoldRow.hold_id == hold_id, HoldRow.released_at.is_(None))
@@ -87,7 +87,7 @@ class HoldRepository:
         return released is not None
 
     async def list(self, *, released: bool) -> list[Hold]:
-        """The open ones, oldest first; with `released` those that were released as well."""
+        """The open holds, oldest first; with `released`, the released ones too."""
         statement = select(*_HOLD).where(HoldRow.agent_key == self._agent_key).order_by(HoldRow.hold_id)
         if not released:
             statement = statement.where(HoldRow.released_at.is_(None))

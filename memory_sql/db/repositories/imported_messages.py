@@ -1,4 +1,4 @@
-"""The messages of another store, and the conversations that they stand in."""
+"""The messages imported from another store, and their conversations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _I, _M, _C = ImportedMessageRow, MessageRow, ConversationRow
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a conversation goes, and whose it is. `is_foreign`: something was said in it here."""
+    """The last message of a conversation, and whose it is. `is_foreign`: it also has messages that weren't imported."""
 
     user_id: str | None = None
     last_number: int = 0
@@ -46,7 +46,7 @@ class ImportedMessageRepository:
     _agent_key: int
 
     async def by(self, ref_hashes: Sequence[bytes]) -> dict[bytes, list[int]]:
-        """By which imports those with these hashed references came that are here, in any conversation."""
+        """The imports that brought the messages with these hashed references, in any conversation."""
         found = await self._session.execute(
             select(_I.ref_hash, _I.import_id)
             .where(_I.agent_key == self._agent_key, _I.ref_hash == any_(cast(list(ref_hashes), ARRAY(LargeBinary))))
@@ -58,7 +58,7 @@ class ImportedMessageRepository:
         return by
 
     async def place(self, conversation_id: str) -> Reached:
-        """The conversation is locked, if it is there."""
+        """Locks the conversation, if it exists."""
         said = (
             select(_M.number)
             .outerjoin(
@@ -80,7 +80,7 @@ class ImportedMessageRepository:
         return Reached() if row is None else Reached(**row._mapping)
 
     async def note(self, import_id: int, conversation_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """That these messages were brought: `message_id`, `source_hash`, `stored_hash`, `ref_hash`."""
+        """Records that these messages were imported: `message_id`, `source_hash`, `stored_hash`, `ref_hash`."""
         names = ("message_id", "source_hash", "stored_hash", "ref_hash")
         arrays = [
             cast([row[name] for row in rows], ARRAY(Text if name == "message_id" else LargeBinary)) for name in names
@@ -99,7 +99,7 @@ class ImportedMessageRepository:
         )  # fmt: skip
 
     async def form(self, import_id: int, conversation_id: str, after: int, to_number: int, now: datetime) -> None:
-        """Memory of the messages after the one up to the other was formed there."""
+        """Records that the other store has formed the messages after `after` up to `to_number`."""
         await self._session.execute(
             insert(RunRow).values(
                 agent_key=self._agent_key, kind="import", conversation_id=conversation_id, from_number=after,
@@ -109,7 +109,7 @@ class ImportedMessageRepository:
         )  # fmt: skip
 
     async def postpone(self, conversation_id: str, due_at: datetime) -> bool:
-        """It isn't due before; False: it isn't due at all."""
+        """Makes the conversation due no earlier than `due_at`; False: it isn't due at all."""
         postponed = await self._session.scalar(
             update(_C)
             .where(_C.agent_key == self._agent_key, _C.conversation_id == conversation_id, _C.due_at.is_not(None))
@@ -135,7 +135,7 @@ class ImportedMessageRepository:
         return counted or 0
 
     async def source_hashes(self, conversation_id: str, message_ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
-        """Of those of these messages that are here: by which import, and what the text was in the source."""
+        """For those of these messages that are stored: the import, and the hash of the text in the source."""
         found = await self._session.execute(
             select(_M.message_id, _I.import_id, _I.source_hash)
             .join(
@@ -147,7 +147,7 @@ class ImportedMessageRepository:
         return {row.message_id: (row.import_id, row.source_hash) for row in found}
 
     async def changed(self, import_id: int, most: int) -> list[str]:
-        """Of what it brought and still has its text, the references of what isn't stored as it was."""
+        """The references of imported messages that still have their text, but not as it was stored."""
         found = await self._session.scalars(
             select("messages:" + _M.message_id)
             .join(

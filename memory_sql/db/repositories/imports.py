@@ -1,7 +1,7 @@
-"""What is brought over from another store: staged by COPY, then stored set by set, a few hundred scopes at a time.
+"""Imports from another store: rows are staged with COPY, then stored in sets of a few hundred scopes.
 
-Staged rows lie in temporary tables, since no COPY goes into a table with row-level policies. What is known by its reference
-is left out, and so is what was forgotten. The rest is numbered and stored by a handful of statements.
+Staged rows are in temporary tables, since COPY can't write to a table with row-level policies. What is already known by its
+reference is left out, and so is what was forgotten. The rest is numbered and stored with a handful of statements.
 """
 
 from __future__ import annotations
@@ -111,12 +111,10 @@ _CHANGED = """
 """
 
 _NAMES = re.compile(r"(?<![:\w]):([a-z_]+)")
-_scopes = cast_type(Table, ScopeRow.__table__)  # of the class, a row with a null goes by a statement of its own
+_scopes = cast_type(Table, ScopeRow.__table__)  # with the class, each row with a null would take a separate statement
 _LOCK = "memory_sql import"
-_PLANNED = (
-    "memory_sql.planned"  # of a connection's `info`: for how many staged rows, when, and how often it was done since
-)
-_LIKE = 4  # times as many have plans of their own
+_PLANNED = "memory_sql.planned"  # in a connection's `info`: for how many staged rows, when, and how often since
+_LIKE = 4  # plans are made again for this many times more or fewer rows
 _TYPES: Mapping[str, TypeEngine[Any]] = {
     "agent_key": BigInteger(),
     "import_id": BigInteger(),
@@ -138,7 +136,7 @@ def _typed(statement: str) -> TextClause:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """`merged`: documents that became evidence of what waited here. `due`: scopes that wait for their turn."""
+    """`merged`: documents that became evidence for pending observations. `due`: scopes that wait for their turn."""
 
     observations: int = 0
     scopes: int = 0
@@ -159,7 +157,7 @@ class ImportRepository:
     session: AsyncSession
 
     async def begin(self, source: str, options: Mapping[str, Any], key_hash: bytes, now: datetime) -> int:
-        """The import that was broken off, if it read the same in the same way, else a new one."""
+        """The interrupted import, if it had the same source and options, else a new one."""
         i = ImportRow
         found = await self.session.scalar(
             select(i.import_id)
@@ -177,12 +175,12 @@ class ImportRepository:
         return int(made or 0)
 
     async def other_key(self, key_hash: bytes) -> bool:
-        """Whether references are kept under another key."""
+        """Whether references are stored under another key."""
         found = await self.session.scalar(select(ImportRow.import_id).where(ImportRow.key_hash != key_hash).limit(1))
         return found is not None
 
     async def finish(self, import_id: int, accounts: Mapping[str, Any], now: datetime) -> bool:
-        """False: somebody has rolled it back meanwhile."""
+        """Returns False if somebody has rolled it back meanwhile."""
         finished = await self.session.scalar(
             update(ImportRow)
             .where(ImportRow.import_id == import_id, ImportRow.state == "running")
@@ -192,7 +190,7 @@ class ImportRepository:
         return finished is not None
 
     async def put_rejects(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Of an import that was broken off they are there already."""
+        """After an interrupted import, some of them are stored already."""
         await self.session.execute(upsert(ImportRejectRow).on_conflict_do_nothing(), list(rows))
 
     async def get(self, import_id: int) -> Mapping[str, Any] | None:
@@ -205,7 +203,7 @@ class ImportRepository:
         return [dict(row) for row in found.mappings()]
 
     async def before(self, agent_key: int) -> tuple[set[int], bool]:
-        """The imports that have brought the agent anything that is still here, and whether anything was forgotten."""
+        """The imports of which the agent still has anything, and whether anything imported was forgotten."""
         brought = union(
             *(select(row.import_id).where(row.agent_key == agent_key) for row in (ImportedRow, ImportedMessageRow))
         ).subquery()
@@ -220,7 +218,7 @@ class ImportRepository:
         return set(by or ()), forgets
 
     async def known(self, agent_key: int, refs: Sequence[str]) -> dict[str, list[int]]:
-        """By which imports those of these references came that are here, in any scope."""
+        """The imports that brought those of these references that are stored, in any scope."""
         i = ImportedRow
         found = await self.session.execute(
             select(i.legacy_ref, i.import_id)
@@ -233,7 +231,7 @@ class ImportRepository:
         return by
 
     async def own(self, agent_key: int, import_id: int, refs: Sequence[str]) -> set[str]:
-        """Those of these documents that have a row of their own by the import."""
+        """Those of these documents that have a row of their own from the import."""
         i, o = ImportedRow, ObservationRow
         found = await self.session.scalars(
             select(i.legacy_ref)
@@ -244,7 +242,7 @@ class ImportRepository:
         return set(found)
 
     async def agents(self, import_id: int) -> list[tuple[int, str]]:
-        """Those to whom it has brought anything, key and id, in the order of the keys."""
+        """Key and id of the agents for whom it imported anything, in the order of the keys."""
         a = AgentRow
         brought = [
             select(row.agent_key).where(row.agent_key == a.agent_key, row.import_id == import_id).exists()
@@ -254,7 +252,7 @@ class ImportRepository:
         return [(row.agent_key, row.agent_id) for row in found]
 
     async def observations(self, agent_key: int, import_id: int) -> list[tuple[int, int]]:
-        """What it alone has brought to the agent and is still there, by their keys; not what somebody has said as well."""
+        """The keys of the agent's observations that come from this import alone; not those that somebody has also stated."""
         o, r, e = ObservationRow, RunRow, EvidenceRow
         ours = select(r.run_id).where(r.agent_key == agent_key, r.import_id == import_id)
         others = (
@@ -270,7 +268,7 @@ class ImportRepository:
         return [(row.scope_id, row.seq) for row in found]
 
     async def texts(self, agent_key: int, import_id: int) -> dict[int, int]:
-        """By scope the first live version that it brought, or that was written on top of one."""
+        """For each scope, the first live version that it brought, or that was rewritten from one."""
         texts = func.memory.imported_texts(agent_key, import_id).table_valued("scope_id", "version", "live")
         found = await self.session.execute(
             select(texts.c.scope_id, func.min(texts.c.version).label("version"))
@@ -280,7 +278,7 @@ class ImportRepository:
         return {row.scope_id: row.version for row in found}
 
     async def source_hashes(self, agent_key: int, refs: Sequence[str]) -> dict[str, dict[int, set[bytes]]]:
-        """Of those of these that are here, by import, what their texts were in the source; one may be in several scopes."""
+        """For those of these that are stored, by import, the hashes of their source texts; one may be in several scopes."""
         i = ImportedRow
         found = await self.session.execute(
             select(i.legacy_ref, i.import_id, i.source_hash).where(
@@ -293,7 +291,7 @@ class ImportRepository:
         return hashes
 
     async def undo(self, agent_key: int, import_id: int) -> list[int]:
-        """Takes out what it brought beside observations; the scopes that are gone."""
+        """Deletes what it brought, except observations; returns the deleted scopes."""
         gone = select(func.memory.undo_import(agent_key, import_id))
         return sorted(await self.session.scalars(gone))
 
@@ -303,10 +301,10 @@ class ImportRepository:
         )
 
     async def open(self, agent_key: int, *, keeps: bool) -> None:
-        """Sees to the tables in which rows are staged; no other import goes on with the agent meanwhile.
+        """Prepares the staging tables; no other import can work on the agent meanwhile.
 
-        What another one has brought is looked for once, at the beginning. `keeps`: the connection is the caller's until it
-        is closed, so the tables stay in it, and with them the plans of what reads them.
+        What other imports have brought is looked up once, at the beginning. `keeps`: the caller keeps the connection until
+        it is closed, so the tables and the plans of the statements that read them last as long.
         """
         locked = select(func.pg_advisory_xact_lock(func.hashtextextended(_LOCK, agent_key)), literal_column(IS_STAGED))
         _, is_staged = (await self.session.execute(locked)).one()
@@ -315,16 +313,16 @@ class ImportRepository:
             await (await self._driver()).execute(STAGE if keeps else STAGE_ONCE)
 
     async def empty(self) -> None:
-        """For more of the agent: forgets what was staged."""
+        """Empties the staging tables, for more rows of the agent."""
         await self.session.execute(text(EMPTY))
 
     async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> int:
-        """With the columns of `STAGED`; of a scope they come in its order. How many there were."""
+        """Rows with the columns of `STAGED`, those of a scope in its order. Returns how many there were."""
         staged = await (await self._driver()).copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
         return int(staged.rpartition(" ")[2])
 
     async def stage_texts(self, texts: Iterable[Sequence[Any]]) -> None:
-        """With the columns of `TEXTS`."""
+        """Rows with the columns of `TEXTS`."""
         await (await self._driver()).copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
 
     async def _driver(self) -> Any:
@@ -346,10 +344,10 @@ class ImportRepository:
         repeats: bool,
         links: bool,
     ) -> Stored:
-        """What is staged, in scopes that the caller has locked; `begun` are those of them that had anything before.
+        """Stores what is staged, in scopes that the caller has locked; `begun`: those of them that had anything before.
 
-        `rows`: how many are staged. `repeats`: some of it says what another row says. `links`: there are messages of which
-        it may have been made.
+        `rows`: how many are staged. `repeats`: some rows say the same as others. `links`: there are messages from which
+        they may have been made.
         """
         values = {
             "agent_key": agent_key,
@@ -370,7 +368,7 @@ class ImportRepository:
         return Stored(observations, scopes, merged=frozenset(ref for ref in merged if "#" not in ref))
 
     async def _plan_for(self, rows: int) -> None:
-        """Anew where there are many more or fewer, or where it has been done as often again: then the others have grown."""
+        """Plans again for many more or fewer rows, or after as many runs again: the other tables have grown by then."""
         info = await self._info()
         before, planned, times = info.get(_PLANNED, (0, 0, 0))
         if before and before / _LIKE <= rows <= before * _LIKE and times < 2 * planned:
@@ -384,22 +382,22 @@ class ImportRepository:
             await self.session.execute(_typed(statement), values)
 
     async def spread(self, agent_key: int, scope_ids: Sequence[int], after: datetime, pause: float) -> int:
-        """What has become due is due one after another, so many seconds apart; of how many scopes."""
+        """Spreads the due times, `pause` seconds apart; returns the number of scopes."""
         given = {"agent_key": agent_key, "scope_ids": list(scope_ids), "pause": pause, "now": after}
         return len((await self.session.execute(_typed(_SPREAD), given)).all())
 
     async def last_due(self, import_id: int) -> datetime | None:
-        """When the last of what it has brought is due."""
+        """When the last of the imported work is due."""
         return await self.session.scalar(select(func.max(ScopeRow.due_at)).where(ScopeRow.import_id == import_id))
 
     async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
-        """Those of these that aren't there yet; by owner and name."""
+        """Creates those of these scopes that don't exist yet; returned by owner and name."""
         made = upsert(_scopes).on_conflict_do_nothing().returning(_scopes.c.scope_id, _scopes.c.owner, _scopes.c.name)
         found = await self.session.execute(made, list(rows))
         return {(row.owner, row.name): row.scope_id for row in found}
 
     async def joining(self, agent_key: int, group_id: str, users: Sequence[str]) -> list[str]:
-        """Those of these who have imported memory, and never were members of the group: who has left stays away."""
+        """Those of these users who have imported memory and were never members of the group: who has left stays out."""
         given = {"agent_key": agent_key, "group_id": group_id, "users": list(users)}
         return list(await self.session.scalars(_typed(_JOINING), given))
 
@@ -420,7 +418,7 @@ class ImportRepository:
         await self.session.execute(insert(PromptRow), list(rows))
 
     async def group_of(self, agent_key: int, ref: str) -> str | None:
-        """By which id the group goes here that was brought with this reference; None: it wasn't, or is gone."""
+        """The id here of the group that was imported with this reference; None: it wasn't imported, or is gone."""
         i, s = ImportedRow, ScopeRow
         owner = await self.session.scalar(
             select(s.owner)
@@ -430,7 +428,7 @@ class ImportRepository:
         return None if owner is None else owner[len(OWNER_PREFIX["group"]) :]
 
     async def note_group(self, agent_key: int, scope_id: int, import_id: int, ref: str, ref_hash: bytes) -> None:
-        """That it was brought."""
+        """Records that the group was imported."""
         row = {
             "agent_key": agent_key,
             "scope_id": scope_id,
@@ -446,6 +444,6 @@ class ImportRepository:
         await self.session.execute(insert(MemberRow), list(rows))
 
     async def changed(self, agent_key: int, import_id: int, most: int) -> list[str]:
-        """Of what it brought, the references of what isn't stored as it was."""
+        """The references of what it brought that is no longer stored as it was."""
         given = {"agent_key": agent_key, "import_id": import_id, "most": most}
         return list(await self.session.scalars(_typed(_CHANGED), given))

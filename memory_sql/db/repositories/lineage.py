@@ -1,4 +1,4 @@
-"""What was made of what, across scopes: written by propagation, asked by whatever takes something out."""
+"""Which observations were derived from which, across scopes: written by propagation, read by whatever removes something."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LineageRepository:
         )
 
     async def derived(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
-        """What was made of these and can't stay without them, over all levels, in the order of the keys."""
+        """What was derived from these and can't stay without them, on all levels, in the order of the keys."""
         ordered = sorted(keys)
         found = func.memory.derived(
             self._agent_key,
@@ -66,7 +66,7 @@ class LineageRepository:
         return tuple((row.scope_id, row.seq) for row in rows)
 
     async def origins(self, keys: Collection[ObservationKey]) -> set[int]:
-        """The scopes of what these were made of, over all levels."""
+        """The scopes of the sources of these, on all levels."""
         link = LineageRow
         columns = (link.source_scope_id, link.source_seq)
         line = (
@@ -94,7 +94,7 @@ class LineageRepository:
         return tuple((row.scope_id, row.seq) for row in found)
 
     async def quarantined_sources(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
-        """What it was made of and is quarantined."""
+        """Its sources that are quarantined."""
         link, t = LineageRow, ObservationStateRow
         source = and_(t.agent_key == link.agent_key, t.scope_id == link.source_scope_id, t.seq == link.source_seq)
         found = await self._session.execute(

@@ -1,4 +1,4 @@
-"""Messages that are kept: reading them, and taking their texts when their time is over."""
+"""Reading retained messages, and removing their texts when their retention ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sqlalchemy.types import BigInteger, DateTime, Double, Integer, Text
 from memory_sql.db.repositories.conversations import ConversationState
 from memory_sql.domain.messages import RetainedMessage
 
-Place = tuple[int, str]  # a conversation, by its keys, in the order of which conversations are gone through
+Place = tuple[int, str]  # the keys of a conversation; conversations are processed in this order
 BEGINNING: Place = (0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The messages that lost their texts, among those of so many conversations, the last of which was `last`."""
+    """How many messages lost their texts, in how many conversations; `last` was the last conversation."""
 
     messages: int
     conversations: int
@@ -66,7 +66,7 @@ _READ = select(
 
 
 class MessageRepository:
-    """`days`: how long messages of agents that have no setting of their own keep their texts; None: for ever."""
+    """`days`: how long messages keep their texts for agents without a setting of their own; None: for ever."""
 
     def __init__(self, session: AsyncSession, days: float | None, now: datetime) -> None:
         self._session = session
@@ -81,7 +81,7 @@ class MessageRepository:
         messages: int,
         conversation_id: str | None = None,
     ) -> Ended:
-        """Takes the texts whose time is over, of at most so many conversations after that place, and so many messages."""
+        """Removes texts whose retention has ended, in at most this many conversations after that place, and messages."""
         where = {
             "agent_id": agent_id,
             "conversation_id": conversation_id,
@@ -97,7 +97,7 @@ class MessageRepository:
         return Ended(row.messages, row.conversations, last)
 
     async def end_of_conversation(self, state: ConversationState) -> None:
-        """The same for what has been formed of one conversation, which the caller has locked."""
+        """The same for the formed messages of one conversation, which the caller has locked."""
         await self.end_retention(
             state.agent_id,
             BEGINNING,
@@ -109,11 +109,11 @@ class MessageRepository:
     async def of_user(
         self, principal: Mapping[str, Any], limit: int, before: RetainedMessage | None
     ) -> list[RetainedMessage]:
-        """What the user may see, newest first; with a conversation, of that one."""
+        """The messages that the user may see, newest first; with a conversation, only its messages."""
         return await self._read(principal, limit, before=before)
 
     async def behind(self, principal: Mapping[str, Any], scope_id: int, seq: int, limit: int) -> list[RetainedMessage]:
-        """What an observation comes from, of what the user may see, newest first."""
+        """The messages that support an observation and that the user may see, newest first."""
         return await self._read(principal, limit, scope_id=scope_id, seq=seq)
 
     async def _read(

@@ -15,8 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, Lanes
 from memory_sql.db.closures import reached_from
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.observation_rows import OF_SOURCE, PLAIN, to_observation
 from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
@@ -98,7 +99,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """By what a draft of the host's is made: the settings that the agent has of its own, the conversation's time zone."""
+    """What a draft of the host is made with: the agent's own settings and the conversation's time zone."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     time_zone: str | None = None
@@ -154,7 +155,7 @@ class ObservationRepository:
             "threshold": settings.consolidation_threshold,
             "now": now,
         }
-        (row,) = await (await reader_of(self._session)).execute(_OBSERVE, given)
+        (row,) = await ask(self._session, _OBSERVE, given)
         return Observed(
             row.agent_key, row.scope_id, row.seq, row.outcome, row.lanes, Known(**row.is_known), row.empty_group
         )
@@ -174,13 +175,16 @@ class ObservationRepository:
         return Found(row.agent_key, to_observation(row), tuple(row.subjects), frozenset(row.reached))
 
 
-def classified(draft: Draft) -> Draft:
-    """With what its text tells, and as private as that or as it was said to be, whichever is more."""
+def classified(draft: Draft, *, is_plain: bool = False, **changed: Any) -> Draft:
+    """Classified by its text, and as private as that requires or as was requested, whichever is more; with the changes.
+
+    `is_plain`: the text holds no secret.
+    """
     if draft.categories is not None:
-        return draft
-    found = classify(draft.content)
+        return replace(draft, **changed) if changed else draft
+    found = classify(draft.content, is_plain=is_plain)
     sensitivity = max(draft.sensitivity, found.sensitivity, key=SENSITIVITIES.index)
-    return replace(draft, categories=found.categories, sensitivity=sensitivity)
+    return replace(draft, categories=found.categories, sensitivity=sensitivity, **changed)
 
 
 def _same_observation(left: Any, right: Any) -> Any:
@@ -213,7 +217,7 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
 
 
 def _searched_beside(draft: Draft) -> str:
-    """What the parser would miss, and the days that the text speaks of: "last week" is found by its year as well."""
+    """What the parser would miss, and the days that the text mentions: "last week" is also found by its year."""
     days = dict.fromkeys(f"{day}" for span in draft.dates for day in span)
     return " ".join(filter(None, (search_extra(draft.content), *days)))
 
@@ -221,7 +225,7 @@ def _searched_beside(draft: Draft) -> str:
 def observation_of(draft: Draft, key: ObservationKey, status: str, run_id: int | None, now: datetime) -> Observation:
     """What has just been stored of a draft, without reading it again."""
     draft, (scope_id, seq) = classified(draft), key
-    own = {name: getattr(draft, name) for name in _PLAIN if name in _DRAFTED}
+    own = {name: getattr(draft, name) for name in PLAIN if name in _DRAFTED}
     return Observation(
         **own | {name: own[name] and own[name].astimezone(UTC) for name in ("observed_at", "given_at")},
         id=observation_id(scope_id, seq),
@@ -249,15 +253,13 @@ _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mappe
 # What is called the same in a table and in a value passes by its name: it is written down once in each.
 _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates", "terms"})
 _drafted = attrgetter(*_DRAFTED)
-_PLAIN = tuple(name for name in Observation.model_fields if name in _STORED)
-_OF_SOURCE = tuple(name for name in Source.model_fields if name in _STORED - {"kind"})
 # What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.
 OWN = (
     _o.scope_id,
     _o.seq,
-    *(getattr(_o, name) for name in _PLAIN),
+    *(getattr(_o, name) for name in PLAIN),
     _o.source_kind,
-    *(getattr(_o, name) for name in _OF_SOURCE),
+    *(getattr(_o, name) for name in OF_SOURCE),
     _o.metadata_.label("own_metadata"),
 )
 ELSEWHERE = (
@@ -276,23 +278,6 @@ OBSERVATION = (
 )
 """Rows for `to_observation`."""
 
-
-def to_observation(row: Any) -> Observation:
-    return Observation(
-        **dict(zip(_PLAIN, _plain(row), strict=True)),
-        id=observation_id(row.scope_id, row.seq),
-        scope=scope_ref(row.scope_id, row.scope_kind, row.owner, row.name),
-        status=row.status,
-        pending=row.pending,
-        verification=row.verification,
-        superseded_by=None if row.superseded_by is None else observation_id(row.scope_id, row.superseded_by),
-        version=row.version,
-        metadata=row.own_metadata,
-        source=Source(kind=row.source_kind, **dict(zip(_OF_SOURCE, _of_source(row), strict=True))),
-    )
-
-
-_plain, _of_source = attrgetter(*_PLAIN), attrgetter(*_OF_SOURCE)
 
 _SAVE = select(
     func.memory.save_observations(

@@ -1,4 +1,4 @@
-"""What may be propagated, what was decided on it, and what came of it: `memory.shareable`, `judged`, `lineage`."""
+"""What may be propagated, the decisions about it, and the results: `memory.shareable`, `judged`, `lineage`."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ OPEN = ("waiting", "released")  # outcomes after which it is judged again
 
 @dataclass(frozen=True, slots=True)
 class WiderScope:
-    """A scope one level up. `scope_id` None: the collective scope, which nobody has needed yet.
+    """A scope one level up. `scope_id` None: the collective scope, which doesn't exist yet.
 
-    `sharing`: the rule of the group on the way, where it has one of its own.
+    `sharing`: the setting of the group involved, if it has one of its own.
     """
 
     scope_id: int | None
@@ -59,7 +59,7 @@ class WiderScope:
 
     @property
     def place(self) -> int | str | None:
-        """By what it is known whatever it is called: the collective scope by its owner, since it may not be there yet."""
+        """A key that doesn't depend on its name: for the collective scope its owner, since it may not exist yet."""
         return self.owner if self.kind == "collective" else self.scope_id
 
     @property
@@ -69,7 +69,7 @@ class WiderScope:
 
 @dataclass(frozen=True, slots=True)
 class Shareable:
-    """An observation that may be judged. `outcome`: what was decided on it before, for this target."""
+    """An observation that may be judged. `outcome`: the earlier decision about it for this target."""
 
     scope_id: int
     seq: int
@@ -84,7 +84,7 @@ class Shareable:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Somebody on whose word an observation rests. `established`: known for a while when they said it."""
+    """A person who supports an observation. `established`: they had been known for a while when they said it."""
 
     name: str
     established: bool
@@ -114,9 +114,9 @@ class PropagationRepository:
         return [WiderScope(*row) for row in rows]
 
     async def scopes(self, excluded: Sequence[str], sharing: str) -> list[int]:
-        """The scopes that know something which may be judged for a wider one, and is undecided; individual ones first.
+        """The scopes with something undecided that may be judged for a wider scope; individual ones first.
 
-        `sharing`: the agent's rule, for groups that have none of their own.
+        `sharing`: the agent's setting, for groups that have none of their own.
         """
         s, j = ScopeRow, JudgedRow
         target = (
@@ -149,10 +149,10 @@ class PropagationRepository:
     async def candidates(
         self, scope_id: int, target: WiderScope, excluded: Sequence[str], limit: int, *, new_only: bool = False
     ) -> list[Shareable]:
-        """What may be judged for this target and wasn't, first; then what waits, longest first."""
+        """What may be judged for this target: first what never was, then what waits, longest first."""
         shareable, j, o = self._shareable(scope_id, excluded), JudgedRow, ObservationRow
         undecided = j.outcome.is_(None) if new_only else or_(j.outcome.is_(None), j.outcome.in_(OPEN))
-        # First what is decided is left out: to see whether a thing may be shared takes longer, and most of a scope is old.
+        # Decided ones are excluded first: checking whether something may be shared takes longer, and most of a scope is old.
         seqs = (
             select(o.seq)
             .outerjoin(
@@ -211,7 +211,7 @@ class PropagationRepository:
         return await ScopeRepository(self._session).epochs(self._agent_key, scope_ids)
 
     async def outcomes(self, keys: Collection[ObservationKey], target: WiderScope) -> dict[ObservationKey, str]:
-        """What was decided on these for the target, where anything was."""
+        """The decisions about these for the target, where there are any."""
         j = JudgedRow
         found = await self._session.execute(
             select(j.source_scope_id, j.source_seq, j.outcome).where(
@@ -225,7 +225,7 @@ class PropagationRepository:
     async def alike(
         self, candidate: Shareable, peers: Sequence[int], excluded: Sequence[str], limit: int
     ) -> list[Shareable]:
-        """What has words in common with it, among the peers; the closest first."""
+        """Observations of the peers with words in common with it, the closest first."""
         found = func.memory.alike(
             self._agent_key,
             candidate.scope_id,
@@ -237,7 +237,7 @@ class PropagationRepository:
         return [Shareable(*row) for row in await self._session.execute(select(found))]
 
     async def people(self, keys: Collection[ObservationKey], new_days: float) -> dict[ObservationKey, list[Witness]]:
-        """On whose word each of these rests."""
+        """The people who support each of these."""
         ordered = sorted(set(keys))
         found = func.memory.people_behind(
             self._agent_key,
@@ -251,7 +251,7 @@ class PropagationRepository:
         return people
 
     async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[ObservationKey]:
-        """What everybody knows on the word of these users, among others, behind which fewer people stand than `least`."""
+        """Collective observations that these users, among others, support, and that fewer than `least` people support."""
         e, link, s = EvidenceRow, LineageRow, ScopeRow
         said = and_(e.agent_key == link.agent_key, e.scope_id == link.source_scope_id, e.seq == link.source_seq)
         line = (
@@ -273,7 +273,7 @@ class PropagationRepository:
         return [key for key, behind in people.items() if len(behind) < least]
 
     async def names(self, scope_ids: Collection[int], limit: int) -> set[str]:
-        """What the people around these scopes are called: their ids, those of members, and who speaks there."""
+        """Names of the people around these scopes: the owners' ids, those of members, and the speakers."""
         s, m = ScopeRow, MemberRow
         here = (s.agent_key == self._agent_key, s.scope_id.in_(sorted(scope_ids)))
         found = await self._session.execute(select(s.kind, s.owner, s.display_name, s.speakers).where(*here))
@@ -292,7 +292,7 @@ class PropagationRepository:
         return {name for name in (*names, *(name for member in members for name in member)) if name}
 
     async def group_names(self, scope_ids: Collection[int] | None, limit: int | None = None) -> set[str]:
-        """What these groups are called, or all, those that learnt something last first."""
+        """The names of these groups, or of all, most recently active first."""
         s = ScopeRow
         which = s.kind == "group" if scope_ids is None else s.scope_id.in_(sorted(scope_ids))
         found = await self._session.execute(
@@ -304,13 +304,13 @@ class PropagationRepository:
         return {name for row in found for name in (row.owner.partition(":")[2], row.display_name) if name}
 
     async def known(self, target: ScopeState, digests: Sequence[bytes]) -> Mapping[bytes | None, int]:
-        """Which of these texts an active observation of the target has already, and which one."""
+        """Which of these texts an active observation of the target already has, and which observation."""
         hashes = await content_hashes(self._session, [(target.scope_id, digest) for digest in digests])
         active = await active_among(self._session, target, list(hashes.values()))
         return {digest: active[hashed] for (_, digest), hashed in hashes.items() if hashed in active}
 
     async def digests(self, keys: Collection[ObservationKey]) -> dict[bytes | None, int]:
-        """The numbers of these, all of one scope, by the digest of their text."""
+        """The numbers of these observations, all of one scope, by the digest of their text."""
         o = ObservationRow
         found = await self._session.execute(
             select(o.content, o.seq).where(o.agent_key == self._agent_key, tuple_(o.scope_id, o.seq).in_(sorted(keys)))
@@ -328,7 +328,7 @@ class PropagationRepository:
         return set(found)
 
     async def vouch(self, made: ObservationKey, run_id: int, now: datetime) -> None:
-        """Evidence of what was made: it has sources, and names nobody. Once, also where it had lost its sources."""
+        """Adds evidence to what was made: it has sources, and names nobody. Only once, even if it had lost its sources."""
         e, columns = EvidenceRow, ("agent_key", "scope_id", "seq", "run_id", "created_at")
         of_it = and_(e.agent_key == self._agent_key, e.scope_id == made[0], e.seq == made[1])
         vouched = exists().where(of_it, e.run_id.is_not(None), e.user_id.is_(None), e.conversation_id.is_(None))
@@ -337,7 +337,7 @@ class PropagationRepository:
         await self._session.execute(insert(e).from_select(columns, row.where(~vouched)))
 
     async def made_of_predecessors(self, source: ObservationKey, target: ScopeState) -> list[int]:
-        """What of the target was made of that alone whose place this one has taken, and nobody there has said."""
+        """Target observations made only from what this one superseded, and that nobody has stated in the target."""
         line = await CorrectionRepository(self._session, self._agent_key).with_predecessors(source)
         older, link = [key for key in line if key != source], LineageRow
         of_them = tuple_(link.source_scope_id, link.source_seq).in_(older)
@@ -353,7 +353,7 @@ class PropagationRepository:
         return sorted(found) if older else []
 
     async def judge(self, judgements: Sequence[Judgement], run_id: int | None, now: datetime) -> None:
-        """Remembers what was decided, once: only what is still open is decided again, and what was held went with another."""
+        """Records the decisions. An earlier one is replaced only if it is open, or held and now propagated with another."""
         if not judgements:
             return
         rows = [
@@ -383,7 +383,7 @@ class PropagationRepository:
         )
 
     async def reopen(self, made: Collection[ObservationKey], but: Collection[ObservationKey], now: datetime) -> None:
-        """What was made of several goes because of one of its sources: the others are judged again."""
+        """Something merged from several sources is removed because of one of them: the other sources are judged again."""
         j = JudgedRow
         changed = (
             update(j)
@@ -405,9 +405,9 @@ class PropagationRepository:
     async def finish(
         self, scope: ScopeState, again_at: datetime | None, now: datetime, *conditions: ColumnElement[bool]
     ) -> bool:
-        """Gives the lease back, and ends what ran under an older one.
+        """Releases the lease, and ends runs under an older one.
 
-        False: it has passed to somebody else, or the scope doesn't meet these conditions.
+        Returns False if the lease has passed to somebody else, or the scope doesn't meet these conditions.
         """
         r = RunRow
         abandoned = (
@@ -433,11 +433,11 @@ class PropagationRepository:
         return finished is not None
 
     async def finish_at_once(self, scope: ScopeState, now: datetime) -> bool:
-        """As `finish`, where nothing may be judged; False: it has got another text or lost something since."""
+        """As `finish`, if nothing may be judged; False: the text has changed, or something was deleted, since."""
         return await self.finish(scope, None, now, ScopeRow.version == scope.version, ScopeRow.epoch == scope.epoch)
 
     async def review(self, source: ObservationKey, target: int, outcome: str, now: datetime) -> bool:
-        """Released or refused by a person; False: it isn't held."""
+        """A person releases or refuses a held claim; False: it isn't held."""
         j = JudgedRow
         changed = await self._session.scalar(
             update(j)
@@ -461,12 +461,12 @@ class PropagationRepository:
 
 
 def _concerns(proposed: Any, scope_id: Any) -> Any:
-    """What was meant for one group isn't offered to others."""
+    """Whether it may be offered to this scope: what was meant for one group isn't offered to others."""
     return or_(proposed.is_(None), proposed == "collective", proposed == func.concat("s", scope_id))
 
 
 def _due_anew(now: datetime) -> dict[str, Any]:
-    """What is under way in the scope has begun too early to count."""
+    """Makes the scope due again: work in progress began too early to take this into account."""
     is_leased = ScopeRow.lease_until.is_not(None)
     return {
         "propagate_at": func.coalesce(ScopeRow.propagate_at, now),

@@ -1,6 +1,6 @@
-"""The host's id of a user, group or session has changed: every column that holds it, rewritten in one statement.
+"""The host's id for a user, group or conversation has changed: every column that holds it is rewritten in one statement.
 
-One statement, since a conversation's id is part of keys that refer to one another: foreign keys are checked when it ends.
+One statement, since a conversation's id is part of keys that refer to one another: foreign keys are checked at its end.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from memory_sql.domain.people import RenameKind
 Column = InstrumentedAttribute[Any]
 UNIQUE_VIOLATION = "23505"
 
-# Where ids stand by themselves. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen`, `events.detail` and
-# `agents.settings` hold them in their own way.
+# Columns that contain only ids. `scopes.owner`, `messages.owner`, `holds.target`, `runs.seen`, `events.detail` and
+# `agents.settings` hold them in other forms.
 IDS: Mapping[RenameKind, Sequence[Column]] = {
     "user": (
         ConversationRow.user_id,
@@ -120,7 +120,7 @@ class RenameRepository:
         self.old, self.new = old, new
 
     async def is_known(self, value: str) -> bool:
-        """Whether anything is kept under that id."""
+        """Whether anything is stored under that id."""
         places: list[tuple[Any, ColumnElement[bool]]] = [
             (ScopeRow, ScopeRow.owner.in_(self._owners(value))),
             (HoldRow, (HoldRow.kind == self.kind) & (HoldRow.target == value)),
@@ -130,7 +130,7 @@ class RenameRepository:
         return bool(await self._session.scalar(select(or_(*found))))
 
     async def touched(self) -> Rows:
-        """What is going to change and others write."""
+        """The rows that will change and that others write to."""
         in_conversations = [change.condition for change in self._changes(ConversationRow)]
         observed = [_holds(column, self.old) for column in IDS[self.kind] if column.class_ is ObservationRow]
         in_scopes = [ScopeRow.owner.in_(self._owners(self.old))] + [
@@ -146,9 +146,9 @@ class RenameRepository:
         return await self._session.scalars(select(key).where(self._in_agent(key.class_), or_(false(), *conditions)))
 
     async def rewrite(self) -> dict[str, int] | None:
-        """Says how many rows were changed, by table; None: the new id has come into use meanwhile, and nothing was.
+        """Returns how many rows were changed, by table; None: the new id came into use meanwhile, and nothing was changed.
 
-        Who is first to use an id locks nothing that is there before; its row is met when the old one is to have its key.
+        The first user of an id locks no existing row; the conflict shows when the old row is to get its key.
         """
         updates = [self._update(table, changes) for table in TABLES if (changes := self._changes(table))]
         counts = [select(func.count()).select_from(cte).scalar_subquery().label(cte.name) for cte in updates]
@@ -171,12 +171,12 @@ class RenameRepository:
         return statement.returning(literal(1).label("changed")).cte(table.__tablename__)
 
     def _fences(self, table: type[Base]) -> dict[Column, Any]:
-        """What is under way with the old id is refused."""
+        """Work in progress with the old id is refused."""
         if table is ScopeRow:
             return {ScopeRow.epoch: ScopeRow.epoch + 1}
         if (
             table is ConversationRow and self.kind == "conversation"
-        ):  # whoever holds the lease won't find it to give it back
+        ):  # whoever holds the lease won't find the row to release it
             return {ConversationRow.epoch: ConversationRow.epoch + 1, ConversationRow.lease_until: None}
         return {ConversationRow.epoch: ConversationRow.epoch + 1} if table is ConversationRow else {}
 
@@ -192,7 +192,7 @@ class RenameRepository:
         return func.array_replace(column, self.old, self.new) if _is_array(column) else self.new
 
     def _own_ways(self) -> dict[type[Base], list[Rewrite]]:
-        """Columns that hold ids in a way of their own."""
+        """Columns that hold ids in other forms."""
         owners = zip(self._owners(self.old), self._owners(self.new), strict=True)
         changes = {
             ScopeRow: [Rewrite(ScopeRow.owner, ScopeRow.owner == old, new) for old, new in owners],
@@ -205,13 +205,13 @@ class RenameRepository:
             old, new = (owner_key("individual", user) for user in (self.old, self.new))
             changes[DepartureRow] = [self._in_departures()]
             changes[MessageRow] = [Rewrite(MessageRow.owner, MessageRow.owner == old, new)]
-        if self.kind == "group":  # called by its id, where the host gave it no name
+        if self.kind == "group":  # named by its id if the host gave it no name
             called = ScopeRow.owner.in_(self._owners(self.old)) & (ScopeRow.display_name == self.old)
             changes[ScopeRow].append(Rewrite(ScopeRow.display_name, called, self.new))
         return changes
 
     def _in_departures(self) -> Rewrite:
-        """Who has left, and was forgotten, stays out under the new id as well."""
+        """A forgotten user who had left stays out under the new id too."""
         d, other = DepartureRow, DepartureRow.__table__.alias("other")
         old, new = (func.memory.user_hash(self._agent_key, user) for user in (self.old, self.new))
         there = exists().where(
@@ -224,7 +224,7 @@ class RenameRepository:
         return Rewrite(EventRow.detail, EventRow.detail[key].astext == self.old, renamed)
 
     def _in_settings(self, key: str) -> Rewrite:
-        """A list of ids: who was kept out of something is kept out under the new id."""
+        """A list of ids: a user who was excluded stays excluded under the new id."""
         ids = func.jsonb_array_elements_text(AgentRow.settings[key]).table_valued("value")
         renamed = case((ids.c.value == self.old, self.new), else_=ids.c.value)
         listed = select(func.jsonb_agg(renamed)).select_from(ids).scalar_subquery()
@@ -232,13 +232,13 @@ class RenameRepository:
         return Rewrite(AgentRow.settings, AgentRow.settings[key].contains([self.old]), value)
 
     def _in_prompts(self) -> Rewrite:
-        """By what names a prompt called the scopes is needed until its answer is applied, and that is refused from now on."""
+        """The names of scopes in a prompt are needed only until its answer is applied, which is now refused."""
         owners = func.jsonb_build_object("owners", cast(self._owners(self.old), ARRAY(Text)))
         named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owners[*])", JSONPATH), owners)
         return Rewrite(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
 
     def _in_errors(self) -> list[Rewrite]:
-        """Our errors name the conversation that they are about."""
+        """The library's errors name the conversation that they are about."""
         if self.kind != "conversation":
             return []
         named = func.replace(RunRow.error, f"conversation {self.old}", f"conversation {self.new}")
@@ -254,7 +254,7 @@ class RenameRepository:
 
 
 def _is_actor(column: Column) -> bool:
-    """To have done something makes nobody a user."""
+    """Columns of actors: having done something doesn't make somebody a user."""
     return column.key == "actor"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import BigInteger, bindparam, func, insert, null, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, RunRow, columns_of
 from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
@@ -18,7 +18,7 @@ from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, S
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """A run and the lease that it was under; once another lease has taken it over, the key opens nothing."""
+    """A run and its lease; once another lease has taken the run over, the key is no longer valid."""
 
     agent_key: int
     run_id: int
@@ -27,7 +27,7 @@ class RunKey:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRun:
-    """A run whose answer was stored but not applied: somebody died in between. The answer is paid for."""
+    """A run whose answer was stored but not applied, because a worker died in between. The answer is paid for."""
 
     key: RunKey
     to_number: int
@@ -39,7 +39,7 @@ class AnsweredRun:
 
 @dataclass(frozen=True, slots=True)
 class TakenRun:
-    """What a dead run was about: messages of a conversation, or the one observation `to_seq` of a scope."""
+    """What a dead run read: messages of a conversation, or the one observation `to_seq` of a scope."""
 
     conversation_id: str | None
     to_number: int | None
@@ -62,19 +62,18 @@ class RunRepository:
         return RunKey(agent_key, run_id, fence)
 
     async def keep_answer(self, key: RunKey, answer: str, usage: Usage, prompt_version: str) -> bool:
-        """Stores the raw answer before it is applied, so that a retry applies the same; False: another lease holds.
+        """Stores the raw answer before it is applied, so that a retry applies the same one; False: another lease holds.
 
-        May be done again where nobody knows whether it was: under one lease there is one answer.
+        It may be repeated if it isn't known whether it succeeded: one lease has one answer.
         """
         given = {"agent": key.agent_key, "run": key.run_id, "under": key.fence}
         new = {"answer": answer, "prompt_version": prompt_version, **cost(usage)}
-        reader = await reader_of(self._session)
-        return bool(list(await reader.execute(_KEEP, given | {f"new_{name}": value for name, value in new.items()})))
+        return bool(await ask(self._session, _KEEP, given | {f"new_{name}": value for name, value in new.items()}))
 
     async def unfinished(
         self, agent_key: int, conversation_id: str, from_number: int
     ) -> tuple[AnsweredRun | None, int]:
-        """The newest answer to the messages after that number, and how many runs of the conversation didn't end."""
+        """The newest answer for the messages after that number, and how many runs of the conversation haven't ended."""
         found = await self._session.execute(
             select(RunRow.state, RunRow.from_number, *_ANSWERED)
             .where(RunRow.agent_key == agent_key, RunRow.conversation_id == conversation_id, didnt_end())
@@ -85,16 +84,16 @@ class RunRepository:
         return next(map(partial(_answered, agent_key), answered), None), len(rows)
 
     async def take_over(self, key: RunKey, fence: int) -> RunKey:
-        """The run under a new lease."""
+        """Puts the run under a new lease."""
         await self._session.execute(update(RunRow).where(*_is(key)).values(fence=fence))
         return replace(key, fence=fence)
 
     async def abandon(
         self, agent_key: int, now: datetime, *, but: int | None = None, before: int | None = None, **target: Any
     ) -> None:
-        """Runs of this target that nobody holds any more: their worker died, or lost its lease. All `but` that one.
+        """Ends runs of this target whose worker died or lost its lease: all except `but`.
 
-        `before`: none under that fence or a later one.
+        `before`: only runs under an earlier fence than that.
         """
         await self._session.execute(
             update(RunRow)
@@ -111,10 +110,10 @@ class RunRepository:
     async def succeed(
         self, key: RunKey, now: datetime, usage: Usage | None = None, prompt_version: str | None = None, **outcome: Any
     ) -> None:
-        """`outcome`: observations, duplicates, refused. Nothing stored and nothing known already: the run was empty.
+        """`outcome`: observations, duplicates, refused. If nothing was stored or already known, the run was empty.
 
-        With what it cost, unless that was stored with its answer. Raises `StaleError` where it was ended meanwhile, as by
-        a forgetting.
+        Records its cost, unless that was stored with its answer. Raises `StaleError` if it was ended meanwhile, by a
+        forgetting for instance.
         """
         something = outcome["observations"] or outcome.get("duplicates")
         if usage is not None:
@@ -126,7 +125,7 @@ class RunRepository:
             .returning(RunRow.run_id)
         )
         if ended is None:
-            raise StaleError("run", str(key.run_id), "it was ended meanwhile")
+            raise StaleError("run", str(key.run_id), "it has ended")
 
     async def fail(
         self,
@@ -137,16 +136,16 @@ class RunRepository:
         gives_up: bool = False,
         set_aside: int | None = None,
     ) -> None:
-        """Our own errors carry no remembered text; of others only the type is kept.
+        """The library's errors contain no remembered text; of other errors only the type is kept.
 
-        An answer that was stored survives what is neither its fault nor overtaken: it is paid for, and will be applied.
+        A stored answer survives an error that it didn't cause, unless it is out of date: it is paid for, and will be applied.
         """
         known = isinstance(error, LanguageModelError | StaleError)
         reason = error.reason if isinstance(error, LanguageModelError | StaleError) else "interrupted"
         ended = ("running", "answered") if known else ("running",)
         message = str(error) if isinstance(error, MemorySQLError) else type(error).__name__
         spent = cost(error.usage) if isinstance(error, LanguageModelError) and isinstance(error.usage, Usage) else {}
-        if set_aside is not None:  # that one is all that it read
+        if set_aside is not None:  # the run read only that one
             spent |= {"from_seq": set_aside - 1, "to_seq": set_aside}
         await self._session.execute(
             update(RunRow)
@@ -163,12 +162,12 @@ class RunRepository:
         )
 
     async def hold(self, key: RunKey, scope_id: int, held: dict[str, Any]) -> None:
-        """Keeps what a failed run has written for a person; what an earlier one of that scope wrote is overtaken."""
+        """Keeps the text of a failed run for a person; it replaces the text of an earlier run of the scope."""
         await self._let_go(key.agent_key, RunRow.scope_id == scope_id)
         await self._session.execute(update(RunRow).where(*_is(key), RunRow.state == "failed").values(held=held))
 
     async def discard_held(self, agent_key: int, run_id: int) -> bool:
-        """False: nothing of that run waits for a person."""
+        """Returns False if nothing of that run waits for a person."""
         return await self._let_go(agent_key, RunRow.run_id == run_id) is not None
 
     async def _let_go(self, agent_key: int, which: Any) -> int | None:
@@ -181,7 +180,7 @@ class RunRepository:
         return found
 
     async def find_held(self, agent_key: int, run_id: int) -> tuple[int, dict[str, Any]] | None:
-        """The scope, and what was kept for a person; None: nothing is."""
+        """The scope, and what was kept for a person; None: nothing was."""
         found = await self._session.execute(
             select(RunRow.scope_id, RunRow.held).where(
                 RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.held.is_not(None)
@@ -191,7 +190,7 @@ class RunRepository:
         return None if row is None else (row.scope_id, row.held)
 
     async def reopen_held(self, agent_key: int, run_id: int, fence: int) -> tuple[RunKey, Usage, str]:
-        """The run goes on under a new lease, with what it has cost and the prompt that it was asked with."""
+        """Continues the run under a new lease; returns it with its cost and the version of its prompt."""
         found = await self._session.execute(
             update(RunRow)
             .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.held.is_not(None))
@@ -210,12 +209,12 @@ class RunRepository:
         return RunKey(agent_key, run_id, fence), usage, row.prompt_version or ""
 
     async def is_open(self, key: RunKey) -> bool:
-        """Whether it hasn't ended, as by a forgetting; it doesn't until this transaction has."""
+        """Whether the run hasn't been ended, by a forgetting for instance. It can't be until this transaction ends."""
         found = await self._session.scalar(select(RunRow.run_id).where(*_is(key), didnt_end()).with_for_update())
         return found is not None
 
     async def next_range(self, agent_key: int, conversation_id: str, after: int) -> tuple[int, int] | None:
-        """The first stretch of messages after that number that a formation has read: after which, up to which."""
+        """The first range of messages after that number that a formation has read: after which number, up to which."""
         found = await self._session.execute(
             select(RunRow.from_number, RunRow.to_number)
             .where(*_stands(agent_key, conversation_id), RunRow.from_number >= after)
@@ -226,7 +225,7 @@ class RunRepository:
         return None if row is None else (row.from_number, row.to_number)
 
     async def retire(self, agent_key: int, conversation_id: str, from_number: int, to_number: int) -> int:
-        """The formations of exactly these messages count no more: another takes their place. How many they were."""
+        """Retires the formations of exactly these messages, since another replaces them. Returns how many there were."""
         retired = await self._session.scalars(
             update(RunRow)
             .where(
@@ -240,7 +239,7 @@ class RunRepository:
         return len(retired.all())
 
     async def outlive(self, agent_key: int, run_id: int) -> None:
-        """What was given up with this run has gone on all the same: it is a failure like any other."""
+        """Work given up with this run has continued all the same, so the run is an ordinary failure."""
         await self._session.execute(
             update(RunRow)
             .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.state == "dead")
@@ -248,7 +247,7 @@ class RunRepository:
         )
 
     async def check_budget(self, agent_id: str, agent_key: int, daily_tokens: int | None, now: datetime) -> None:
-        """Raises `BudgetError` when the agent's runs of the day (UTC) have cost that many tokens, in and out."""
+        """Raises `BudgetError` if the agent's runs of the day (UTC) have used that many tokens, in and out."""
         if daily_tokens is None:
             return
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -260,7 +259,7 @@ class RunRepository:
             raise BudgetError(agent_id, daily_tokens, midnight + timedelta(days=1))
 
     async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:
-        """What was given up and waits for a person, oldest first."""
+        """Runs that were given up and wait for a person, oldest first."""
         statement = (
             select(AgentRow.agent_id, *columns_of(RunRow, DeadRun.model_fields))
             .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
@@ -273,7 +272,7 @@ class RunRepository:
         return [DeadRun(**row) for row in (await self._session.execute(statement)).mappings()]
 
     async def failed(self, agent_id: str | None, limit: int) -> list[FailedRun]:
-        """What has failed, newest first."""
+        """Failed runs, newest first."""
         statement = (
             select(AgentRow.agent_id, *columns_of(RunRow, FailedRun.model_fields))
             .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
@@ -286,7 +285,7 @@ class RunRepository:
         return [FailedRun(**row) for row in (await self._session.execute(statement)).mappings()]
 
     async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
-        """What a dead run was about; None when it isn't dead."""
+        """What a dead run read; None if it isn't dead."""
         found = await self._session.execute(
             select(RunRow.conversation_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
                 *_is_dead(agent_key, run_id)
@@ -296,7 +295,7 @@ class RunRepository:
         return None if row is None else TakenRun(*row)
 
     async def take_dead(self, agent_key: int, run_id: int, state: str) -> bool:
-        """Turns a dead run into `failed` or `discarded`; False when it isn't dead."""
+        """Turns a dead run into `failed` or `discarded`; False if it isn't dead."""
         taken = await self._session.scalar(
             update(RunRow).where(*_is_dead(agent_key, run_id)).values(state=state).returning(RunRow.run_id)
         )

@@ -1,4 +1,4 @@
-"""What a scope has of its own: settings, and what it says to its models, in numbered versions of which the newest counts."""
+"""A scope's own settings, and its instructions to its models, in numbered versions of which the newest applies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCOPE = (ScopeRow.scope_id, ScopeRow.kind, ScopeRow.owner, ScopeRow.name.label(
 
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
-    """`own`: the settings as they are stored, by name; None where it has none."""
+    """`own`: the stored settings, by name; None for those that it doesn't have."""
 
     ref: ScopeRef
     display_name: str | None
@@ -36,7 +36,7 @@ class OwnSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScopeSettingsRepository:
-    """Under the scope's row lock, which the caller has."""
+    """The caller holds the scope's row lock."""
 
     _session: AsyncSession
     _agent_key: int
@@ -53,7 +53,7 @@ class ScopeSettingsRepository:
         return OwnSettings(ref, row.display_name, row.created_at, own)
 
     async def change(self, scope_id: int, values: Mapping[str, Any], *, epoch: bool) -> None:
-        """`epoch`: what a model makes of what it was shown before is refused."""
+        """`epoch`: raise the epoch, so that the results of model calls begun before are refused."""
         raised = {"epoch": _s.epoch + 1} if epoch else {}
         await self._session.execute(
             update(_s).where(_s.agent_key == self._agent_key, _s.scope_id == scope_id).values(**values, **raised)

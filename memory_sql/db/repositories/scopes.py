@@ -1,4 +1,4 @@
-"""Scopes: whose memory it is, what waits in it, who works on it; written under the scope's row lock."""
+"""Scopes: their owners, pending observations and leases; written under the scope's row lock."""
 
 from __future__ import annotations
 
@@ -27,32 +27,24 @@ from memory_sql.config.kinds import (
 from memory_sql.db.arrays import among
 from memory_sql.db.bounds import ONE
 from memory_sql.db.closures import reached_from
-from memory_sql.db.direct import reader_of
+from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
 from memory_sql.db.queries.due import scopes_judged_by_more
-from memory_sql.db.scope_rows import (
-    buffer_of,
-    disputed_of,
-    newest_buffer,
-    newest_disputed,
-    newest_pending,
-    pending_observations,
-    pending_of,
-    scope_ref,
-)
+from memory_sql.db.scope_parts import newest_buffer, newest_disputed, newest_pending, pending_observations
+from memory_sql.db.scope_rows import buffer_of, disputed_of, pending_of, scope_ref
 from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef
 
-ScopePlace = tuple[int, int]  # its keys
+ScopePlace = tuple[int, int]  # the keys of a scope
 DueColumn = Literal["due_at", "propagate_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeState:
-    """A scope as a model call sees it. What changes `version` or `epoch` meanwhile makes the call's result void."""
+    """A scope as a model call sees it. If `version` or `epoch` changes meanwhile, the call's result is void."""
 
     agent_key: int
     scope_id: int
@@ -95,7 +87,7 @@ class ScopeState:
 
     @property
     def is_isolated(self) -> bool:
-        """Asked about in a call of its own: by its mode, or since no other scope shares its instructions or its model."""
+        """Whether it is extracted in a call of its own: because of its mode, or of its own instructions or model."""
         words = self.own_words("extraction")
         own = self.extraction_model is not None or (words is not None and words.instructions is not None)
         return own or self.extraction_mode == "isolated"
@@ -105,13 +97,13 @@ class ScopeState:
         return scope_ref(self.scope_id, self.kind, self.owner, self.name)
 
     def holds_the_same(self, other: ScopeState) -> bool:
-        """Whether its text has taken in what it had then, and nothing has been taken out."""
+        """Whether its text has absorbed the same as then, and nothing has been taken out."""
         return (self.version, self.epoch, self.done_seq) == (other.version, other.epoch, other.done_seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A scope that isn't locked. `is_free`: nobody has the lease."""
+    """A scope that isn't locked. `is_free`: nobody holds the lease."""
 
     state: ScopeState
     is_free: bool
@@ -119,7 +111,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class NewScope:
-    """A scope that may have to be made; `display_name` counts only then."""
+    """A scope that may have to be created; `display_name` is used only then."""
 
     kind: ScopeKind
     owner: str
@@ -127,7 +119,7 @@ class NewScope:
     display_name: str | None = None
 
     def row(self, settings: Settings) -> dict[str, Any]:
-        """As it begins: a conversation's as its agent has it, any other with one lane, into its text."""
+        """The initial row: a conversation's scope has the agent's settings, any other has one lane, into its text."""
         of_conversation = self.kind == "conversation" and not self.name
         return {
             **asdict(self),
@@ -140,7 +132,7 @@ class NewScope:
 
 
 def visible_scopes() -> Any:
-    """`memory.visible_scopes` as a FROM clause, of the parameters `agent_id`, `user_id` and `conversation_id`."""
+    """`memory.visible_scopes` as a FROM clause, with the parameters `agent_id`, `user_id` and `conversation_id`."""
     principal = (bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id"))
     return func.memory.visible_scopes(*principal).table_valued("agent_key", "scope_id", name="visible")
 
@@ -188,7 +180,7 @@ _SETTINGS = select(AgentRow.settings)
 
 
 def _newest_prompt(name: PromptName) -> Any:
-    """Along the primary key, without a sort: a claim of work brings it."""
+    """Read with the primary key, without a sort, since every claim of work reads it."""
     p = PromptRow
     return (
         select(func.jsonb_build_object("version", p.version, "mode", p.mode, "body", p.body))
@@ -259,7 +251,7 @@ class ScopeRepository:
     async def _make(
         self, agent_key: int, wanted: Mapping[tuple[str, str], NewScope], settings: Settings, now: datetime
     ) -> list[ScopeState]:
-        """Makes those that still don't exist, in one order for everybody: two transactions can't wait for each other."""
+        """Creates those that still don't exist, always in the same order, so that transactions can't deadlock."""
         rows = [{"agent_key": agent_key, **wanted[key].row(settings), "created_at": now} for key in sorted(wanted)]
         own = _SETTINGS.where(AgentRow.agent_key == agent_key).scalar_subquery()
         new = (null() if column is ScopeRow.consolidation else column for column in _OWN)
@@ -269,12 +261,12 @@ class ScopeRepository:
     async def with_pending(
         self, agent_key: int, owners: Iterable[str], pending_max: int
     ) -> list[tuple[ScopeState, tuple[PendingObservation, ...]]]:
-        """The scopes of these owners, each with the newest observations that its text doesn't hold yet, or never.
+        """The scopes of these owners, each with its newest observations that its text doesn't hold, yet or ever.
 
-        What is disputed isn't among them: nobody knows it.
+        Disputed ones aren't included: nobody knows whether they are true.
         """
         given = {"agent_key": agent_key, "owners": list(owners), "pending_max": pending_max}
-        found = await (await reader_of(self._session)).execute(_WITH_PENDING, given)
+        found = await ask(self._session, _WITH_PENDING, given)
         return [
             (_state(row), tuple(p for p in (*pending_of(row), *buffer_of(row)) if p not in disputed_of(row)))
             for row in found
@@ -304,7 +296,7 @@ class ScopeRepository:
     async def lock_or_make(
         self, agent_key: int, wanted: Sequence[NewScope], scope_ids: Iterable[int], settings: Settings, now: datetime
     ) -> list[ScopeState]:
-        """As `lock`; of the wanted ones those that are missing are made. What is there is locked first, by everybody."""
+        """As `lock`, and creates those of the wanted ones that are missing. Everybody locks the existing ones first."""
         keys, ids = {(scope.owner, scope.name): scope for scope in wanted}, list(scope_ids)
         locked = await self.lock(agent_key, keys, ids)
         for scope in locked:
@@ -314,7 +306,7 @@ class ScopeRepository:
         made = await self._make(agent_key, keys, settings, now)
         if len(made) == len(keys):
             return sorted([*locked, *made], key=attrgetter("scope_id"))
-        return await self.lock(agent_key, keys, [scope.scope_id for scope in locked])  # somebody else made one
+        return await self.lock(agent_key, keys, [scope.scope_id for scope in locked])  # somebody else created one
 
     async def lock(
         self, agent_key: int, owners: Collection[tuple[str, str]] = (), scope_ids: Iterable[int] = ()
@@ -336,17 +328,17 @@ class ScopeRepository:
         )
 
     async def refresh_due_after(self, state: ScopeState, done_seq: int, threshold: int, now: datetime) -> bool:
-        """As `refresh_due`; says whether anything waits in the scope, whose watermark this is now."""
+        """As `refresh_due`; returns whether anything is pending in the scope, whose watermark is now `done_seq`."""
         refreshed = func.memory.refresh_due(state.agent_key, cast([state.scope_id], ARRAY(BigInteger)), threshold, now)
         waits = exists().select_from(pending_observations(state.agent_key, state.scope_id, done_seq))
         found = await self._session.execute(select(waits.label("waits"), refreshed))
         return bool(found.one().waits)
 
     async def make_due(self, agent_key: int | None, threshold: int, most: int, now: datetime) -> bool:
-        """Makes due what has enough pending by this threshold and hadn't by that before: looks at so many, at most.
+        """Makes scopes due that have enough pending by this threshold and hadn't by an earlier one; checks at most `most`.
 
-        Of one agent or of all; only at those that were judged by a higher one. What somebody works on is left: it is
-        counted when that ends. Returns whether there may be more.
+        For one agent or all; only scopes last checked with a higher threshold. Scopes that somebody works on are skipped:
+        they are checked when that work ends. Returns whether there may be more.
         """
         found = [await self._session.execute(sql) for sql in scopes_judged_by_more(agent_key, threshold, most)]
         places = [(row.agent_key, row.scope_id) for rows in found for row in rows]
@@ -355,7 +347,7 @@ class ScopeRepository:
         return len(places) >= most
 
     async def _refresh_all(self, places: Sequence[ScopePlace], threshold: int, now: datetime) -> None:
-        """As `refresh_due`, of several agents."""
+        """As `refresh_due`, for scopes of several agents."""
         agents, scopes = (cast([place[n] for place in places], ARRAY(BigInteger)) for n in (0, 1))
         found = func.unnest(agents, scopes).table_valued("agent_key", "scope_id", name="found").render_derived()
         scope_ids = func.array_agg(found.c.scope_id)
@@ -364,7 +356,7 @@ class ScopeRepository:
         )
 
     async def claim(self, agent_key: int, scope_id: int, lease: timedelta) -> ScopeState | None:
-        """A new lease with a new fence; None while another one holds."""
+        """A new lease with a new fence; None while another lease holds."""
         claimed = await self._session.execute(
             update(ScopeRow)
             .where(ScopeRow.agent_key == agent_key, ScopeRow.scope_id == scope_id, _is_free())
@@ -375,7 +367,7 @@ class ScopeRepository:
         return None if row is None else _state(row)
 
     async def claim_of(self, agent_id: str, scope_id: int, lease: timedelta, lock_limit: str) -> ScopeState | None:
-        """As `claim`, in one statement that may commit by itself; also None where there is no such agent or scope."""
+        """As `claim`, in one statement that may commit by itself; also None if there is no such agent or scope."""
         found = await self._session.execute(
             _CLAIM_OF, {"of_agent": agent_id, "of_scope": scope_id, "lease": lease, "lock_limit": lock_limit}
         )
@@ -385,12 +377,12 @@ class ScopeRepository:
     async def claim_due(
         self, agent_id: str | None, by: datetime, lease: timedelta, what: DueColumn = "due_at"
     ) -> tuple[str, ScopeState, bool] | None:
-        """A new lease on what has been due longest and nobody works on; None: there is nothing.
+        """A new lease on the scope that has been due longest and that nobody works on; None: there is none.
 
         With its agent's id, and whether anything else is due.
 
-        Due to be consolidated (`due_at`) or propagated (`propagate_at`). Who asks at the same moment gets the next one:
-        nobody waits, nobody tries the same.
+        Due to be consolidated (`due_at`) or propagated (`propagate_at`). A simultaneous caller gets the next one: nobody
+        waits, and no two get the same.
         """
         other, due_at = aliased(ScopeRow), getattr(ScopeRow, what)
         free = (
@@ -424,14 +416,14 @@ class ScopeRepository:
         return None if row is None else (row.agent_id, _state(row), row.more)
 
     async def release(self, state: ScopeState, **values: Any) -> bool:
-        """Gives the lease back, with these changes; False: it has passed to somebody else, and nothing was changed."""
+        """Releases the lease, with these changes; False: it has passed to somebody else, and nothing was changed."""
         released = await self._session.scalar(
             update(ScopeRow).where(leased(state)).values(lease_until=None, **values).returning(ScopeRow.scope_id)
         )
         return released is not None
 
     async def postpone(self, agent_id: str, scope_id: int, until: datetime, what: DueColumn = "due_at") -> None:
-        """It stays due, but later."""
+        """The scope stays due, but not before `until`."""
         due_at = getattr(ScopeRow, what)
         await self._session.execute(
             update(ScopeRow)
@@ -445,7 +437,7 @@ class ScopeRepository:
         )
 
     async def raise_epochs(self, agent_key: int, scope_ids: Collection[int]) -> None:
-        """Whatever a model is making just now of what these scopes held is refused (rule 6)."""
+        """Results of model calls in progress, made from what these scopes held, will be refused (rule 6)."""
         await self._session.execute(
             update(ScopeRow)
             .where(ScopeRow.agent_key == agent_key, among(ScopeRow.scope_id, scope_ids))
@@ -453,7 +445,7 @@ class ScopeRepository:
         )
 
     async def take_lease(self, state: ScopeState) -> None:
-        """Whoever is consolidating the scope is too late: it has read what has just been changed."""
+        """Takes the lease from a consolidation in progress: it has read what was just changed."""
         await self._session.execute(
             update(ScopeRow)
             .where(in_scope(ScopeRow, state), ScopeRow.lease_until.is_not(None))
@@ -461,14 +453,14 @@ class ScopeRepository:
         )
 
     async def extend(self, state: ScopeState, lease: timedelta) -> bool:
-        """The lease goes on; False: it has passed to somebody else."""
+        """Extends the lease; False: it has passed to somebody else."""
         extended = await self._session.scalar(
             update(ScopeRow).where(leased(state)).values(lease_until=_CLOCK + lease).returning(ScopeRow.scope_id)
         )
         return extended is not None
 
     async def pending_among(self, state: ScopeState, seqs: Sequence[int]) -> list[PendingObservation]:
-        """Those of these that still wait."""
+        """Those of these observations that are still pending."""
         pending = pending_observations(state.agent_key, state.scope_id, state.done_seq)
         found = await self._session.execute(
             select(pending.c.seq, pending.c.content, pending.c.observed_at)

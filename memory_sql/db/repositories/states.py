@@ -1,6 +1,6 @@
 """The status of observations: every change with an event that says why. The caller has locked the scope.
 
-And calls `refresh_due` at the end (rule 11): what is set aside isn't pending any more, what comes back is.
+Each method calls `refresh_due` at the end (rule 11): what is set aside is no longer pending, what is restored is.
 """
 
 from __future__ import annotations
@@ -103,14 +103,14 @@ class StateRepository:
         return found or 0
 
     async def give_up(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that were active, which no model makes anything of: kept, neither shown nor absorbed."""
+        """Those of the observations that were active. No model can process them: they are kept, but not shown or absorbed."""
         given_up = await self._set_aside(scope, "given_up", seqs, null(), now)
         details = ((seq, {"from": "active", "to": "given_up"}) for seq in given_up)
         await self._tell(scope, details, now, **cause)
         return given_up
 
     async def evict(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that were active, which now aren't remembered any more, though kept."""
+        """Those of the observations that were active. They are kept, but no longer used."""
         evicted = await self._set_aside(scope, "evicted", seqs, null(), now)
         details = ((seq, {"from": "active", "to": "evicted", "why": "budget"}) for seq in evicted)
         await self._tell(scope, details, now, **cause)
@@ -152,11 +152,11 @@ class StateRepository:
         return await self._bring_back(scope, "superseded", unchanged, now, **cause) if wanted else []
 
     async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that work had given up itself, and are active again."""
+        """Those of the observations that work had given up; they are active again."""
         return await self._bring_back(scope, "given_up", among(_t.seq, seqs) & ~_t.follows, now, **cause)
 
     async def follow(self, scope: ScopeState, seqs: Sequence[int], status: str, now: datetime, **cause: Any) -> None:
-        """What was made of others has now the state that these leave it; active: as `reinstate` brings back."""
+        """Sets derived observations to the status that their sources give them; active: as `reinstate` does."""
         if status == "active":
             await self._bring_back(scope, None, among(_t.seq, seqs) & _t.follows, now, **cause)
             return
@@ -189,7 +189,7 @@ class StateRepository:
         return {row.seq: row.status for row in found}
 
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
-        """Those that are active again because what superseded them is gone, or withdrawn."""
+        """Those that are active again because what superseded them was deleted or withdrawn."""
         return await self._bring_back(scope, "superseded", _stands_again(), now, **cause)
 
     async def _bring_back(
@@ -262,7 +262,7 @@ def _stands_again() -> ColumnElement[bool]:
 def _sort_out(
     candidates: Iterable[tuple[int, bytes | None]], active: Mapping[bytes, int]
 ) -> tuple[list[int], dict[int, int]]:
-    """Which of `(seq, content_hash)`, newest first, may be active beside those, and of the others which one is its like."""
+    """Which of `(seq, content_hash)`, newest first, may be active beside those, and for the others their duplicate."""
     back, likes, taken = list[int](), dict[int, int](), dict(active)
     for seq, digest in candidates:
         if digest is not None and digest in taken:

@@ -1,4 +1,4 @@
-"""The vectors of observations: one bit a dimension, its sign."""
+"""The vectors of observations: one bit per dimension, its sign."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, 
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """An observation that has no vector of the model that was asked for."""
+    """An observation that has no vector of the requested model."""
 
     agent_key: int
     scope_id: int
@@ -42,22 +42,22 @@ class Unembedded:
 
 
 class VectorRepository:
-    """The vectors of one model, by the name under which they are kept."""
+    """The vectors of one model, by the name under which they are stored."""
 
     def __init__(self, session: AsyncSession, model: str) -> None:
         self._session = session
         self._model = model
 
     async def missing(self, agent_id: str | None, limit: int, *, sensitive: bool, whole: bool) -> Sequence[Unembedded]:
-        """Observations that a search may find and have no vector yet, oldest first within a scope, of one agent or of all.
+        """Observations that a search may find and that have no vector yet, oldest first within a scope, of one agent or all.
 
-        Without `whole` only those that are newer than the newest vector of their scope, which costs one look per scope.
+        Without `whole`, only those newer than the newest vector of their scope, which costs one look-up per scope.
         """
         given = {"agent_id": agent_id, "model": self._model, "limit": limit, "sensitive": sensitive, "whole": whole}
         return [Unembedded(*row) for row in await self._session.execute(_MISSING, given)]
 
     async def save(self, of: Sequence[Unembedded], bits: Sequence[str]) -> int:
-        """How many were stored: what was forgotten meanwhile isn't, nor what somebody else has stored."""
+        """Returns how many were stored: not those forgotten meanwhile, nor those that somebody else has stored."""
         given = {
             "agent_keys": [one.agent_key for one in of],
             "scope_ids": [one.scope_id for one in of],
@@ -68,7 +68,7 @@ class VectorRepository:
         return len((await self._session.execute(_SAVE, given)).all())
 
     async def filled(self, agent_key: int) -> int:
-        """How many observations of the agent have one."""
+        """How many observations of the agent have a vector."""
         found = await self._session.scalar(_FILLED, {"agent_key": agent_key, "model": self._model})
         return int(found or 0)
 
@@ -141,7 +141,7 @@ _given = (
     .table_valued("agent_key", "scope_id", "seq", "bits", name="given")
     .render_derived()
 )
-# A row that is locked is about to go, or to be marked: the next sweep sees what has become of it.
+# A locked row is about to be deleted or marked: the next sweep sees the result.
 _there = (
     select(ObservationRow.agent_key, ObservationRow.scope_id, ObservationRow.seq, _given.c.bits)
     .join(

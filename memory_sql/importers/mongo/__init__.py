@@ -1,14 +1,14 @@
-"""The memory of the legacy system, which MongoDB holds.
+"""The memory of the legacy system, which is stored in MongoDB.
 
     sources/           dumps, exports, a live server → documents with their places
-    reading, texts     a document → what it means, and what is odd about it (`anomalies`)
+    reading, texts     a document → what it means, and what is unusual about it (`anomalies`)
     routing            a record → its scopes, lanes and states
     survey             reads a source once into a spool; `accounts` then has every count of a dry run
     spool, talk        what has been read, on disk, by agent and scope
     plan               the spool → `drafts`, agent by agent, in the order in which they are stored
     scoping, said      texts, settings and prompts of a scope; the sentences of its text as rows
 
-Used so:
+Usage:
 
     with closing(Spool(options)) as spool:
         await Survey(source, spool, options, accounts := Accounts()).run()
@@ -17,6 +17,6 @@ Used so:
             for scope in plan.scopes(agent.agent_id):
                 for row in plan.rows(scope):
 
-Nothing here knows our database. What says where a document comes from, a legacy reference, is its collection and id,
-`memory_sessions:64b0…`, of a sentence with a number behind it, `memory_user:64b0…#3`; it is unique in its scope.
+Nothing here knows our database. A legacy reference identifies the origin of a row: the document's collection and id,
+`memory_sessions:64b0…`, and for a sentence a number as well, `memory_user:64b0…#3`. It is unique in its scope.
 """

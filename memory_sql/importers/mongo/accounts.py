@@ -1,4 +1,4 @@
-"""How many documents there were, and what became of them: source = migrated + merged + skipped + rejected."""
+"""Counts the documents and what became of them: source = migrated + merged + skipped + rejected."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OUTCOMES: tuple[Outcome, ...] = ("migrated", "merged", "skipped", "rejected")
 
 @dataclass(slots=True)
 class Accounts:
-    """`outcomes` by collection, outcome and reason; the reason of what is migrated is empty. `anomalies` by code.
+    """`outcomes`: by collection, outcome and reason (empty for migrated documents). `anomalies`: by code.
 
-    `cut_off` are the parts of which nobody knows how many documents they still had; `unreadable` the first of the
-    single documents that can't be read.
+    `cut_off`: the parts that ended early, with an unknown number of documents left. `unreadable`: the first of the single
+    documents that can't be read.
     """
 
     source: Counter[str] = field(default_factory=Counter)
@@ -35,7 +35,7 @@ class Accounts:
             self.unreadable.append(error)
 
     def collections(self) -> dict[str, dict[str, int]]:
-        """By collection: `source` and each outcome."""
+        """By collection: the counts of `source` and of each outcome."""
         return {
             collection: {"source": count, **{outcome: self.of(collection, outcome) for outcome in OUTCOMES}}
             for collection, count in self.source.items()
@@ -45,7 +45,7 @@ class Accounts:
         return sum(n for (where, what, _), n in self.outcomes.items() if (where, what) == (collection, outcome))
 
     def unaccounted(self) -> Iterator[str]:
-        """The collections whose sums aren't equal: none, or there is a mistake in the importer."""
+        """The collections whose sums differ. If there are any, the importer has a bug."""
         for collection, counts in self.collections().items():
             if counts["source"] != sum(counts[outcome] for outcome in OUTCOMES):
                 yield collection

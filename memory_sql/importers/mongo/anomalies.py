@@ -1,6 +1,7 @@
-"""What real legacy data holds that nobody would expect, by code, and why a document isn't taken over.
+"""The codes of what is unusual in real legacy data, and the reasons for which a document isn't imported.
 
-`A1` to `A30` are those of the requirements. What is counted are documents, or what `counts` says. The others have names.
+`A1` to `A30` are the codes of the requirements; other anomalies have names. Documents are counted, unless `counts` says
+otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """`counts`: of what there are so many. `rule`: what becomes of it."""
+    """`counts`: the unit that is counted. `rule`: how it is handled."""
 
     what: str
     rule: str

@@ -1,4 +1,4 @@
-"""Legacy documents as what they mean, whatever their age. Pure values; `reading` makes them."""
+"""What legacy documents mean, whatever their age. Pure values, made by `reading`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Level = Literal["user", "agent", "session"]
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`canonical` is the id that counts; `is_gone`: deleted."""
+    """`canonical`: the id to use for this user. `is_gone`: deleted."""
 
     key: ObjectKey
     canonical: ObjectKey
@@ -27,7 +27,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`formed` is the last message that memory was formed of, None where that isn't said (A26)."""
+    """`formed`: the last message from which memory was formed; None: the document doesn't say (A26)."""
 
     key: ObjectKey
     is_gone: bool
@@ -38,7 +38,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a scope, as the legacy system had them."""
+    """The limits of a scope in the legacy system."""
 
     words: int
     before_consolidation: int | None = None
@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """The text of one user with an agent, or (later system) of an agent or a session. `owner_key` None: the agent's own."""
+    """The text of a user with an agent or, in the later system, of an agent or session. `owner_key` None: the agent's own."""
 
     ref: str
     agent: ObjectKey
@@ -66,7 +66,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A text of an agent beside others. `facts` are those that are told, oldest first."""
+    """One of several texts of an agent. `facts`: those in its context, oldest first."""
 
     ref: str
     key: ObjectKey
@@ -88,7 +88,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One remembered thing. `level` and `absorbed` are of the later system; `absorbed` None: lists alone say it."""
+    """One remembered item. `level` and `absorbed` are the later system's. `absorbed` None: only the lists tell."""
 
     ref: str
     key: ObjectKey
@@ -107,7 +107,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SaidMessage:
-    """One turn. `role` is one that `Message` takes; `trigger`: what set it off, where nobody wrote it."""
+    """One turn. `role` is a role of `Message`. `trigger`: what caused the message, if nobody wrote it."""
 
     key: ObjectKey
     sessions: tuple[ObjectKey, ...]

@@ -1,4 +1,4 @@
-"""What becomes of legacy memory: values to be stored, in the order in which they are to be stored."""
+"""What legacy memory is turned into: values to be stored, in the order in which they are stored."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from memory_sql.domain.ids import ScopeKind, owner_key
 from memory_sql.domain.messages import Role
 
 State = Literal["absorbed", "pending", "archived", "evicted"]
-"""Of an observation: the text holds it, it waits, it is only found by a search, or not even that. In the buffer, pending
-means that it is told."""
+"""The state of an observation: in the text, waiting, found only by search, or not even found.
+
+In the buffer, pending rows are those in the context.
+"""
 
 Outcome = Literal["migrated", "merged", "skipped", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentDraft:
-    """`is_active` False: deleted, or missing in the directory (A12)."""
+    """`is_active` False: the agent is deleted or missing in the directory (A12)."""
 
     agent_id: str
     display_name: str | None
@@ -40,7 +42,7 @@ class GroupDraft:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """What one document adds to the text of a scope."""
+    """What one document contributes to a scope's text."""
 
     legacy_ref: str
     content: str
@@ -52,7 +54,7 @@ class TextPart:
 
     @property
     def marks(self) -> Mapping[str, Any]:
-        """What is kept of it beside its words (A4, A30)."""
+        """What is kept of it besides its words (A4, A30)."""
         version = {} if self.version is None else {"version": self.version}
         return version | ({"over_limit": True} if self.over_limit else {})
 
@@ -66,10 +68,10 @@ class PromptDraft:
 
 @dataclass(frozen=True, slots=True)
 class ScopeDraft:
-    """A scope with its text and what it has of its own. `text` None: there is none, and no row of it is absorbed.
+    """A scope with its text, settings and prompts. `text` None: it has no text, and none of its rows is absorbed.
 
-    `settings` are names of `config.ScopeSettings`. `legacy_refs` are the documents that it was made of, in order; `version`
-    is the highest that they had. `members` of its text are `parts`, as they follow one another in it.
+    `settings` are named as in `config.ScopeSettings`. `legacy_refs`: the documents that it was made from, in order.
+    `version`: the highest version of these. `parts`: the parts of its text, in order.
     """
 
     agent_id: str
@@ -100,10 +102,10 @@ class ScopeDraft:
 
 
 class ObservationDraft(NamedTuple):
-    """`legacy_ref` is unique in its scope. `also` are the references of what says the same and gets no row of its own.
+    """`legacy_ref` is unique in its scope. `also`: references that say the same and get no row of their own.
 
-    `digest` is that of the content; None: it hasn't been computed, or there is none. `is_plain`: it was looked at as it is,
-    and holds no secret. `given_at`: the time that it had, where that was more than a day ahead of the import.
+    `digest`: that of the content; None: it hasn't been computed, or there is none. `is_plain`: the text was checked
+    unchanged and contains no secret. `given_at`: the original time, if that was more than a day after the import.
     """
 
     legacy_ref: str
@@ -124,7 +126,7 @@ class ObservationDraft(NamedTuple):
 
 
 class DuplicateDraft(NamedTuple):
-    """A document whose text the row of another has; it is evidence of that one."""
+    """A document with the same text as another one's row. It is evidence of that row."""
 
     legacy_ref: str
     of: str
@@ -135,7 +137,7 @@ class DuplicateDraft(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConversationDraft:
-    """A session, as a conversation of one of its agents. `user_ids` are those who took part, by the ids that count."""
+    """A session as a conversation of one of its agents. `user_ids`: the participants, by canonical id."""
 
     agent_id: str
     conversation_id: str
@@ -144,7 +146,7 @@ class ConversationDraft:
 
 @dataclass(frozen=True, slots=True)
 class MessageDraft:
-    """`is_formed`: memory has been formed of it already (A26); `user_id` None: nobody wrote it, or an agent."""
+    """`is_formed`: memory was already formed from it (A26). `user_id` None: nobody wrote it, or an agent did."""
 
     message_id: str
     role: Role
@@ -162,8 +164,10 @@ RowDraft = ObservationDraft | DuplicateDraft
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A document that isn't taken over, or not as one of its own. `legacy_id` None: it has none that can be read, or it was
-    forgotten here. `part` None: where it stands isn't known any more."""
+    """A document that isn't imported, or not as a document of its own.
+
+    `legacy_id` None: its id can't be read, or it was forgotten here. `part` None: its place isn't known any more.
+    """
 
     collection: str
     legacy_id: str | None

@@ -1,4 +1,4 @@
-"""What an import may be told."""
+"""The options of an import."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from memory_sql.errors import InputError
 
 
 def groups_of(value: object) -> dict[str, tuple[str, ...]]:
-    """What a mapping of groups says, `{"harbour": ["<user>", …], …}`, as JSON has it. Raises `InputError`."""
+    """The groups of a JSON mapping, `{"harbour": ["<user>", …], …}`. Raises `InputError`."""
     if not isinstance(value, Mapping):
-        raise InputError("a mapping of groups is an object: the users of each group by its id")
+        raise InputError("a mapping of groups must be an object with the users of each group by its id")
     return {host_id(group, "group_id"): _users(group, users) for group, users in value.items()}
 
 
@@ -26,14 +26,15 @@ def _users(group: str, users: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How legacy memory is taken over where there is a choice.
+    """How legacy memory is imported where there is a choice.
 
     `groups`: the users of each group by its id, `default` for one group of all users of an agent, or None.
-    `keep_shards`: the texts of shards joined in one collective scope, or a named scope for each. `episodes`:
-    left out, or the newest of a conversation's own scope. `without_text`: what counts as absorbed where its scope has
-    no text. `evicted_facts`: facts that have left their list are found by a search, or not. `requeue_lost`: what is younger
-    than its blob, and waits nowhere, waits again. `missing_agents` and their memory come as inactive, or not at all.
-    `messages`: the sessions and their messages come, too. `trusted`: what comes counts as confirmed.
+    `keep_shards`: merge the texts of shards into one collective scope, or make a named scope for each. `episodes`: skip
+    them, or keep the newest in their conversation's own scope. `without_text`: the state of observations that count as
+    absorbed though their scope has no text. `evicted_facts`: whether a search finds facts that have left their list
+    (archived) or not (evicted). `requeue_lost`: observations that are newer than their blob and wait nowhere become pending.
+    `missing_agents`: import their memory as inactive, or skip it. `messages`: also import the sessions and their messages.
+    `trusted`: imported memory counts as confirmed.
     """
 
     groups: Mapping[str, tuple[str, ...]] | Literal["default"] | None = "default"

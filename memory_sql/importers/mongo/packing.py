@@ -1,4 +1,7 @@
-"""What the rows of a plan need of a record, as bytes of the spool's own file: read back once for each of millions of rows."""
+"""Serializes what a plan's rows need of a record, for the spool's own file.
+
+It is read back once for each of millions of rows.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from memory_sql.domain.messages import EPOCH
 from memory_sql.importers.mongo.documents import Record, RecordType
 from memory_sql.importers.mongo.values import ObjectKey
 
-_TICK = timedelta(microseconds=1)  # a moment takes as long to read back as all the rest
+_TICK = timedelta(microseconds=1)  # reading back a datetime would take as long as everything else
 
 
 class Kept(NamedTuple):
-    """`digest` is that of the content; None: there is none. `is_plain`: as of `Text`. `updated_at` is in ISO 8601."""
+    """`digest` is that of the content; None: there is none. `is_plain`: see `Text`. `updated_at` is in ISO 8601."""
 
     ref: str
     type: RecordType
@@ -42,7 +45,7 @@ def packed(record: Record, digest: bytes | None) -> bytes:
 
 
 def unpacked(body: bytes) -> Kept:
-    """Only of what `packed` has made."""
+    """Accepts only bytes made by `packed`."""
     *kept, ticks = pickle.loads(body)
     return Kept._make((*kept, EPOCH + timedelta(microseconds=ticks)))
 

@@ -1,8 +1,8 @@
-"""What an import would store, by agent and scope, out of a spool that `survey` has filled.
+"""What an import would store, by agent and scope, read from a spool that `survey` has filled.
 
-The order is that in which it has to be stored: of a scope first the rows that its text holds (those of records, then those of
-its sentences that no record says), then what is archived, what waits, and the buffer, each by age. Everything is drawn as it
-is taken, so that a scope may have any number of rows.
+Rows come in the order in which they must be stored: first those that the scope's text holds (records, then the sentences
+that no record says), then archived ones, pending ones and the buffer, each by age. Rows are read as they are consumed, so
+a scope may have any number of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.spool import Spool
 from memory_sql.languages.text import count_words
 
-ITEM_WORDS: Mapping[str, int] = {  # R012; the later system's
+ITEM_WORDS: Mapping[str, int] = {  # R012; the last two are the later system's
     "directive": 25,
     "suggestion": 35,
     "fact": 30,
@@ -48,33 +48,33 @@ ITEM_WORDS: Mapping[str, int] = {  # R012; the later system's
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`now` is when the import runs."""
+    """`now`: the time of the import."""
 
     spool: Spool
     options: ImportOptions
     now: datetime
 
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
-        """For the accounts: documents that don't come, and why."""
+        """Records for the accounts which documents aren't imported, and why."""
         self.spool.leave_out(refs, outcome)
 
     def bring(self, refs: Sequence[str]) -> None:
-        """For the accounts: documents that come, wherever else they don't."""
+        """Records for the accounts that documents are imported, even if they are left out elsewhere."""
         self.spool.bring(refs)
 
     def agents(self) -> Iterator[AgentDraft]:
-        """In the order of their ids."""
+        """Ordered by id."""
         for agent in self.spool.agents():
             found = self.spool.user(agent)
             yield AgentDraft(agent, displayed(found[3] if found else None), not self.spool.is_gone(agent))
 
     def extents(self) -> Mapping[str, int]:
-        """By agent about how much there is to store of it."""
+        """Roughly how much there is to store, by agent."""
         rows = self.spool.row_counts()
         return {agent: 1 + rows.get(agent, 0) for agent in self.spool.agents()}
 
     def groups(self, agent_id: str) -> Iterator[GroupDraft]:
-        """Those of the mapping in which anybody has memory with the agent; by default one of all who have."""
+        """The groups of the mapping whose users have memory with the agent; without a mapping one group of all such users."""
         if self.options.groups is None:
             return
         prefix = OWNER_PREFIX["individual"]
@@ -89,13 +89,13 @@ class Plan:
                 yield GroupDraft(agent_id, group_id, tuple(sorted(members)))
 
     def conversations(self, agent_id: str) -> Iterator[ConversationDraft]:
-        """Its sessions, where messages come too."""
+        """The agent's sessions, if messages are imported too."""
         for session in self.spool.talk.sessions(agent_id):
             users = [self.spool.canonical(user) for user in session.users if not self.spool.is_agent(user)]
             yield ConversationDraft(agent_id, str(session.key), tuple(dict.fromkeys(map(str, users))))
 
     def messages(self, conversation_id: str) -> Iterator[MessageDraft]:
-        """Oldest first. Where nobody knows how far memory was formed, none counts as formed (A26)."""
+        """Oldest first. If it isn't known how far memory was formed, no message counts as formed (A26)."""
         last = self.spool.talk.formed(conversation_id)
         for message in self.spool.talk.messages(conversation_id):
             yield self._message(message, last is not None and (message.created_at, str(message.key)) <= last)
@@ -116,7 +116,7 @@ class Plan:
         )
 
     def scopes(self, agent_id: str) -> Iterator[ScopeDraft]:
-        """In the order of owner and name; the collective one wherever the agent has shards."""
+        """Ordered by owner and name. An agent with shards always has a collective scope."""
         shards = self.spool.shards(agent_id)
         names = names_of_shards(shards)
         by_name = {names[shard.key]: shard for shard in shards} if self.options.keep_shards == "named" else {}
@@ -135,7 +135,7 @@ class Plan:
             yield self._of_person(limited_buffer(draft, told))
 
     def _of_person(self, draft: ScopeDraft) -> ScopeDraft:
-        """With the name of the user; inactive where there is none any more (A11), or no agent (A12)."""
+        """Adds the user's name. The scope is inactive if its user (A11) or agent (A12) is gone."""
         is_active = draft.is_active and not self.spool.is_gone(draft.agent_id)
         if draft.kind != "individual" or draft.owner_id is None:
             return replace(draft, is_active=is_active)
@@ -144,7 +144,7 @@ class Plan:
         return replace(draft, is_active=is_active, display_name=displayed(user[3] if user else None))
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]:
-        """What becomes an observation of the scope, or evidence of one that has been given out or will be."""
+        """Rows for observations of the scope, and for evidence of observations that come earlier or later."""
         said = said_by(scope)
         most = scope.settings.get("buffer_max", 0)
         excess = max(0, (self.spool.told(scope.agent_id, scope.owner, scope.name) or 0) - most)
@@ -195,7 +195,7 @@ class Plan:
         return DuplicateDraft(record.ref, of, record.created_at, record.source_hash, self._people(record))
 
     def _people(self, record: Kept) -> tuple[str, ...]:
-        """Whom it names, by the ids that count, without agents."""
+        """The users that it names, by canonical id and without agents."""
         people = [self.spool.canonical(user) for user in record.users if not self.spool.is_agent(user)]
         return tuple(dict.fromkeys(people))
 
@@ -206,7 +206,7 @@ def _kind(owner: str) -> tuple[ScopeKind, str | None]:
 
 
 def _legacy(record: Kept, notes: str) -> dict[str, Any]:
-    """What the old system knew of it beside."""
+    """What else the old system knew about it."""
     collection, _, key = record.ref.partition(":")
     found: dict[str, Any] = {"collection": collection, "id": key, "memory_type": record.type}
     if record.shard is not None:

@@ -1,6 +1,6 @@
-"""Legacy documents read by tables of names, old ones and new ones; all other keys are left out.
+"""Reads legacy documents by tables of field names, old and new. Other keys are ignored.
 
-Pure. Each reader raises `UnreadableError`, and notes what is odd.
+Pure. Each reader raises `UnreadableError`, and notes what is unusual.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ KNOWN_KEYS: Mapping[str, frozenset[str]] = {
         "messages": _MESSAGE,
     }.items()
 }
-"""By collection what a document may hold; anything else is noted (A27). Users and sessions hold much that isn't memory."""
+"""The known keys by collection; others are noted (A27). Users and sessions aren't listed: most of their data isn't memory."""
 
 
 def read_user(document: Fields, notes: Notes) -> User:
@@ -180,7 +180,7 @@ def read_record(document: Fields, notes: Notes, secrets: Secrets) -> Record:
 
 
 def read_message(document: Fields, notes: Notes, secrets: Secrets) -> SaidMessage:
-    """One of an older shape is noted (A25): a single session, no content, reactions that aren't a list."""
+    """An older shape is noted (A25): a single session, no content, or reactions that aren't a list."""
     key = needed_id(document.get("_id"), "_id", notes)
     sessions, role, content = document.get("session"), document.get("role"), optional_text(document, "content")
     if not isinstance(sessions, list) or content is None or isinstance(document.get("reactions"), Mapping):
@@ -216,7 +216,7 @@ def _legacy_type(document: Fields, notes: Notes) -> RecordType:
 
 
 def read_later_blob(document: Fields, notes: Notes, secrets: Secrets) -> Blob:
-    """Of `memory2_consolidated`."""
+    """Reads a document of `memory2_consolidated`."""
     key = needed_id(document.get("_id"), "_id", notes)
     level = _level(document, notes)
     limit = whole(document, "word_limit", 20, 100_000, notes) or _LATER_WORDS[level]
@@ -235,7 +235,7 @@ def read_later_blob(document: Fields, notes: Notes, secrets: Secrets) -> Blob:
 
 
 def read_later_record(kind: Literal["reflection", "found"]) -> Callable[[Fields, Notes, Secrets], Record]:
-    """Of `memory2_reflections` or of `memory2_facts`."""
+    """Reads documents of `memory2_reflections` or `memory2_facts`."""
     collection = "memory2_reflections" if kind == "reflection" else "memory2_facts"
 
     def read(document: Fields, notes: Notes, secrets: Secrets) -> Record:
@@ -270,7 +270,7 @@ def _session_of(document: Fields, notes: Notes) -> Any:
 
 
 def _level(document: Fields, notes: Notes) -> Level:
-    """Which had another name, and was a list of one."""
+    """The level, which used to have another name and to be a list of one."""
     value = document.get("scope")
     if value is None and document.get("scope_type") is not None:
         notes.add("A2")

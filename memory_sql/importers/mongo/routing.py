@@ -1,6 +1,6 @@
-"""Where a record belongs, and in which state: C3, C6, C9–C12 and the anomalies that concern it. Pure.
+"""Decides the scope and state of a record: C3, C6, C9–C12 and the anomalies that concern it. Pure.
 
-A *holder* is a text that may have taken the record in: a user's blob, a shard, an agent's or a session's own text.
+A *holder* is a text that may have absorbed the record: a user's blob, a shard, or an agent's or session's own text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.values import Notes, UnreadableError
 
 COLLECTIVE = owner_key("collective")
-SHARD = "h:"  # and its id: how lists name a shard
+SHARD = "h:"  # followed by its id: a shard's key in lists
 ListKind = Literal["waiting", "facts"]
 
 
 class SkippedError(Exception):
-    """A record that isn't taken over; `reason` is a reason of `anomalies.REASONS`."""
+    """A record that isn't imported. `reason` is one of `anomalies.REASONS`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class SkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """`key` is how lists name it; `owner` and `name` are those of its scope. `written_at`: when its text last changed."""
+    """`key`: its name in lists. `owner` and `name`: its scope. `written_at`: when its text last changed."""
 
     key: str
     owner: str
@@ -44,7 +44,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A row of a scope."""
+    """A row to be stored in a scope."""
 
     owner: str
     name: str
@@ -53,7 +53,7 @@ class Placement:
 
 
 class Directory(Protocol):
-    """What other documents say of a record's agent. A user is named by the canonical id."""
+    """What other documents say about a record's agent. Users are named by their canonical ids."""
 
     def blob(self, agent: str, owner: str) -> Holder | None: ...
 
@@ -65,7 +65,7 @@ class Directory(Protocol):
 
 
 Listed = Collection[tuple[str, ListKind]]
-"""The holders that name the record, by key, and in which list."""
+"""The holders that list the record, by key, and the kind of list."""
 
 
 LISTS: Mapping[RecordType, tuple[tuple[str, ListKind], ...]] = {
@@ -76,20 +76,20 @@ LISTS: Mapping[RecordType, tuple[tuple[str, ListKind], ...]] = {
     "reflection": (("u:", "waiting"), (COLLECTIVE, "waiting"), ("s:", "waiting")),
     "found": (),
 }
-"""By type the lists that may name a record: how the holder's key begins, and which of its lists."""
+"""The lists that may name a record, by its type: the prefix of the holder's key, and the kind of list."""
 
 
 def route(
     record: Record, listed: Listed, directory: Directory, options: ImportOptions, notes: Notes
 ) -> list[Placement]:
-    """At least one. Raises `UnreadableError` for what is rejected and `SkippedError` for what is left out."""
+    """At least one. Raises `UnreadableError` if the record is rejected and `SkippedError` if it is left out."""
     return _ROUTES[record.type](record, listed, directory, options, notes)
 
 
 def _episode(
     record: Record, listed: Listed, directory: Directory, options: ImportOptions, notes: Notes
 ) -> list[Placement]:
-    """It was never part of a text; its conversation's newest are told (C6)."""
+    """Episodes were never part of a text. A conversation's context held its newest (C6)."""
     if options.episodes == "skip" or record.session is None:
         raise SkippedError("episode")
     return [Placement(owner_key("conversation", record.session), "", "buffer", "pending")]
@@ -98,9 +98,10 @@ def _episode(
 def _directive(
     record: Record, listed: Listed, directory: Directory, options: ImportOptions, notes: Notes
 ) -> list[Placement]:
-    """Waiting for those whose blob lists it; with every other related user who has a blob, absorbed (A13, C12).
+    """Pending where a blob lists it; absorbed in the scope of every other related user who has a blob (A13, C12).
 
-    Whoever has none gets a scope only where nobody else has one: nothing is lost, and nobody's memory is made up.
+    A related user without a blob gets a scope only if no related user has one. So nothing is lost, and nobody's memory is
+    invented.
     """
     waits = [key for key, kind in listed if kind == "waiting" and key.startswith("u:")]
     users = _users(record.users, directory, notes)
@@ -120,7 +121,7 @@ def _directive(
 
 
 def _users(users: Sequence[str], directory: Directory, notes: Notes) -> list[str]:
-    """Those who aren't agents, by the ids that count."""
+    """The users who aren't agents, by canonical id."""
     people = [user for user in users if not directory.is_agent(user)]
     if len(people) < len(users):
         notes.add("A11")
@@ -140,7 +141,7 @@ def _suggestion(
 def _fact(
     record: Record, listed: Listed, directory: Directory, options: ImportOptions, notes: Notes
 ) -> list[Placement]:
-    """Told while its shard lists it; else only found, or not even that (A20)."""
+    """Pending while its shard lists it (archived if the shard is inactive); otherwise as `evicted_facts` says (A20)."""
     holder = _shard(record, listed, directory, notes)
     told = (holder.key, "facts") in listed
     if not told:
@@ -150,7 +151,7 @@ def _fact(
 
 
 def _shard(record: Record, listed: Listed, directory: Directory, notes: Notes) -> Holder:
-    """Its shard; where it names none that there is, the one that lists it, or the agent's collective scope (A17)."""
+    """Its shard. If it names no existing shard: the one that lists it, or the agent's collective scope (A17)."""
     named = None if record.shard is None else directory.shard(record.agent, record.shard)
     if named is not None:
         return named
@@ -163,7 +164,7 @@ def _shard(record: Record, listed: Listed, directory: Directory, notes: Notes) -
 def _later(
     record: Record, listed: Listed, directory: Directory, options: ImportOptions, notes: Notes
 ) -> list[Placement]:
-    """Of the later system: a reflection goes into a text, a fact is found by a search and never did."""
+    """A record of the later system. Reflections go into a text; facts never did and are only found by search."""
     owner = _later_owner(record, directory, options, notes)
     if record.type == "found":
         return [Placement(owner, "", "buffer", "archived")]
@@ -186,13 +187,13 @@ def _later_owner(record: Record, directory: Directory, options: ImportOptions, n
 
 
 def _placed(record: Record, holder: Holder, waits: bool, options: ImportOptions, notes: Notes) -> Placement:
-    """In the lane that goes into a text. What is absorbed needs a text that it is in."""
+    """A row in the lane that goes into a text. It can be absorbed only if there is a text."""
     return Placement(holder.owner, holder.name, "absorb", _state(record, holder, waits, options, notes))
 
 
 def _state(record: Record, holder: Holder, waits: bool, options: ImportOptions, notes: Notes) -> State:
     if not holder.is_active:
-        return "archived"  # A18: what was switched off is kept, and neither told nor consolidated again
+        return "archived"  # A18: records of inactive shards are kept, but neither shown nor consolidated again
     if waits:
         return "pending"
     if not holder.has_text:

@@ -1,7 +1,7 @@
-"""The sentences of a scope's text as rows of their own: what forgetting one of them, or rebuilding the text, needs. Pure.
+"""Turns the sentences of a scope's text into rows, which forgetting a sentence and rebuilding the text depend on. Pure.
 
-A sentence that an absorbed record says already is evidence of that record's row and gets none. A sentence is known by its
-document and what it says, not by its place: of a text that was rewritten only what is new is new.
+A sentence that an absorbed record already says is evidence of that record's row and gets no row. A sentence is identified
+by its document and its words, not its position: if a text was rewritten, only its new sentences are new.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from memory_sql.importers.mongo.texts import Sentence, source_hash, statements
 
 @dataclass(slots=True)
 class Said:
-    """By digest the references of the sentences, those of equal ones together, and what the first is."""
+    """The references of the sentences by digest, equal sentences together, and the first of each."""
 
     _by_digest: dict[bytes, list[str]] = field(default_factory=dict)
     _in_order: list[tuple[TextPart, Sentence, list[str]]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Said:
         self._in_order.append((part, sentence, refs))
 
     def taken(self, digest: bytes | None) -> tuple[str, ...]:
-        """The sentences that say this; they get no row any more."""
+        """Takes the sentences that say the same. They get no row any more."""
         refs = self._by_digest.get(digest) if digest is not None else None
         if not refs:
             return ()
@@ -46,14 +46,14 @@ class Said:
         return taken
 
     def left(self) -> Iterator[ObservationDraft]:
-        """Rows of those that no record says, in the order of the text."""
+        """Rows of the remaining sentences, which no record says, in the order of the text."""
         for part, sentence, refs in self._in_order:
             if refs:
                 yield _row(part, sentence, tuple(refs))
 
 
 def sentence_ref(part: TextPart, content: str, digest: bytes | None) -> str:
-    """The reference of what a text says: of its document, and 64 bits of the digest of the words."""
+    """The reference of a sentence: its document and 64 bits of the digest of its words."""
     digest = digest or hashlib.sha256(content.encode()).digest()
     return f"{part.legacy_ref}#{digest[:8].hex()}"
 

@@ -1,4 +1,4 @@
-"""Scopes with their texts and settings, made of blobs and shards (C9, C10, C26, A4, A9, A18–A22). Pure."""
+"""Builds scopes with their texts and settings from blobs and shards (C9, C10, C26, A4, A9, A18–A22). Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory_sql.importers.mongo.texts import DIVIDER
 from memory_sql.languages.text import clean, one_line, shortened
 from memory_sql.privacy.classify import mask
 
-MOST_IN_BUFFER, MOST_TEXT_WORDS = 10_000, 100_000  # what a scope may be set to
+MOST_IN_BUFFER, MOST_TEXT_WORDS = 10_000, 100_000  # upper limits of a scope's settings
 LATER = "memory2_consolidated"
 _USER: dict[str, Any] = {
     "consolidation_threshold": 5,
@@ -39,15 +39,15 @@ _OLDER: Mapping[str, Mapping[str, Any]] = {"individual": _USER, "collective": _S
 
 
 def displayed(name: str | None) -> str | None:
-    """How somebody is called, as it is stored."""
+    """A display name as it is stored."""
     text = one_line(mask(clean(name or "")[0]).text)
     return shortened(text, ID_MAX_CHARACTERS) or None
 
 
 def from_blobs(agent_id: str, kind: ScopeKind, owner_id: str | None, blobs: Sequence[Blob]) -> ScopeDraft:
-    """`blobs` newest first: the newest is the text, what others say otherwise stands below a divider (A9).
+    """`blobs` are newest first. The newest is the text; differing texts of older ones follow below a divider (A9).
 
-    Where the later system has a text, that one was made of the earlier's, which isn't told again.
+    A text of the later system was made from those of the earlier system, which are then left out.
     """
     parts = _parts(blobs)
     return _draft(
@@ -81,7 +81,7 @@ def _settings(kind: ScopeKind, blobs: Sequence[Blob]) -> dict[str, Any]:
 
 
 def collective(agent_id: str, blobs: Sequence[Blob], shards: Sequence[Shard], names: Mapping[str, str]) -> ScopeDraft:
-    """The texts of active shards under their names, oldest shard first; or that of the later system (C9)."""
+    """The texts of active shards under their names, oldest first, or the text of the later system (C9)."""
     draft = from_blobs(agent_id, "collective", None, blobs)
     if not shards:
         return draft
@@ -103,7 +103,7 @@ def collective(agent_id: str, blobs: Sequence[Blob], shards: Sequence[Shard], na
 
 
 def named(agent_id: str, name: str, shard: Shard) -> ScopeDraft:
-    """A shard as a scope of its own, beside the collective one (C10)."""
+    """A shard as a scope of its own, beside the collective scope (C10)."""
     parts = () if shard.text is None else (replace(_shard_part(shard, name), heading=None),)
     return _draft(
         agent_id,
@@ -121,7 +121,7 @@ def named(agent_id: str, name: str, shard: Shard) -> ScopeDraft:
 
 
 def _limits(shards: Sequence[Shard]) -> dict[str, Any]:
-    """What several had each they have together; they wait for as many as the most patient (C26)."""
+    """Adds up the limits of several shards. The threshold is the highest of theirs (C26)."""
     facts = sum(MOST_FACTS if s.limits.facts is None else s.limits.facts for s in shards)
     return {
         "consolidation_threshold": max(s.limits.before_consolidation or MOST_SUGGESTIONS for s in shards),
@@ -131,7 +131,7 @@ def _limits(shards: Sequence[Shard]) -> dict[str, Any]:
 
 
 def limited_buffer(draft: ScopeDraft, told: int | None) -> ScopeDraft:
-    """With a buffer where it has rows of one, which keeps what was told, over its limit or not (A20)."""
+    """Gives the scope a buffer if it has rows for one, large enough for all rows that were shown (A20)."""
     if told is None or draft.kind == "conversation":
         return draft
     most = max(told, draft.settings.get("buffer_max", MOST_FACTS))
@@ -150,7 +150,7 @@ def _prompt(shard: Shard) -> str:
 
 
 def _guidance(said: str) -> tuple[PromptDraft, ...]:
-    """What a shard said to the model stood beside the instructions there as well."""
+    """A shard's prompt was guidance beside the instructions in the old system too."""
     return (PromptDraft("extraction", "guidance", said),) if said else ()
 
 

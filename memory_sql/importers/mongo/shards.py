@@ -1,4 +1,4 @@
-"""How shards are called and what their scopes are given. Pure."""
+"""The names of shards. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ _NAME_CHARACTERS = 200  # leaves room for a number
 
 
 def names_of_shards(shards: Sequence[Shard]) -> dict[str, str]:
-    """By key a name that an id may be, no two alike: of the oldest as it is, of younger ones numbered (A19)."""
+    """By key, a unique name that is a valid id.
+
+    Of shards with the same name the oldest keeps it; others are numbered (A19).
+    """
     names: dict[str, str] = {}
     taken: set[str] = set()
-    last = Counter[str]()  # number of each name
+    last = Counter[str]()  # the last number used for each name
     for shard in shards:
         plain = name = _plain_name(shard.name)
         while name in taken:
@@ -32,7 +35,7 @@ def names_of_shards(shards: Sequence[Shard]) -> dict[str, str]:
 
 
 def odd_names(shards: Sequence[Shard]) -> int:
-    """How many have no name of their own (A19)."""
+    """The number of shards without a unique valid name of their own (A19)."""
     names = names_of_shards(shards)
     return sum(names[shard.key] != shard.name for shard in shards)
 

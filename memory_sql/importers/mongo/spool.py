@@ -1,8 +1,8 @@
-"""Legacy memory on disk, ordered by agent and scope, while it is being imported: what lets any amount pass in little memory.
+"""Keeps legacy memory on disk during an import, ordered by agent and scope, so that any amount is imported in little memory.
 
-A SQLite database without a name: it lives in a temporary file that has no name either, so that nothing of it stays behind
-however the process ends. It keeps what others need of a document (who a user is, which texts there are, which lists name a
-record) and the rows that come of it.
+It is an unnamed SQLite database in an unnamed temporary file, so nothing is left behind however the process ends. It
+holds what is needed to interpret documents (who a user is, which texts there are, which lists name a record) and the
+resulting rows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.talk import Talk
 
 CACHE_KIB = 16_384
-_REMEMBERED = 20_000  # answers about users and blobs
-_AGENTS = 200  # whose shards are remembered
-# In which order a scope gets its rows; within one by age.
+_REMEMBERED = 20_000  # cached answers about users and blobs
+_AGENTS = 200  # agents whose shards are cached
+# The order of a scope's rows. Rows of the same rank are ordered by age.
 _RANKS: dict[tuple[str, State], int] = {
     ("absorb", "absorbed"): 0,
     ("absorb", "archived"): 1,
@@ -43,7 +43,7 @@ _SCHEMA, _ORDER = (Path(__file__).with_name(name).read_text("utf-8") for name in
 
 
 class Spool:
-    """`close` it: then its file is gone. All documents of a kind are put in before what refers to them."""
+    """Call `close` to delete its file. All documents of a kind are put in before the documents that refer to them."""
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
@@ -60,7 +60,7 @@ class Spool:
     def close(self) -> None:
         self._base.close()
 
-    # What is put in
+    # Writing
 
     def put_user(self, user: User) -> bool:
         self.knows_users = True
@@ -68,7 +68,7 @@ class Spool:
         return self._new("INSERT OR IGNORE INTO users VALUES (?, ?, ?, ?, ?)", row)
 
     def put_blob(self, blob: Blob, owner: str) -> bool:
-        """False: it is there already."""
+        """Returns False if it was there already."""
         row = (blob.agent, owner, blob.moment.timestamp(), blob.ref, blob.text is not None, pickle.dumps(blob))
         if not self._new("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?)", row):
             return False
@@ -84,7 +84,7 @@ class Spool:
         return True
 
     def put_seen(self, ref: str) -> bool:
-        """False: the record was there already."""
+        """Returns False if the record was there already."""
         return self._new("INSERT OR IGNORE INTO seen VALUES (?)", (ref,))
 
     def put_rows(
@@ -113,10 +113,10 @@ class Spool:
     def _new(self, statement: str, row: tuple[Any, ...]) -> bool:
         return self._base.execute(statement, row).rowcount == 1
 
-    # What routing asks
+    # Queries of routing
 
     def listed(self, record: Record) -> Listed:
-        """The holders that name it in a list for its type. These entries count as found."""
+        """The holders that name the record in a list for its type. Marks these entries as found."""
         rows = self._base.execute(
             "SELECT holder, kind FROM listed WHERE record = ? AND agent = ?", (record.key, record.agent)
         ).fetchall()
@@ -128,7 +128,7 @@ class Spool:
         return found
 
     def _user(self, key: str) -> tuple[str, bool, bool, str | None] | None:
-        """Canonical id, is an agent, is gone, name."""
+        """Canonical id, whether it is an agent, whether it is gone, name."""
         found = self._base.execute(
             "SELECT canonical, is_agent, is_gone, name FROM users WHERE id = ?", (key,)
         ).fetchone()
@@ -168,11 +168,11 @@ class Spool:
         return found is not None and found[1]
 
     def is_gone(self, user: str) -> bool:
-        """Deleted, or missing in a directory that there is."""
+        """Whether the user is deleted, or missing although there is a directory."""
         found = self.user(user)
         return self.knows_users if found is None else found[2]
 
-    # What comes out
+    # Reading
 
     def shards(self, agent: str) -> list[Shard]:
         """Oldest first."""
@@ -187,13 +187,13 @@ class Spool:
         return [pickle.loads(body) for (body,) in rows]
 
     def put_in_order(self) -> None:
-        """After the last record, before anything comes out."""
+        """To be called after the last record and before anything is read."""
         self._base.execute("COMMIT")
         self._base.executescript(_ORDER)
         self._base.execute("BEGIN")
 
     def told(self, agent: str, owner: str, name: str) -> int | None:
-        """How many rows of its buffer are told; None: it has no rows of a buffer."""
+        """The number of buffer rows in the context; None: the scope has no buffer rows."""
         row = self._base.execute(
             "SELECT count(*), sum(state = 'pending' AND ref = of) FROM rows "
             "WHERE agent = ? AND owner = ? AND name = ? AND lane = 'buffer'",
@@ -202,29 +202,29 @@ class Spool:
         return int(row[1]) if row[0] else None
 
     def second_blobs(self) -> Iterator[tuple[str, int]]:
-        """By collection, how many have the scope of a newer one of the same collection (A9)."""
+        """By collection: blobs whose scope has a newer blob of the same collection (A9)."""
         yield from self._base.execute(
             "SELECT collection, sum(n - 1) FROM (SELECT substr(ref, 1, instr(ref, ':') - 1) AS collection, count(*) AS n "
             "FROM blobs GROUP BY 1, agent, owner) GROUP BY collection"
         )
 
     def dangling(self) -> int:
-        """Entries of lists that name no record which could be meant (A15)."""
+        """The number of list entries that name no matching record (A15)."""
         return self._count("SELECT count(*) FROM listed WHERE NOT is_found")
 
     def duplicates(self) -> Iterator[tuple[str, int, int]]:
-        """By collection: rows whose text another has, and records that have no row but these."""
+        """By collection: rows with the same text as another row, and records that have only such rows."""
         yield from self._base.execute(
             "SELECT collection, sum(extra), sum(extra = all_rows) FROM (SELECT collection, ref, sum(ref <> of) AS extra, "
             "count(*) AS all_rows FROM rows GROUP BY collection, ref) GROUP BY collection"
         )
 
     def records(self) -> Iterator[tuple[str, int]]:
-        """By collection, how many have rows."""
+        """By collection: the number of records with rows."""
         yield from self._base.execute("SELECT collection, count(DISTINCT ref) FROM rows GROUP BY collection")
 
     def agents(self) -> Iterator[str]:
-        """In order."""
+        """All agents, ordered by id."""
         rows = self._base.execute(
             "SELECT agent FROM rows UNION SELECT agent FROM blobs UNION SELECT agent FROM shards UNION "
             "SELECT agent FROM talks ORDER BY 1"
@@ -233,11 +233,11 @@ class Spool:
             yield agent
 
     def row_counts(self) -> dict[str, int]:
-        """By agent; those that have none aren't in it."""
+        """By agent. Agents without rows are missing."""
         return dict(self._base.execute("SELECT agent, count(*) FROM rows GROUP BY agent").fetchall())
 
     def scopes(self, agent: str) -> list[tuple[str, str]]:
-        """Owner and name, in order: those of rows and of blobs; the collective one wherever there are shards."""
+        """Owner and name of the scopes with rows or blobs, in order."""
         rows = self._base.execute(
             "SELECT owner, name FROM rows WHERE agent = :a UNION SELECT owner, '' FROM blobs WHERE agent = :a ORDER BY 1, 2",
             {"a": agent},
@@ -245,7 +245,7 @@ class Spool:
         return list(rows)
 
     def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Kept, Lane, State, str, str]]:
-        """Record, lane, state, the reference of whose row it is, and what was noted; in order."""
+        """Record, lane, state, the reference whose row it is, and the notes; in order."""
         cursor = self._base.execute(
             "SELECT body, lane, state, of, notes FROM rows WHERE agent = ? AND owner = ? AND name = ? ORDER BY rowid",
             (agent, owner, name),
@@ -254,7 +254,7 @@ class Spool:
             yield unpacked(body), lane, state, of, notes
 
     def refusals(self) -> Iterator[Refusal]:
-        """In the order in which they were read, then what was merged, then what was left out."""
+        """First in reading order, then what was merged or left out."""
         for row in self._base.execute("SELECT * FROM refusals ORDER BY rowid"):
             yield Refusal(*row)
         rows = self._base.execute(
@@ -265,7 +265,7 @@ class Spool:
             yield Refusal(*row)
 
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
-        """Documents that don't come, and why; of several reasons the one that it was forgotten counts."""
+        """Records documents that aren't imported, and why. Of several reasons `forgotten` takes precedence."""
         self._base.executemany(
             "INSERT INTO left_out SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM brought WHERE ref = ?5) "
             "ON CONFLICT DO UPDATE SET reason = excluded.reason WHERE excluded.reason = 'forgotten'",
@@ -273,12 +273,12 @@ class Spool:
         )
 
     def bring(self, refs: Sequence[str]) -> None:
-        """Documents that come, to one conversation or another; nothing else of them counts."""
+        """Records documents that are imported, to some conversation. This overrides any reason to leave them out."""
         self._base.executemany("INSERT OR IGNORE INTO brought VALUES (?)", [(ref,) for ref in refs])
         self._base.executemany("DELETE FROM left_out WHERE collection = ? AND id = ?", [_parts(ref) for ref in refs])
 
     def left_out(self) -> Iterator[tuple[str, Outcome, str, int]]:
-        """How many of a collection for a reason."""
+        """By collection, outcome and reason: how many."""
         yield from self._base.execute("SELECT collection, outcome, reason, count(*) FROM left_out GROUP BY 1, 2, 3")
 
     def _count(self, statement: str) -> int:
@@ -287,18 +287,18 @@ class Spool:
 
 @contextmanager
 def room() -> Iterator[None]:
-    """Raises `ConfigurationError` where there is no room for the spool's file."""
+    """Raises `ConfigurationError` if there is no room for the spool's file."""
     try:
         yield
     except sqlite3.OperationalError as error:
         raise ConfigurationError(
             "no room for the temporary file of an import, which grows as large as the legacy memory: "
-            "SQLITE_TMPDIR or TMPDIR names another folder"
+            "set SQLITE_TMPDIR or TMPDIR to another folder"
         ) from error
 
 
 def holder_of(blob: Blob, canonical: str | None) -> str:
-    """The owner of its scope, which is also how lists name it."""
+    """The owner of the blob's scope, which is also its key in lists."""
     if blob.level == "agent":
         return COLLECTIVE
     return owner_key("individual" if blob.level == "user" else "conversation", canonical)

@@ -1,12 +1,12 @@
-"""Reads a source once, from what is small to what is many, and puts what becomes of it into a spool.
+"""Reads a source once, small collections first, and puts the results into a spool.
 
-First who the users are and which sessions exist, then the texts with their lists, last the records, which need all of that.
-When it has been read, everything that an import would do is known and counted: a dry run ends here. `plan` gives it out by
-agent and scope, so that each agent can be stored in one transaction. Memory holds a document, SQLite's cache and what was
-asked last; the rest is in the spool's file, of about the size of the legacy memory.
+Users and sessions come first, then the texts with their lists, and last the records, which need all of that. After that
+everything that an import would do is known and counted: a dry run ends here. `plan` then reads the spool by agent and
+scope, so that each agent can be stored in one transaction. Only one document, SQLite's cache and recent answers are in
+memory; the rest is in the spool's file, which is about as large as the legacy memory.
 
-An import that was interrupted reads its source again: that costs a small part of storing it, the spool comes out the same,
-and the agents that are stored already are passed over.
+An interrupted import reads its source again. That takes little time compared with storing it, results in the same spool,
+and skips the agents that are already stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STEP = 1000
 
 
 class _MergedError(Exception):
-    """Another document has this one's place; `reason` is a reason of `anomalies.REASONS`."""
+    """Another document already has this one's place. `reason` is one of `anomalies.REASONS`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -52,7 +52,7 @@ class _MergedError(Exception):
 
 @dataclass(slots=True)
 class Survey:
-    """Of one source into one spool."""
+    """Reads one source into one spool."""
 
     source: Source
     spool: Spool
@@ -64,7 +64,7 @@ class Survey:
     _total: int = 0
 
     async def run(self) -> None:
-        """Raises `SourceError`, unless the source keeps going, and `ConfigurationError` without room for the spool."""
+        """Raises `SourceError` unless the source keeps going, and `ConfigurationError` if there is no room for the spool."""
         with room():
             parts = [part for part in await self.source.parts() if self._is_wanted(part)]
             self._total = sum(part.extent for part in parts)
@@ -96,7 +96,7 @@ class Survey:
                 self._tell(part, self.source.position)
 
     def _damaged(self, part: Part, item: Damaged) -> None:
-        """What is cut off may be any number of documents, or none: it isn't counted as one."""
+        """A part that is cut off may have any number of further documents, or none, so it isn't counted as one."""
         if item.ends_part:
             self.accounts.cut_off.append(item.error)
         else:
@@ -134,7 +134,7 @@ class Survey:
             )
         )
 
-    # What is read, by collection
+    # Reading, by collection
 
     def user(self, document: Fields, notes: Notes) -> None:
         self.spool.put_user(read_user(document, notes))
@@ -158,7 +158,7 @@ class Survey:
         self.accounts.outcomes[blob.ref.partition(":")[0], "migrated", ""] += 1
 
     def _person(self, key: ObjectKey | None, notes: Notes) -> ObjectKey | None:
-        """The id that counts. Raises `UnreadableError` for an agent."""
+        """The canonical id. Raises `UnreadableError` for an agent."""
         if key is None:
             return None
         if self.spool.is_agent(key):
@@ -209,7 +209,7 @@ class Survey:
         if self.options.missing_agents == "skip" and self.spool.is_gone(agent):
             raise SkippedError("agent_missing")
 
-    # What is known when everything has been read
+    # Totals, once everything has been read
 
     def _settle(self) -> None:
         anomalies, outcomes = self.accounts.anomalies, self.accounts.outcomes

@@ -1,4 +1,4 @@
-"""The part of a spool that knows sessions and, where they come too, their messages."""
+"""The part of a spool that holds sessions and, if they are imported too, their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory_sql.importers.mongo.documents import SaidMessage, Session
 
 
 class Talk:
-    """Of one spool. `keeps`: sessions and messages come out again; else it is only known which sessions there are."""
+    """`keeps`: sessions and messages are imported too. Otherwise only the existence of sessions is recorded."""
 
     def __init__(self, base: sqlite3.Connection, *, keeps: bool) -> None:
         self._base, self._keeps = base, keeps
@@ -28,14 +28,14 @@ class Talk:
         return True
 
     def put_message(self, message: SaidMessage) -> int:
-        """In how many conversations it is; 0: they are all missing or have no agent."""
+        """Returns the number of conversations it belongs to; 0: all are missing or have no agent."""
         at, body = message.created_at.timestamp(), pickle.dumps(message)
         rows = [(session, at, message.key, body) for session in message.sessions if self._talks(session)]
         self._base.executemany("INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)", rows)
         return len(rows)
 
     def lacks(self, session: str) -> bool:
-        """The same of a session."""
+        """Whether the session is deleted, or missing although sessions were read."""
         found = self._base.execute("SELECT is_gone FROM sessions WHERE id = ?", (session,)).fetchone()
         return self.knows_sessions if found is None else bool(found[0])
 
@@ -44,7 +44,7 @@ class Talk:
         return found is not None
 
     def sessions(self, agent: str) -> Iterator[Session]:
-        """Its sessions, in the order of their ids."""
+        """The agent's sessions, ordered by id."""
         rows = self._base.execute(
             "SELECT body FROM talks JOIN sessions ON id = session WHERE agent = ? ORDER BY id", (agent,)
         )
@@ -57,7 +57,7 @@ class Talk:
             yield pickle.loads(body)
 
     def formed(self, session: str) -> tuple[datetime, str] | None:
-        """When and by which id the last message stands in it that memory was formed of; None: no such message is there."""
+        """Time and id of the last message from which memory was formed; None: that message doesn't exist."""
         (body,) = self._base.execute("SELECT body FROM sessions WHERE id = ?", (session,)).fetchone()
         return self._place_of(pickle.loads(body))
 
@@ -70,6 +70,6 @@ class Talk:
         return None if row is None else (datetime.fromtimestamp(row[0], UTC), str(session.formed))
 
     def points_nowhere(self) -> int:
-        """Sessions with a last message of which memory was formed, and no such message (A26)."""
+        """The number of sessions whose last formed message doesn't exist (A26)."""
         every = (pickle.loads(body) for (body,) in self._base.execute("SELECT body FROM sessions WHERE NOT is_gone"))
         return sum(s.formed is not None and self._place_of(s) is None for s in every)

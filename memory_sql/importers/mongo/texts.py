@@ -1,7 +1,7 @@
-"""The texts of legacy documents: as they are stored, and what they are made of. Pure.
+"""The texts of legacy documents as they are stored, and their sentences. Pure.
 
-Every text is cleaned, and its secrets are masked, as of anything that is stored. `source_hash` is that of the text as it
-came, so that both sides can be compared later.
+Every text is cleaned and its secrets are masked, like any text that is stored. `source_hash` is the hash of the original
+text, so that both sides can be compared later.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ DIVIDER = "---"
 _VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})[^\n]*(?:\n|\Z)", re.IGNORECASE)
 _FOOTER = re.compile(r"\s*^[ \t]*-- Total word count: [\d,]+[ \t]*\s*\Z", re.MULTILINE)
 _DIVIDER = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
-_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$|\d{1,3}[.)]$")  # a heading, a divider, the number of what follows
+_NO_STATEMENT = re.compile(r"#|[-*_=\s]+$|\d{1,3}[.)]$")  # a heading, a divider, a list number on its own
 _BULLET = re.compile(r"(?:[-*•–]|\d{1,3}[.)])\s+")
 _AGE = re.compile(r"\s*\(age: [^()]{1,40}\)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """`version` and `over_limit` are of blobs. `is_plain`: it was looked at as it is, and holds no secret."""
+    """`version` and `over_limit` apply to blobs. `is_plain`: the text was checked unchanged and contains no secret."""
 
     content: str
     source_hash: bytes
@@ -38,7 +38,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One of a blob, numbered from 1. `digest` None: it can't be the same as any other."""
+    """A sentence of a blob, numbered from 1. `digest` None: it is never equal to another sentence."""
 
     number: int
     content: str
@@ -46,12 +46,12 @@ class Sentence:
 
 
 def source_hash(text: str) -> bytes:
-    """SHA-256 of the text as it came; of half a surrogate pair its three bytes count."""
+    """SHA-256 of the original text. An unpaired surrogate counts with its three bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def record_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
-    """Raises `UnreadableError`: empty, or a secret that is refused."""
+    """Raises `UnreadableError` for an empty text and for a secret that is refused."""
     masked = Masked("", ()) if text is None else _masked(text, secrets, notes)
     stored = masked.text.strip()
     if text is None or not stored:
@@ -62,12 +62,12 @@ def record_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
 
 
 def message_text(text: str | None, secrets: Secrets, notes: Notes) -> Text:
-    """As it is stored; empty where there is none. Raises `UnreadableError` for a secret that is refused."""
+    """The text as it is stored, empty if there is none. Raises `UnreadableError` for a secret that is refused."""
     return Text(_stored(text or "", secrets, notes), source_hash(text or ""))
 
 
 def blob_text(text: str | None, most_words: int, secrets: Secrets, notes: Notes) -> Text | None:
-    """None where there is none. Its version and its count of words aren't part of it (A4)."""
+    """None if there is no text. The version line and the word count aren't part of the text (A4)."""
     if text is None or not text.strip():
         notes.add("A3")
         return None
@@ -98,7 +98,7 @@ def _stored(text: str, secrets: Secrets, notes: Notes) -> str:
 
 
 def _masked(text: str, secrets: Secrets, notes: Notes) -> Masked:
-    """`found` is empty where secrets are kept."""
+    """`found` is empty if secrets are kept."""
     text, changes = clean(text)
     if {"nul", "surrogate"} & {*changes}:
         notes.add("A29")
@@ -115,7 +115,7 @@ def _masked(text: str, secrets: Secrets, notes: Notes) -> Masked:
 
 
 def statements(text: str) -> Iterator[Sentence]:
-    """What a blob says, one after another, without headings, dividers, bullets and ages."""
+    """The statements of a blob in order, without headings, dividers, bullets and ages."""
     number = 0
     for sentence in sentences(text):
         content = _AGE.sub("", _BULLET.sub("", sentence, count=1))

@@ -1,7 +1,7 @@
-"""What stands in a legacy document: ids and moments as it has them, and what is odd about it.
+"""The values in legacy documents, such as ids and times, and what is unusual about them.
 
-Pure. Sources give documents of plain Python values; an ObjectId is an `ObjectKey`. What no reader here knows is of the wrong
-type, whatever it is.
+Pure. Sources return documents of plain Python values, in which an ObjectId is an `ObjectKey`. A value that no reader here
+knows counts as one of the wrong type.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class ObjectKey(str):
 
     @property
     def made_at(self) -> datetime:
-        """The second that stands in its first four bytes."""
+        """The time in its first four bytes, in seconds."""
         return EPOCH + timedelta(seconds=int(self[:8], 16))
 
 
 class Notes(set[str]):
-    """The codes of `anomalies.ANOMALIES` that a document shows, each once."""
+    """The codes of `anomalies.ANOMALIES` that apply to a document."""
 
 
 class UnreadableError(ValueError):
-    """A value of a document is none of what its field may hold. `reason` is a reason of `anomalies.REASONS`."""
+    """A field of a document holds an invalid value. `reason` is one of `anomalies.REASONS`."""
 
     def __init__(self, reason: str, field: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -44,7 +44,7 @@ class UnreadableError(ValueError):
 
 
 def legacy_id(value: Any, field: str, notes: Notes) -> ObjectKey | None:
-    """None for null. An id as text or as `{"$oid": …}` is noted (A5). Raises `UnreadableError`."""
+    """None for null. Ids as text or as `{"$oid": …}` are noted (A5). Raises `UnreadableError`."""
     if value is None or isinstance(value, ObjectKey):
         return value
     notes.add("A5")
@@ -63,7 +63,7 @@ def needed_id(value: Any, field: str, notes: Notes) -> ObjectKey:
 
 
 def legacy_ids(document: Fields, field: str, notes: Notes, *older: str) -> tuple[ObjectKey, ...]:
-    """Each once, in order. A list that is missing or null is empty (A1); what stands under an older name is noted (A2)."""
+    """The distinct ids in order. A missing list is empty and noted (A1); a list under an older name is noted (A2)."""
     value = document.get(field)
     for name in older:
         if value is None and document.get(name) is not None:
@@ -78,9 +78,9 @@ def legacy_ids(document: Fields, field: str, notes: Notes, *older: str) -> tuple
 
 
 def moment(value: Any, notes: Notes) -> datetime | None:
-    """In UTC, to the millisecond that it has; None where there is none, or none that a database can hold (noted).
+    """The time in UTC, with millisecond precision. None if there is none, or none that a database can store (noted).
 
-    One without a zone is in UTC. ISO 8601 and `{"$date": …}` are noted (A6).
+    A time without a zone is in UTC. ISO 8601 and `{"$date": …}` are noted (A6).
     """
     if value is None:
         return None
@@ -90,14 +90,14 @@ def moment(value: Any, notes: Notes) -> datetime | None:
     try:
         if found is not None:
             return aware(found if found.tzinfo else found.replace(tzinfo=UTC))
-    except InputError:  # out of range: noted, as what can't be read
+    except InputError:  # out of range: noted like an unreadable one
         found = None
     notes.add("bad_time")
     return found
 
 
 def moment_of_milliseconds(value: int) -> datetime | None:
-    """Without a zone, as drivers give it, in UTC; None where Python has no such year."""
+    """The UTC time without a zone, as drivers return it; None: Python has no such year."""
     try:
         return (EPOCH + timedelta(milliseconds=value)).replace(tzinfo=None)
     except OverflowError:
@@ -119,7 +119,7 @@ def _written_moment(value: Any, *, milliseconds: bool = False) -> datetime | Non
 
 
 def created_at(document: Fields, key: ObjectKey, notes: Notes) -> datetime:
-    """When it was made; where that isn't said, the second in its id (A7)."""
+    """The time of creation; if that is missing, the time in the id (A7)."""
     found = moment(document.get("createdAt"), notes)
     if found is None:
         notes.add("A7")
@@ -127,7 +127,7 @@ def created_at(document: Fields, key: ObjectKey, notes: Notes) -> datetime:
 
 
 def optional_text(document: Fields, field: str) -> str | None:
-    """Raises `UnreadableError` for anything but text and null."""
+    """Raises `UnreadableError` unless the value is text or null."""
     value = document.get(field)
     if value is None or isinstance(value, str):
         return value
@@ -135,7 +135,7 @@ def optional_text(document: Fields, field: str) -> str | None:
 
 
 def whole(document: Fields, field: str, least: int, most: int, notes: Notes) -> int | None:
-    """A number in these bounds; any other is left out and noted."""
+    """An integer within these bounds. Any other value is ignored and noted."""
     value = document.get(field)
     if value is None:
         return None

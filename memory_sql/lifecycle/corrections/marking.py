@@ -82,7 +82,7 @@ async def _mark(
 
 def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, Any]:
     if private is None and sensitivity is None:
-        raise InputError("say private= or sensitivity=")
+        raise InputError("pass private= or sensitivity=")
     values = dict(zip(COLUMNS, (private, private, sensitivity), strict=True))
     return {name: value for name, value in values.items() if value is not None}
 

@@ -204,7 +204,7 @@ async def _check_quarantined(session: Session, asked: Asked, agent_key: int, sel
     if standing.follows:
         sources = await LineageRepository(session, agent_key).quarantined_sources(key)
         names = ", ".join(observation_id(*source) for source in sources)
-        raise InputError(f"{wanted} is quarantined with what it was made of; end the quarantine of {names}")
+        raise InputError(f"{wanted} is quarantined because its source is; end the quarantine of {names}")
 
 
 def _check_right(asked: Asked, releasable: Releasable) -> None:

@@ -66,13 +66,13 @@ async def update(
 async def _check_usable(session: Session, agent_key: int, key: ObservationKey) -> None:
     status = (await observation_at(session, agent_key, key)).status
     if status in SET_ASIDE:
-        raise InputError(f"this very text is {SET_ASIDE[status]} in this scope")
+        raise InputError(f"the same text is {SET_ASIDE[status]} in this scope")
 
 
 def _check_correctable(old: Locked, text: str) -> None:
     must_be_active(old.observation)
     if text == old.observation.content:
-        raise InputError(f"{old.observation.id} says so already")
+        raise InputError(f"{old.observation.id} already says the same")
     if not old.scope.is_active:
         raise InputError(f"scope {old.scope.scope_id} is inactive")
 
@@ -115,7 +115,7 @@ async def supersede(session: Session, asked: Asked, old_id: str, new_id: str, if
 def _check_newer(locked: Locked, new: Observation) -> None:
     old = locked.observation
     if new.scope.id != old.scope.id:
-        raise InputError(f"{new.id} is of another scope than {old.id}")
+        raise InputError(f"{new.id} is in another scope than {old.id}")
     must_be_active(old)
     must_be_active(new)
     if (new.observed_at, parse_observation_id(new.id)) <= (old.observed_at, locked.key):

@@ -1,12 +1,12 @@
-"""A random life of everything at once: clients, workers as processes, a model that lies, kills, immediate stops, forgetting.
+"""A random life of everything at once: clients, worker processes, a lying model, kills, immediate stops, forgetting.
 
     python -m tests.prove.concurrent_life --url postgresql://… --operations 100 --seed 7
     python -m tests.prove.concurrent_life --embedded DIR --operations 500 --stops 2 [--seeds 20]
 
-Several tasks on two `Memory` do every operation of the library, in random order and at once, while `memory-sql worker`
-processes do what is due, are killed and frozen, and the database is stopped without a checkpoint. Everything that is said
-holds a word of its own. After each round the life rests: holds are released, the backlog must drain in bounded time, and
-then `judging` looks. Prints each finding, a summary and the seed; exits with 1 if there is any.
+Several tasks on two `Memory` call every operation of the library concurrently and in random order, while `memory-sql worker`
+processes do what is due and are killed and frozen, and the database is stopped without a checkpoint. Everything that is said
+contains a unique word. After each round the life rests: holds are released, the backlog must drain in bounded time, and then
+`judging` checks. Prints each finding, a summary and the seed; exits with 1 if there is a finding.
 """
 
 from __future__ import annotations

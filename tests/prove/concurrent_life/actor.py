@@ -1,4 +1,4 @@
-"""A client of a concurrent life, before it does anything: whom it is, what it sees, how it bears errors."""
+"""A client of a concurrent life before it does anything: who it is, what it sees, how it handles errors."""
 
 from __future__ import annotations
 

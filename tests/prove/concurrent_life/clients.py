@@ -1,4 +1,4 @@
-"""What clients do in a concurrent life: every operation of the library, each with what it means for the ledger."""
+"""What clients do in a concurrent life: every operation of the library, and its effect on the ledger."""
 
 from __future__ import annotations
 

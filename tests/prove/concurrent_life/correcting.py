@@ -1,4 +1,4 @@
-"""What people say of what is known, and who they are."""
+"""What people say about what is known, and who they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is forgotten, in all forms, and what is held."""
+"""Forgetting in all forms, and holds."""
 
 from __future__ import annotations
 

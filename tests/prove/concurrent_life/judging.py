@@ -1,4 +1,4 @@
-"""What has to hold of a concurrent life whenever it rests: asked of the tables themselves."""
+"""What must hold whenever a concurrent life rests, checked in the tables themselves."""
 
 from __future__ import annotations
 

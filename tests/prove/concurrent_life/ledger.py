@@ -1,8 +1,8 @@
-"""What was said in a concurrent life, by whom and where, and what has to be left of it.
+"""What was said in a concurrent life, by whom and where, and what must be left of it.
 
-Every utterance holds a word of its own (`TOKEN`), so that whatever holds that word is made of it. Calls overlap, and some
-end in an error after they were committed: what such a call was about may be there or not (`doubtful`). All else is certain:
-what was acknowledged is there, and what a forgetting that began later selects is gone.
+Every utterance contains a unique word (`TOKEN`), so whatever contains that word was made from it. Calls overlap, and some
+fail after they were committed: what such a call was about may be there or not (`doubtful`). Everything else is certain:
+what was acknowledged is there, and what a later forgetting selects is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A model behind HTTP that is slow, errs and lies; what it says beside its lies is each turn, word for word.
+"""A model behind HTTP that is slow, fails and lies. Apart from its lies it repeats each turn word for word.
 
-Its lies are those that rules can know: names and numbers that nobody offered, the same twice, another's words in somebody's
-list, an older observation that contradicts a newer one, a text that has lost most of its words, a claim in the words of
-another one. Whether it lies is chance.
+Its lies are those that rules can detect: names and numbers that nobody offered, repetitions, another user's words in
+somebody's list, an older observation that contradicts a newer one, a text that has lost most of its words, a claim in the
+words of another one. Whether it lies is random.
 """
 
 from __future__ import annotations

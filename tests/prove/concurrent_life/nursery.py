@@ -1,4 +1,4 @@
-"""Worker processes for who can't fork: a process that was forked before anything ran, and forks for others."""
+"""Worker processes for processes that can't fork: one process is forked before anything runs, and forks for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said, and what is made of it."""
+"""What is said, and what is made from it."""
 
 from __future__ import annotations
 

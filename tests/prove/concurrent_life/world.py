@@ -1,4 +1,4 @@
-"""What the clients of a concurrent life share: names, settings, what was done and found."""
+"""What the clients of a concurrent life share: names, settings, what was done and what was found."""
 
 from __future__ import annotations
 

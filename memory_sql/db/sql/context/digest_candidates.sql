@@ -1,10 +1,11 @@
--- memory.digest_candidates(agent, user, conversation, defaults, asked, searched): the observations, among those that the
--- principal may see, with which a digest begins. One row per observation, unordered. The settings are those of the agent,
--- else `p_defaults`; `p_asked` go before both. Nothing where a digest is off or its assembly isn't asked for.
--- The newest active one of each pinned fact, whatever else is said of it: an older one of another scope would be out of
--- date. What has a pinned tag, newest first. Without pins, and if nothing was searched for, the most important and then newest
--- of each scope's newest (digest_newest: a bound on what is read). Of tags and the last at most twice as many as a digest
--- may hold. It runs as its owner and asks memory.visible_scopes itself: one round trip, without naming a principal first.
+-- memory.digest_candidates(agent, user, conversation, defaults, asked, searched): the observations that the principal may
+-- see and with which a digest begins. One row per observation, unordered. The settings are those in `p_asked`, else the
+-- agent's, else `p_defaults`. Returns nothing if the digest is off or the assembly doesn't include it. Candidates are: the
+-- newest active observation of each pinned fact, whatever its other properties, since an older one in another scope would be
+-- out of date; those with a pinned tag, newest first; and, without pins and if nothing was searched for, the most important
+-- and then newest of each scope's newest (digest_newest bounds what is read). Of the last two kinds, at most twice as many
+-- as a digest may hold. It runs as its owner and calls memory.visible_scopes itself: one round trip, without naming a
+-- principal first.
 CREATE OR REPLACE FUNCTION memory.digest_candidates(
     p_agent text, p_user text, p_conversation text, p_defaults jsonb, p_asked jsonb, p_searched boolean
 )
@@ -15,7 +16,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 SET jit = off
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off  -- the planner takes most observations for tagged, and would read the whole table
+SET enable_seqscan = off  -- the planner assumes that most observations are tagged, and would read the whole table
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -45,7 +46,7 @@ BEGIN
     ), tagged AS (
         SELECT n.agent_key, n.scope_id, n.seq
         FROM visible v
-        CROSS JOIN LATERAL (  -- of each scope no more than go into the digest; what has no tag at all isn't read
+        CROSS JOIN LATERAL (  -- no more per scope than the limit; observations without any tag aren't read
             SELECT o.agent_key, o.scope_id, o.seq, o.observed_at
             FROM memory.observations o
             LEFT JOIN memory.observation_states t

@@ -1,5 +1,5 @@
--- memory.scope_rank(kind, name): which scopes a context keeps where there are too many, the lowest first: the user's own,
--- the conversation's, those of the agent itself, all others.
+-- memory.scope_rank(kind, name): which scopes a context keeps if there are too many, lowest rank first: the user's main
+-- scope, the conversation's, those of the agent itself, all others.
 CREATE OR REPLACE FUNCTION memory.scope_rank(p_kind text, p_name text)
 RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -12,5 +12,4 @@ AS $$
     END
 $$;
 
-COMMENT ON FUNCTION memory.scope_rank(text, text) IS
-    'Which scopes a context keeps where there are too many: the lowest first.';
+COMMENT ON FUNCTION memory.scope_rank IS 'Rank of a scope where a context has too many: the lowest ranks are kept.';

@@ -1,12 +1,12 @@
--- memory.static_layer(agent, user, conversation, pending_max, scopes_max): what a context shows of the scopes that the principal
--- may see. One row per active scope that has ever held anything, unordered; of more than scopes_max the lowest by
--- memory.scope_rank, then those whose text or observations changed last, of equals the older. Its text, at most pending_max of
--- its newest pending observations, in three arrays of equal length, newest first, how many more are pending, and of its disputed
--- ones and of its buffer likewise; null where there are none; and who speaks in it. The agent's own settings are the same on
--- each row, null where it has none; a pending_max or context_scopes_max among them counts instead of the given one. Last comes
--- a row without a scope where more scopes are left out (scopes_more), or where there is none, but settings. No row-level
--- policies stand between: it runs as its owner and asks memory.visible_scopes itself, so that it is one round trip, without
--- naming a principal first.
+-- memory.static_layer(agent, user, conversation, pending_max, scopes_max): what a context shows of the scopes that the
+-- principal may see. One row per active scope that has ever held anything, unordered. If there are more than scopes_max,
+-- those with the lowest memory.scope_rank, then those whose text or observations changed last, then the older ones. A row
+-- has the scope's text; at most pending_max of its newest pending observations, in three arrays of equal length, newest
+-- first, and how many more are pending; its disputed observations and its buffer, in the same form; and who speaks in it.
+-- Arrays are null if there are none. The agent's own settings are the same in each row, null if it has none; a pending_max
+-- or context_scopes_max among them takes precedence over the argument. The last row has no scope if scopes were left out
+-- (scopes_more), or if there are settings but no scope. Row-level policies don't apply: it runs as its owner and calls
+-- memory.visible_scopes itself, so that it takes one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(
     p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_scopes_max bigint
 )
@@ -36,7 +36,7 @@ BEGIN
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, s.version, p.seqs, p.contents, p.times,
-           CASE  -- counted only where some are left over
+           CASE  -- counted only if some may be left over
                WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
                ELSE (
                    SELECT count(*) FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq)

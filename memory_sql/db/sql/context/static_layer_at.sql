@@ -1,6 +1,7 @@
--- memory.static_layer_at(agent, user, conversation, pending_max, scopes_max, as_of): as memory.static_layer, at a moment of
--- recorded time: of the scopes that were there, the text that was the newest live one then, and what was pending. What is
--- disputed, who speaks, which of too many scopes changed last, and the agent's settings are said as of now.
+-- memory.static_layer_at(agent, user, conversation, pending_max, scopes_max, as_of): the same as memory.static_layer, as of a
+-- moment of recorded time: for the scopes that existed then, the text that was the newest live version and the observations
+-- that were pending. What is disputed, who speaks, which of too many scopes changed last, and the agent's settings are
+-- those of now.
 CREATE OR REPLACE FUNCTION memory.static_layer_at(
     p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_scopes_max bigint, p_as_of timestamptz
 ) RETURNS TABLE (
@@ -31,7 +32,7 @@ BEGIN
         SELECT k.* FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k WHERE k.pending OR memory.in_use(k.status)
     )
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
-           CASE  -- counted only where some are left over
+           CASE  -- counted only if some may be left over
                WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
                ELSE (
                    SELECT count(*) FROM known k WHERE k.scope_id = s.scope_id AND k.pending
@@ -104,4 +105,4 @@ $$;
 REVOKE EXECUTE ON FUNCTION memory.static_layer_at(text, text, text, bigint, bigint, timestamptz) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.static_layer_at(text, text, text, bigint, bigint, timestamptz) IS
-    'The texts and newest pending observations that a user of an agent would have been shown at a moment; one row per scope.';
+    'The texts and newest pending observations that a user of an agent would have been shown at a given time; one row per scope.';

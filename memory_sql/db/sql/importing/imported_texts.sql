@@ -1,5 +1,5 @@
--- memory.imported_texts(agent_key, import_id): the versions of texts that an import has brought to an agent, and those that
--- were written on top of such a one. One row per version, live or undone.
+-- memory.imported_texts(agent_key, import_id): the versions of texts that an import brought to an agent, and the versions
+-- that were rewritten from them. One row per version, live or undone.
 CREATE OR REPLACE FUNCTION memory.imported_texts(p_agent bigint, p_import bigint)
 RETURNS TABLE (scope_id bigint, version integer, live boolean)
 LANGUAGE sql STABLE
@@ -18,4 +18,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.imported_texts IS
-    'The versions of texts that an import has brought, or that were written on top of such a one.';
+    'The versions of texts that an import brought, or that were rewritten from such a version; one row per version.';

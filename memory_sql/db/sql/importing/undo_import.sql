@@ -1,8 +1,8 @@
--- memory.undo_import(agent_key, import_id): deletes what an import brought to an agent beside observations, which were
--- taken out before, and what says that they were imported: memberships, prompts, its runs, and the scopes that it made and that
--- nobody has added to since; conversations that nobody has gone on with, and of others the texts of messages of which nothing was
--- formed here. Returns the ids of the scopes that are gone. The caller holds the locks on its scopes and conversations. Runs as
--- its owner, as memory.erase does.
+-- memory.undo_import(agent_key, import_id): deletes what an import brought to an agent, except observations, which were
+-- removed before. That is: the records of what was imported, memberships, prompts, the import's runs, the scopes that it
+-- created and nobody has added to since, and the conversations that nobody has continued. In continued conversations it
+-- deletes the texts of the messages from which nothing was formed here. Returns the ids of the deleted scopes. The caller
+-- holds the locks on the import's scopes and conversations. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.undo_import(p_agent bigint, p_import bigint) RETURNS SETOF bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -14,7 +14,7 @@ DECLARE
     );
     v_whole text[];
 BEGIN
-    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- a user may not do this
     IF NOT FOUND THEN
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
@@ -25,7 +25,7 @@ BEGIN
     USING memory.imported_texts(p_agent, p_import) t
     WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version AND NOT t.live;
 
-    -- What somebody else has said as well stays, on their word alone.
+    -- What somebody else has also said stays, supported by their evidence alone.
     WITH ours AS (
         SELECT r.run_id FROM memory.runs r WHERE r.agent_key = p_agent AND r.import_id = p_import
     ), gone AS (
@@ -83,7 +83,7 @@ BEGIN
     DELETE FROM memory.conversations t WHERE t.agent_key = p_agent AND t.conversation_id = ANY (v_whole);
     PERFORM memory.count_unformed(p_agent, ARRAY(SELECT k FROM unnest(v_conversations) k WHERE k <> ALL (v_whole)));
 
-    -- Who has left since has left; who has spoken as a member is one by the host's word.
+    -- A member who has left since stays recorded as having left; one who has spoken as a member is now a member by the host's word.
     UPDATE memory.members m SET import_id = NULL
     FROM memory.scopes s
     WHERE m.agent_key = p_agent AND m.import_id = p_import AND s.agent_key = p_agent AND s.scope_id = m.scope_id
@@ -121,4 +121,4 @@ $$;
 REVOKE EXECUTE ON FUNCTION memory.undo_import(bigint, bigint) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.undo_import IS
-    'Takes out what an import brought beside observations; one row per scope that is gone.';
+    'Deletes what an import brought, except observations; one row per deleted scope.';

@@ -1,4 +1,5 @@
--- A model's raw answer is kept in exactly those runs that wait to apply it, and such a run goes on where its conversation stands.
+-- Exactly the runs that wait to apply a model's raw answer keep it, and such a run starts where formation of its
+-- conversation has got to.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,

@@ -1,4 +1,4 @@
--- A scope with a buffer has at most buffer_max active observations in it: the older ones have been evicted.
+-- A scope's buffer has at most buffer_max active observations: older ones have been evicted.
 SELECT a.agent_id, format('s%s', s.scope_id) AS key, format('%s of %s', n.active, s.buffer_max) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)

@@ -1,5 +1,6 @@
--- A version names contradictions and repetitions of what it read, its range and its extras, with that or with what a text had
--- absorbed before, and never of one with itself; so what it let give way can be brought back with it.
+-- In each contradiction or repetition that a version names, the newer observation is one that the version read (in its range
+-- or its extras), and the older one was read by it or absorbed by an earlier text. No observation contradicts or repeats
+-- itself. So undoing the version can reinstate what it superseded.
 SELECT
     a.agent_id,
     format('s%sv%s', c.scope_id, c.version) AS key,

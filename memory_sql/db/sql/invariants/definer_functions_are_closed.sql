@@ -1,5 +1,5 @@
--- Functions that run with the rights of their owner find only what we have written, and those that are told for whom they
--- read are not open to everybody.
+-- Functions that run with their owner's rights have a fixed search_path, and those of them that take arguments, such as the
+-- principal to read for, aren't executable by everybody.
 SELECT NULL AS agent_id, 'function ' || p.oid::regprocedure AS key,
        'runs as its owner without a search_path of its own' AS detail
 FROM pg_proc p

@@ -1,4 +1,4 @@
--- A conversation that is due has messages that no formation has read, isn't excluded and wasn't given up.
+-- A conversation that is due has messages that no formation has read, isn't excluded and hasn't been given up.
 SELECT
     a.agent_id,
     'conversation ' || s.conversation_id AS key,

@@ -1,6 +1,6 @@
--- Rule 11, the other way round: a scope that is due is in use and has reached its threshold of pending observations, with
--- something new if it was undone. Where neither scope nor agent has a threshold of its own, that of the process counts
--- which judged it last (waits_below): processes may differ.
+-- The converse of rule 11: a scope that is due is active and has reached its threshold of pending observations, at least
+-- one of them new if a version was undone. If neither scope nor agent has a threshold of its own, that of the process
+-- which last checked the scope applies (waits_below), since processes may differ.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,

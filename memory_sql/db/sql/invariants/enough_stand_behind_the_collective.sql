@@ -1,5 +1,5 @@
--- Behind what was propagated to the collective scope stand at least two groups and three people, and none of what it was made
--- of has been set aside.
+-- Every active observation that was propagated to the collective scope is supported by at least two groups and three
+-- people, and none of its sources is quarantined.
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,

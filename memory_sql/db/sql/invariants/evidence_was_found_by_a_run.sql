@@ -1,5 +1,5 @@
--- Evidence that names a run names one that is there. No foreign key sees to it: of what an import brings it would look up the
--- same few runs, millions of times.
+-- The run that a row of evidence names exists. There is no foreign key for this, since during an import it would look up the
+-- same few runs millions of times.
 SELECT
     a.agent_id,
     format('evidence %s', e.evidence_id) AS key,

@@ -1,6 +1,6 @@
--- The formations that ended (also with nothing, also put aside), and those of another system, cover a conversation's messages up to formed_number, each once:
--- their ranges follow one another from 0 to it without gap or overlap. One that is retired doesn't count: another has read its
--- messages again.
+-- The formations that ended (including empty and discarded ones), and those of another system, cover each message of a
+-- conversation up to formed_number exactly once: their ranges follow one another from 0 to formed_number without gap or
+-- overlap. A retired formation doesn't count, because another one has read its messages again.
 WITH ended AS (
     SELECT agent_key, conversation_id, run_id, from_number, to_number,
            coalesce(lag(to_number) OVER in_order, 0) AS reached

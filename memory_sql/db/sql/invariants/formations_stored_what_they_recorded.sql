@@ -1,5 +1,5 @@
--- A formation, propagation or import stored as many observations as it recorded; one that didn't succeed stored none, and nothing else made any.
--- What was forgotten since is counted on the run.
+-- A formation, propagation or import stored as many observations as it recorded, less those forgotten since, which the run
+-- counts. One that didn't succeed stored none, and no other kind of run stored any.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,

@@ -1,5 +1,5 @@
--- A conversation that was given up names the dead run of its own, every dead formation is the one that its conversation names, and every
--- dead consolidation read one observation of its scope, the one that was set aside.
+-- A conversation that was given up names a dead run of its own. Every dead formation is the one that its conversation names.
+-- Every dead consolidation read a single observation of its scope, the one that was set aside.
 SELECT
     a.agent_id,
     'conversation ' || t.conversation_id AS key,

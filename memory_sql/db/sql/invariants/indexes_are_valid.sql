@@ -1,4 +1,4 @@
--- Every index of ours is complete and used; one that is being built just now is not counted.
+-- Every index of the schema is complete and usable. An index that is being built at the moment doesn't count.
 SELECT
     NULL AS agent_id,
     'index ' || c.relname AS key,

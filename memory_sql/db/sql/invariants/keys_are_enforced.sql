@@ -1,4 +1,4 @@
--- The keys that nothing is doubled by are there: one primary key a table, and the unique indexes.
+-- The keys that prevent duplicates exist: a primary key on each table, and the unique indexes.
 SELECT NULL AS agent_id, 'table ' || c.relname AS key, '0 primary keys' AS detail
 FROM pg_class c
 WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p')

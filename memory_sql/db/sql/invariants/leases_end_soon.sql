@@ -1,5 +1,5 @@
--- A lease has a number, and ends within the longest time for which settings let a process take one (a day); else a dead
--- worker's work would wait for ever.
+-- A lease has a number, and ends within the longest lease that the settings allow (a day); otherwise the work of a dead
+-- worker would wait for ever.
 SELECT
     a.agent_id,
     t.key,

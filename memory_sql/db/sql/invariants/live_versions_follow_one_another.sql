@@ -1,5 +1,5 @@
--- Rules 2 and 5: the live versions of a scope, in order, each begin where the one before ended, from 0 up to done_seq;
--- one of text alone covers nothing and lies in between. An extra lies before the range of the version that lists it.
+-- Rules 2 and 5: each live version of a scope begins where the one before it ended, from 0 up to done_seq; a version that
+-- only rewrites the text has an empty range in between. An extra comes before the range of the version that lists it.
 WITH live AS (
     SELECT agent_key, scope_id, version, from_seq, to_seq, extra_seqs,
            coalesce(lag(to_seq) OVER in_order, 0) AS reached

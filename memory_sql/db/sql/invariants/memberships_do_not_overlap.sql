@@ -1,4 +1,4 @@
--- Users belong to groups only, and at any moment once.
+-- Only groups have members, and a user's memberships of a group don't overlap in time.
 SELECT
     a.agent_id,
     format('user %s in scope %s', m.user_id, m.scope_id) AS key,

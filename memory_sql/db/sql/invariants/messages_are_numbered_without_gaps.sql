@@ -1,4 +1,5 @@
--- The messages of a conversation are numbered 1, 2, 3 … and last_number is the newest's: what was acknowledged is there.
+-- The messages of a conversation are numbered 1, 2, 3 … without gaps, and last_number is the number of the newest: every
+-- acknowledged message is there.
 SELECT
     a.agent_id,
     'conversation ' || s.conversation_id AS key,

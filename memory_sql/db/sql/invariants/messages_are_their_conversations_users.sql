@@ -1,4 +1,4 @@
--- The owner of a message is the user of its conversation: by it the message is found.
+-- The owner of a message is the user of its conversation; searches find the message by it.
 SELECT
     a.agent_id,
     format('conversation %s, message %s', s.conversation_id, m.number) AS key,

@@ -1,4 +1,5 @@
--- What the text of an individual scope or group has taken in since it was last judged for wider scopes is due to be.
+-- If the text of an individual or group scope has absorbed observations since it was last judged for wider scopes, the scope
+-- is due for propagation.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,

@@ -1,4 +1,4 @@
--- No prepared transaction is older than ten minutes: a forgotten one holds its locks, and keeps what was deleted on disk.
+-- No prepared transaction is older than ten minutes: an abandoned one holds its locks, and keeps deleted rows on disk.
 SELECT
     NULL AS agent_id,
     'prepared transaction ' || p.gid AS key,

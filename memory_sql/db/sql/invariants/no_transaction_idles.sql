@@ -1,4 +1,4 @@
--- No transaction of ours is open and does nothing for long: none may be held while a model works.
+-- No transaction of the library stays open and idle for long: none may be held open while a model works.
 SELECT
     NULL AS agent_id,
     'process ' || p.pid AS key,

@@ -1,5 +1,6 @@
--- Where row-level security is forced, no role that can log in deletes or truncates memory, changes what stands in the way, or
--- locks a table against everybody, as whoever may update all of it can; but superusers and whoever is the owner.
+-- Where row-level security is forced, no role that can log in may delete or truncate memory, create triggers on it, or lock
+-- a table against everybody (as a role with UPDATE on the whole table can), except superusers and roles that have the
+-- owner's rights.
 SELECT NULL AS agent_id, format('role %s on %s', r.rolname, c.relname) AS key, k.may AS detail
 FROM pg_class c
 CROSS JOIN pg_roles r

@@ -1,5 +1,6 @@
--- Nothing was made of what never leaves its scope: marked so, said in confidence, sensitive, not classified, or personal beyond
--- contact data, which is cut out (by a correction, what was made before keeps its lineage). What is withdrawn is shown nowhere.
+-- Nothing was derived from an observation that never leaves its scope: one that is marked so, was said in confidence, is
+-- sensitive, isn't classified, or is personal beyond contact data, which is cut out. (After a correction, what was derived
+-- before keeps its lineage.) Withdrawn observations don't count, since they are shown nowhere.
 SELECT
     a.agent_id,
     format('o%s-%s', l.scope_id, l.seq) AS key,

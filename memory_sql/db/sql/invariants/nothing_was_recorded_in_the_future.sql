@@ -1,5 +1,5 @@
--- Nothing was recorded more than five minutes after both the database's clock and the caller's, and no run ended before it
--- began. (When something was said, and when work is due, may lie anywhere.)
+-- No recorded time is more than five minutes ahead of both the database's clock and the caller's, and no run ended before it
+-- began. (When something was said, and when work is due, may be any time.)
 WITH clock AS (
     SELECT greatest(clock_timestamp(), :now) + interval '5 minutes' AS latest
 ), recorded (agent_key, key, at) AS (

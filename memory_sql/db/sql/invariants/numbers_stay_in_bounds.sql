@@ -1,5 +1,5 @@
--- last_seq is at least the newest observation's number (a forgotten one's isn't given again); done_seq and held_seq don't
--- go beyond it.
+-- last_seq is at least the number of the newest observation (numbers of forgotten ones aren't used again), and done_seq and
+-- held_seq are at most last_seq.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,

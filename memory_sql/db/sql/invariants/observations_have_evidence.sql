@@ -1,4 +1,4 @@
--- Behind every observation stands at least one message, or one person's or the host's word.
+-- Every observation is supported by at least one message, or by the word of a person or the host.
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,

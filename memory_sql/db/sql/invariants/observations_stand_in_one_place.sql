@@ -1,7 +1,8 @@
--- Rule 1: an observation of the absorb lane is exactly one of: after the watermark; passed over (repend) at or below it;
--- absorbed by one live version, which lists it among its extras or else holds it in its range. So none is lost or doubled.
--- Live ranges cut the numbers of a scope into pieces. Where a piece up to the watermark lies in one range, and one behind it in
--- none, only what is listed or passed over can be wrong: that is looked at, and all of the other pieces.
+-- Rule 1: an observation of the absorb lane is in exactly one place: after the watermark; at or below it and passed over
+-- (repend); or absorbed by one live version, which lists it among its extras or has it in its range. So none is lost or
+-- absorbed twice. The live ranges divide a scope's numbers into pieces. If a piece up to the watermark is in exactly one
+-- range, or a piece after it in none, only observations that are listed or passed over can be wrong, so only these are
+-- checked there; the other pieces are checked in full.
 WITH listed AS (
     SELECT c.agent_key, c.scope_id, e.seq, count(*) AS versions
     FROM memory.consolidations c

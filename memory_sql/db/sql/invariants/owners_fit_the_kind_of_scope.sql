@@ -1,4 +1,4 @@
--- The key that says whose a scope is has the form of its kind: what a principal may see is decided by it.
+-- The owner of a scope has the form that its kind requires: what a principal may see is decided by the owner.
 SELECT a.agent_id, 'scope ' || s.scope_id AS key, format('an owner of %s characters', length(s.owner)) AS detail
 FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)

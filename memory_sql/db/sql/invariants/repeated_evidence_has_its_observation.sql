@@ -1,5 +1,5 @@
--- What was taken as evidence from an observation that says the same is gone when that one is: it is there, in the same scope,
--- and another one.
+-- Evidence that was taken over from an observation saying the same is deleted with that observation. So that observation
+-- exists, in the same scope, and is a different one.
 SELECT
     a.agent_id,
     format('o%s-%s', e.scope_id, e.seq) AS key,

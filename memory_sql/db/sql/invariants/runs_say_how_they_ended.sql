@@ -1,6 +1,6 @@
--- A run has an end, a reason and a yield exactly where its state says so: a reason where it failed, a yield where it
--- succeeded, which is empty if nothing was stored and nothing was known already. A formation in whose place another stands has
--- the yield that it had, if any.
+-- A run has an end, an error code and a yield exactly if its state says so: an error code if it failed, was given up or was
+-- discarded; a yield if it succeeded or was empty. Empty means that nothing was stored and nothing was already known. A
+-- retired formation keeps the yield that it had, if any.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,

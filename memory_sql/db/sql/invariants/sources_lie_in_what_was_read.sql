@@ -1,4 +1,4 @@
--- What a formation stored or confirmed rests on messages that it has read: of its conversation, and in its range.
+-- The evidence that a formation stored consists of messages that it read: in its conversation and its range.
 SELECT
     a.agent_id,
     format('o%s-%s', e.scope_id, e.seq) AS key,
@@ -7,7 +7,7 @@ SELECT
 FROM memory.evidence e
 JOIN memory.runs r USING (agent_key, run_id)
 JOIN memory.agents a USING (agent_key)
-WHERE r.kind <> 'import'  -- which read another store
+WHERE r.kind <> 'import'  -- an import reads another store
   AND (
       e.conversation_id IS DISTINCT FROM r.conversation_id OR e.number <= r.from_number OR e.number > r.to_number
       OR r.state NOT IN ('succeeded', 'retired')

@@ -1,4 +1,5 @@
--- Whoever a scope names as a speaker speaks in one of its observations that isn't withdrawn: no name outlives what it stood by.
+-- Every speaker that a scope names is the speaker of one of its observations that isn't withdrawn: no name outlives the
+-- observations that it comes from.
 SELECT
     a.agent_id,
     format('scope %s', s.scope_id) AS key,

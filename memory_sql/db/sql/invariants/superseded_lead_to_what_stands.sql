@@ -1,5 +1,5 @@
--- What has taken the place of an observation is there, in the same scope, and the line of what took the place of that ends:
--- nothing stands, by way of others, in its own place.
+-- The observation that superseded another exists, in the same scope, and the chain of superseding observations ends: no
+-- observation is superseded by itself through others.
 WITH RECURSIVE line AS (
     SELECT agent_key, scope_id, seq, superseded_by AS next
     FROM memory.observation_states

@@ -1,4 +1,4 @@
--- At most one run of a conversation or scope is under way or waits to be applied, under no newer lease than its target's.
+-- At most one run of a conversation or scope is running or waits to be applied, and its lease isn't newer than its target's.
 SELECT
     a.agent_id,
     coalesce('conversation ' || r.conversation_id, 'scope ' || r.scope_id) AS key,

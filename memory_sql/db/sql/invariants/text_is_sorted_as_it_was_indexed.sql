@@ -1,5 +1,5 @@
--- The database's collation has the version with which its indexes were built: after an upgrade of the operating system a
--- key could be missed and taken twice. (REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION.)
+-- The database's collation has the version with which its indexes were built. Otherwise, after an upgrade of the operating
+-- system, a key might not be found and be stored twice. (REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION.)
 SELECT
     NULL AS agent_id,
     'database ' || d.datname AS key,

@@ -1,4 +1,4 @@
--- A scope's text is its newest live version; without one it has no text.
+-- A scope's text is its newest live version. A scope without a live version has no text.
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,

@@ -1,5 +1,5 @@
--- A message loses its text only when it has been formed, or never will be. Then all of its words have gone, and of one
--- that has its text the sweep knows: text_since of its conversation is not after it.
+-- A message loses its text only after a formation has read it, or if none ever will. Then its speaker and its search words
+-- are gone too. The sweep knows of every message that has its text: text_since of its conversation isn't later.
 SELECT
     a.agent_id,
     format('conversation %s, message %s', s.conversation_id, m.number) AS key,

@@ -1,5 +1,5 @@
--- Nobody is given the key of this database, and nobody may hash with it but who writes observations and the owners of our own
--- functions: they could confirm what they guess.
+-- No role but the owner may read the key of this database, and only roles that write observations and the owners of the
+-- schema's functions may hash with it: others could confirm guesses.
 SELECT NULL AS agent_id, 'role ' || coalesce(r.rolname, 'public') AS key, 'may read the key of this database' AS detail
 FROM pg_class c
 CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
--- The triggers that keep what was remembered and written as it is are there, and none of ours (foreign keys are triggers
--- too) is switched off.
+-- The triggers that keep observations and texts unchanged exist, and no trigger of the schema is disabled (foreign keys are
+-- triggers too).
 SELECT NULL AS agent_id, format('trigger %s of %s', k.name, k.relname) AS key, '0 triggers of that name' AS detail
 FROM (VALUES
     ('observations', 'observations_never_change'),

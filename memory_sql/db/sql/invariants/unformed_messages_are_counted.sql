@@ -1,5 +1,5 @@
 -- unformed_messages and unformed_tokens count the eligible messages after formed_number, and unformed_since is when the
--- first of them was stored. Tokens are added up as real: a thousandth is allowed.
+-- first of them was stored. Tokens are summed as real, so a deviation of a thousandth is allowed.
 SELECT
     a.agent_id,
     'conversation ' || s.conversation_id AS key,

@@ -1,4 +1,4 @@
--- Who follows the open aliases from a user never comes back to that user.
+-- Following the open aliases from a user never leads back to that user.
 WITH RECURSIVE chain (agent_key, user_id, reached) AS (
     SELECT agent_key, user_id, into_user_id
     FROM memory.user_aliases

@@ -1,5 +1,5 @@
--- A vector has as many bits as its model has dimensions, which the name that is kept says: `use-multilingual-3:512`. (That
--- it belongs to an observation which is there, its foreign key sees to.)
+-- A vector has as many bits as its model has dimensions, which are part of the stored name: `use-multilingual-3:512`. (Its
+-- foreign key ensures that its observation exists.)
 SELECT
     a.agent_id,
     format('o%s-%s', e.scope_id, e.seq) AS key,

@@ -1,11 +1,11 @@
 -- A live version has absorbed as many observations as its run recorded: its extras and those in its range, without the
--- ones that it passed over (still waiting, or an extra of a later version). (An import records all that it stored.)
+-- ones that it passed over (still pending, or an extra of a later version). (An import records all that it stored.)
 WITH listed AS (
     SELECT DISTINCT c.agent_key, c.scope_id, e.seq
     FROM memory.consolidations c
     CROSS JOIN LATERAL unnest(c.extra_seqs) AS e (seq)
     WHERE c.live
-), passed AS (  -- over by the version whose range holds them
+), passed AS (  -- passed over by the version whose range has them
     SELECT c.agent_key, c.scope_id, c.version, count(*) AS observations
     FROM (
         SELECT agent_key, scope_id, seq FROM listed

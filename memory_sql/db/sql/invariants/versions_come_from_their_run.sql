@@ -1,4 +1,5 @@
--- A version that a model wrote names the consolidation of its scope that succeeded with the same range, and no other does.
+-- A version that a model wrote names a consolidation of its scope that succeeded with the same range, and no other version
+-- names that run.
 SELECT
     a.agent_id,
     format('s%sv%s', c.scope_id, c.version) AS key,

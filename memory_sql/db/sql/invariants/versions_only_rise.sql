@@ -1,4 +1,5 @@
--- A scope's version is not below any version of its text, live or undone, and none was written on top of a later one.
+-- A scope's version is at least that of every version of its text, live or undone, and no version was rewritten from a
+-- later one.
 SELECT
     a.agent_id,
     format('s%sv%s', c.scope_id, c.version) AS key,

@@ -1,6 +1,6 @@
--- A conversation in which enough was said to be formed, or one thing that asks for it, is due some time, unless it is excluded
--- or was given up: no message is left behind. Where the agent has no setting of its own, that of the process counts
--- which judged it last (waits_below).
+-- A conversation with enough unformed messages, or with one that carries a signal, has a due time, unless it is excluded or
+-- was given up: no message is left behind. If the agent has no setting of its own, that of the process which last checked
+-- the conversation applies (waits_below).
 SELECT
     a.agent_id,
     'conversation ' || s.conversation_id AS key,

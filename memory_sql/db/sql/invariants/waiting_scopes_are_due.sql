@@ -1,6 +1,7 @@
--- Rule 11: a scope with as many pending observations as its threshold is due, unless it is switched off, or was undone and
--- has learnt nothing since: no observation is left behind. One that lost its text is due with a single one. Where neither
--- scope nor agent has a threshold of its own, that of the process counts which judged it last (waits_below).
+-- Rule 11: a scope with at least as many pending observations as its threshold is due, unless it is switched off, or a
+-- version was undone and it has gained no observation since: no observation is left behind. A scope that lost its text is
+-- due with a single pending observation. If neither scope nor agent has a threshold of its own, that of the process which
+-- last checked the scope applies (waits_below).
 SELECT
     a.agent_id,
     'scope ' || s.scope_id AS key,

@@ -1,12 +1,12 @@
--- Row-level security is on for every table that holds memory, and forced on its owner on all of them or on none; every table
--- has a policy for the library's own work, nobody has added one that lets everybody in, and views show only what whoever
--- reads them may see.
+-- Row-level security is enabled on every table that holds memory, and forced on the owner either on all of them or on none.
+-- Every table has a policy for the library's own work, nobody has added one that applies to everybody, and views are read
+-- with the caller's rights.
 WITH tables AS (
     SELECT c.oid, c.relname, c.relrowsecurity, c.relforcerowsecurity,
            bool_or(c.relforcerowsecurity) OVER () AS somewhere_forced
     FROM pg_class c
     WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'alembic_version'
-), walled AS (  -- what is the owner's alone has no policies: nobody else gets in
+), walled AS (  -- memory.installation belongs to the owner alone and has no policies, so nobody else gets in
     SELECT * FROM tables WHERE relname <> 'installation'
 )
 SELECT NULL AS agent_id, 'table ' || t.relname AS key, 'row-level security is off' AS detail

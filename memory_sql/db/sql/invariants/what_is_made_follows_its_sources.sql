@@ -1,5 +1,5 @@
--- What was made of others has the state that these leave it: nothing is told of which every source is superseded or set aside,
--- and what went for that reason comes back with its source.
+-- A derived observation has the status that its sources give it: it isn't in use if every source is superseded or set aside,
+-- and it is restored with its source if it was set aside for that reason.
 SELECT
     a.agent_id,
     format('o%s-%s', u.scope_id, u.seq) AS key,

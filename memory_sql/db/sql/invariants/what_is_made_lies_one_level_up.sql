@@ -1,4 +1,5 @@
--- What was made of an observation lies in a scope of the next level: individual, group, collective. So there is no circle.
+-- What was derived from an observation is in a scope of the next level: individual, group, collective. So lineage has no
+-- cycles.
 SELECT
     a.agent_id,
     format('o%s-%s', l.scope_id, l.seq) AS key,

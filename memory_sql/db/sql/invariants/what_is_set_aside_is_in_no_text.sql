@@ -1,4 +1,4 @@
--- Rule 8: what is set aside was removed from the text, and waits: no live version holds it.
+-- Rule 8: an observation that is set aside was removed from the text, and is passed over: no live version has absorbed it.
 SELECT
     a.agent_id,
     format('o%s-%s', t.scope_id, t.seq) AS key,

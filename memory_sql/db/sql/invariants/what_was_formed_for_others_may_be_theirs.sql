@@ -1,5 +1,6 @@
--- What a formation put into a scope of several is nobody's sensitive matter and is proposed to nobody (a group may know what
--- is sensitive and about nobody); of a group only who has been a member of it said so. What is set aside is shown nowhere.
+-- What a formation stored in a group or collective scope isn't confidential, contains no sensitive personal data and is
+-- proposed for no wider scope. (A group may know sensitive data that is about no user.) What it stored in a group was said
+-- only by users who have been members. Only active observations count: those set aside are shown nowhere.
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,

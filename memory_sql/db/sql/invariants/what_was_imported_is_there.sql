@@ -1,5 +1,5 @@
--- What says that a document was imported names a scope that is there, and an observation of it or none. No foreign key sees to
--- it: of millions of rows at once it would look up the same few scopes.
+-- The record of an imported document names a scope that exists, and an existing observation of it or none. There is no
+-- foreign key for this, since for millions of rows at once it would look up the same few scopes.
 SELECT
     a.agent_id,
     format('%s in s%s', i.legacy_ref, i.scope_id) AS key,

@@ -1,5 +1,5 @@
--- Every observation that a propagation made has a source, or somebody who said so there, and is to be believed as what a user
--- or the host said; what is judged to have gone is there.
+-- Every observation that a propagation made has a source, or somebody has said the same in its own scope. If it is active,
+-- it is as trustworthy as what a user or the host said (memory.trust). What was judged as propagated exists.
 SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq) AS key, '0 sources' AS detail
 FROM memory.observations o
 JOIN memory.agents a USING (agent_key)

@@ -1,5 +1,5 @@
--- What is withdrawn was asked to be forgotten, is out of every text, and waits for an open hold to end: the ledger knows of its
--- forgetting, and something keeps it. (What the text has passed by and doesn't wait, what_is_set_aside_is_in_no_text tells.)
+-- What is withdrawn belongs to a forgetting that the events record, and an open hold keeps it. The evidence of a withdrawn
+-- observation is withdrawn as well. (what_is_set_aside_is_in_no_text checks that it is in no text.)
 WITH withdrawn AS (
     SELECT t.agent_key, format('o%s-%s', t.scope_id, t.seq) AS key, t.withdrawn_by
     FROM memory.observation_states t

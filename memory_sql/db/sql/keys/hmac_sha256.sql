@@ -1,6 +1,6 @@
--- memory.hmac_sha256(key, message): HMAC with SHA-256 as RFC 2104 says it, of what Postgres brings without an extension: it
--- has sha256(), and XOR of bit strings alone, so the key becomes one and, by what would send it to a client, bytes again
--- after the four of its length. 32 bytes.
+-- memory.hmac_sha256(key, message): HMAC with SHA-256 (RFC 2104), 32 bytes, without an extension. Postgres has sha256(), but
+-- XOR only for bit strings. So the key is converted to a bit string, and back to bytes with bit_send, whose first four bytes
+-- are the length.
 CREATE OR REPLACE FUNCTION memory.hmac_sha256(p_key bytea, p_message bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp

@@ -1,8 +1,9 @@
--- memory.installation: one row, made by the migration: the id of this database, by which what is kept outside of it (a journal
--- of forgetting, say) tells it from others, and its key. What is derived from memory and kept where others read it, or longer
--- than the memory itself, is an HMAC under that key: whoever reads it can't confirm a guess. Only the owner reads the table.
--- Nobody else has a right to it, and where somebody gives one away by mistake, it has no row for them: row-level security
--- is on without a policy. A copy or a backup of the database has the same row. Three random UUIDs have 366 random bits.
+-- memory.installation: one row, created by the migration, with the id and the key of this database. The id lets what is kept
+-- outside the database (a journal of forgetting, for instance) tell it from others. What is derived from memory and kept
+-- where others can read it, or longer than the memory itself, is an HMAC under the key, so that its readers can't confirm a
+-- guess. Only the owner can read the table. Nobody else has a right to it, and if one is granted by mistake, it shows no
+-- row: row-level security is on without a policy. A copy or a backup of the database has the same row. Three random UUIDs
+-- have 366 random bits.
 CREATE TABLE memory.installation (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     key bytea NOT NULL DEFAULT sha256(
@@ -14,10 +15,10 @@ CREATE TABLE memory.installation (
 
 CREATE UNIQUE INDEX installation_true_key ON memory.installation ((true));
 
-COMMENT ON TABLE memory.installation IS 'One row: what this database is known by, and the key that only its owner reads.';
-COMMENT ON COLUMN memory.installation.id IS 'The id of this database; its copies have the same.';
+COMMENT ON TABLE memory.installation IS 'One row: the id of this database, and its key, which only the owner can read.';
+COMMENT ON COLUMN memory.installation.id IS 'The id of this database; copies of the database have the same id.';
 COMMENT ON COLUMN memory.installation.key IS '32 random bytes: the key of memory.keyed_hash.';
-COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was made.';
+COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created.';
 
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
 
@@ -31,11 +32,11 @@ AS $$
     SELECT id FROM memory.installation
 $$;
 
-COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; its copies have the same.';
+COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies of the database have the same id.';
 
--- memory.keyed_hash(subject, value): the HMAC of a value under the key of this database, 32 bytes; null of null. `subject` says
--- what the hash is for: the same value has another one under each. Not open to everybody: whoever may call it can compare
--- what they guess with what they read.
+-- memory.keyed_hash(subject, value): the HMAC of a value under the key of this database, 32 bytes; null for null. `subject`
+-- says what the hash is for: the same value has a different hash under each subject. Not open to everybody: a caller could
+-- compare guesses with the hashes that they can read.
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -51,10 +52,10 @@ $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.keyed_hash IS
-    'HMAC-SHA256 of a value under the key of this database, which only its owner reads.';
+    'HMAC-SHA256 of a value under the key of this database, which only the owner can read.';
 
--- memory.keyed_hashes(subject, values): memory.keyed_hash of each, with their places from 1. The key is read and spread once, which
--- is most of what one costs.
+-- memory.keyed_hashes(subject, values): memory.keyed_hash of each value, with its place from 1. The key is read and expanded
+-- only once, which is most of the cost of a hash.
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -75,29 +76,29 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.keyed_hashes(text, bytea[]) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each value, with its place from 1.';
 
--- memory.user_hash(agent_key, user): the id of a user as it may outlive the user's being forgotten.
+-- memory.user_hash(agent_key, user): the hash of a user's id, which may be kept after the user was forgotten.
 CREATE OR REPLACE FUNCTION memory.user_hash(p_agent bigint, p_user text) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT memory.keyed_hash('user', int8send(p_agent) || convert_to(p_user, 'UTF8'))
 $$;
 
-COMMENT ON FUNCTION memory.user_hash IS 'The id of a user of an agent, as what outlives a forgetting names it.';
+COMMENT ON FUNCTION memory.user_hash IS 'The hash of a user''s id, which may be kept after the user was forgotten.';
 
--- memory.content_hash(scope, digest): what memory.observations keeps of a text to tell whether a scope holds it already: the
--- keyed hash of the SHA-256 of its normal form. It tells nobody what was said, nor that it was said in two scopes: who writes
--- into one learns nothing of another.
+-- memory.content_hash(scope, digest): the hash by which memory.observations recognizes that a scope already has a text: the
+-- keyed hash of the SHA-256 of its normal form. It reveals neither what was said nor that it was said in two scopes, so who
+-- writes to one scope learns nothing about another.
 CREATE OR REPLACE FUNCTION memory.content_hash(p_scope bigint, p_digest bytea) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)
 $$;
 
-COMMENT ON FUNCTION memory.content_hash IS 'By what a scope knows a text again, of the digest of its normal form.';
+COMMENT ON FUNCTION memory.content_hash IS 'The hash by which a scope recognizes a text, from the digest of its normal form.';
 
--- memory.content_hashes(scopes, digests): memory.content_hash of each pair, with their places from 1.
+-- memory.content_hashes(scopes, digests): memory.content_hash of each pair, with its place from 1.
 CREATE OR REPLACE FUNCTION memory.content_hashes(p_scopes bigint[], p_digests bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE
@@ -110,4 +111,4 @@ AS $$
     )) h
 $$;
 
-COMMENT ON FUNCTION memory.content_hashes IS 'memory.content_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.content_hashes IS 'memory.content_hash of each pair, with its place from 1.';

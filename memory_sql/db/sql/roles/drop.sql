@@ -1,5 +1,6 @@
--- Takes back what make.sql did: everything belongs to whoever runs this, the owner of the tables passes the walls again, and
--- the roles are gone that can't log in and that nothing in another database depends on. Reads `memory.roles` as make.sql.
+-- Reverses make.sql: everything belongs to the role that runs this, the owner of the tables bypasses the walls again, and
+-- the roles that can't log in are dropped unless something in another database depends on them. Reads the setting
+-- `memory.roles`, as make.sql does.
 DO $roles$
 DECLARE
     names jsonb := current_setting('memory.roles')::jsonb -> 'names';
@@ -31,7 +32,7 @@ BEGIN
         BEGIN
             EXECUTE format('DROP ROLE %I', role.name);
         EXCEPTION WHEN dependent_objects_still_exist THEN
-            NULL;  -- another database has them as well; the caller gets the names of those left
+            NULL;  -- another database uses it as well; the caller reports the roles that remain
         END;
     END LOOP;
 END

@@ -1,13 +1,13 @@
--- The roles of a database with walls, made or brought up to date; can be run again at any time, and belongs after every
+-- Creates or updates the roles of a database with walls. It can be run again at any time, and must be run after every
 -- upgrade. Reads the setting `memory.roles`: {"names": {"owner", "app", "eraser", "reader", "analyst", "content"}, "erase":
 -- the columns "table.column" that may hold what somebody said}. Runs as a superuser, or as a role that may create roles and
--- owns the schema; the latter becomes a member of owner, eraser and reader, which it needs for later upgrades.
+-- owns the schema; such a role becomes a member of owner, eraser and reader, which it needs for later upgrades.
 --
--- owner owns tables and views, and is walled itself. app is what the application runs as: it reads and writes rows and
--- deletes none. eraser may delete, and owns the functions that forgetting does that by. reader may read all rows, and owns
--- the functions that read for a principal whom they are given. analyst reads all rows and views without what somebody
--- said, content everything. memory.installation, with the key of this database, is the owner's alone, as are the functions
--- that read it.
+-- owner owns tables and views, and the walls apply to it too. The application runs as app, which reads and writes rows and
+-- deletes none. eraser may delete, and owns the functions with which forgetting deletes. reader may read all rows, and owns
+-- the functions that read for a principal given as an argument. analyst reads all rows and views except what somebody
+-- said; content reads everything. memory.installation, with the key of this database, belongs to owner alone, as do the
+-- functions that read it.
 DO $roles$
 DECLARE
     names jsonb := current_setting('memory.roles')::jsonb -> 'names';
@@ -27,7 +27,7 @@ BEGIN
         END IF;
     END LOOP;
     IF to_regnamespace('memory') IS NULL THEN
-        RETURN;  -- a restore needs the roles first, and brings what is theirs
+        RETURN;  -- a restore needs the roles first, and then restores what they own
     END IF;
 
     IF super THEN
@@ -65,7 +65,7 @@ BEGIN
     EXECUTE format('ALTER TABLE memory.installation OWNER TO %I', owner);
     EXECUTE format('REVOKE ALL ON memory.installation FROM %I, %I, %I, %I, %I', app, eraser, reader, analyst, content);
 
-    FOR item IN  -- column by column: whoever may update a table may also lock it against everybody (LOCK TABLE)
+    FOR item IN  -- column by column: a role that may update a whole table may also lock it against everybody (LOCK TABLE)
         SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
         FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -76,7 +76,7 @@ BEGIN
         EXECUTE format('GRANT UPDATE (%s) ON %s TO %I', item.columns, item.name, app);
     END LOOP;
 
-    FOR item IN  -- a view is read with the rights of whoever asks, so one with such a column is closed to the analyst
+    FOR item IN  -- a view is read with the caller's rights, so the analyst can't read one with such a column
         SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
         FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped

@@ -1,11 +1,11 @@
--- memory.heirs(agent_key, scopes, seqs, scores, counted, outside): what took the place of observations in the end. One
--- row per observation that is in use, with the score of the best one whose place it took, and the mask that goes with
+-- memory.heirs(agent_key, scopes, seqs, scores, covered, outside): what took the place of observations in the end. One
+-- row per observation that is in use, with the score of the best one whose place it took, and what goes with
 -- it; nothing that was said in the conversation `outside`. Without any to begin with nothing is read.
 CREATE OR REPLACE FUNCTION memory.heirs(
-    p_agent bigint, p_scopes bigint[], p_seqs integer[], p_scores double precision[], p_counted bigint[], p_outside text
+    p_agent bigint, p_scopes bigint[], p_seqs integer[], p_scores double precision[], p_covered double precision[], p_outside text
 )
 RETURNS TABLE (
-    scope_id bigint, seq integer, score double precision, counted bigint, observed_at timestamptz, status text
+    scope_id bigint, seq integer, score double precision, covered double precision, observed_at timestamptz, status text
 )
 LANGUAGE plpgsql STABLE ROWS 20
 AS $$
@@ -17,10 +17,10 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH RECURSIVE successor (scope_id, seq, score, counted, step) AS (
-        SELECT s.*, 0 FROM unnest(p_scopes, p_seqs, p_scores, p_counted) s
+    WITH RECURSIVE successor (scope_id, seq, score, covered, step) AS (
+        SELECT s.*, 0 FROM unnest(p_scopes, p_seqs, p_scores, p_covered) s
         UNION ALL
-        SELECT s.scope_id, t.superseded_by, s.score, s.counted, s.step + 1
+        SELECT s.scope_id, t.superseded_by, s.score, s.covered, s.step + 1
         FROM successor s
         CROSS JOIN LATERAL (
             SELECT t.superseded_by
@@ -30,7 +30,7 @@ BEGIN
         ) t
         WHERE s.step < c_steps
     )
-    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.counted, o.observed_at, t.status
+    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.covered, o.observed_at, t.status
     FROM successor s
     CROSS JOIN LATERAL (
         SELECT o.observed_at, o.conversation_id
@@ -49,5 +49,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.heirs(bigint, bigint[], integer[], double precision[], bigint[], text) IS
-    'What took the place of observations in the end; one row per observation that is in use.';
+COMMENT ON FUNCTION memory.heirs IS 'What took the place of observations in the end; one row per observation that is in use.';

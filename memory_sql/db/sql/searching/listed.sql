@@ -50,8 +50,7 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) IS
-    'What a user of an agent may see, by its number or newest first; one row per observation.';
+COMMENT ON FUNCTION memory.listed IS 'What a user of an agent may see, by its number or newest first; one row per observation.';
 
 -- memory.newest_known(…): the observations in use that a scope knew before a moment, or at it before that number, newest first.
 CREATE OR REPLACE FUNCTION memory.newest_known(p_agent bigint, p_scope bigint, p_at timestamptz, p_behind bigint, p_limit bigint)
@@ -70,5 +69,4 @@ AS $$
     LIMIT p_limit
 $$;
 
-COMMENT ON FUNCTION memory.newest_known(bigint, bigint, timestamptz, bigint, bigint) IS
-    'The newest observations of a scope that are in use; one row per observation.';
+COMMENT ON FUNCTION memory.newest_known IS 'The newest observations of a scope that are in use; one row per observation.';

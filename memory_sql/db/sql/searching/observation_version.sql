@@ -11,5 +11,4 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION memory.observation_version(bigint, bigint, integer) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.observation_version(bigint, bigint, integer) IS
-    'Rises with each change of what is said about an observation.';
+COMMENT ON FUNCTION memory.observation_version IS 'Rises with each change of what is said about an observation.';

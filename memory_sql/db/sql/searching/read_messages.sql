@@ -47,6 +47,4 @@ REVOKE EXECUTE ON FUNCTION memory.read_messages(
     text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
 ) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.read_messages(
-    text, text, text, bigint, integer, timestamptz, text, bigint, bigint, double precision, timestamptz
-) IS 'The messages that a user of an agent may read, newest first; one row per message.';
+COMMENT ON FUNCTION memory.read_messages IS 'The messages that a user of an agent may read, newest first; one row per message.';

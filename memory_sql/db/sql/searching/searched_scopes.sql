@@ -17,5 +17,4 @@ AS $$
       AND (memory.principal() IS NULL OR memory.serves_all() OR coalesce(memory.principal() ->> 'serves' = p_agent, false))
 $$;
 
-COMMENT ON FUNCTION memory.searched_scopes(text, text, text, timestamptz, bigint) IS
-    'The scopes that a search looks into; one row per scope.';
+COMMENT ON FUNCTION memory.searched_scopes IS 'The scopes that a search looks into; one row per scope.';

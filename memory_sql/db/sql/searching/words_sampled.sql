@@ -22,12 +22,13 @@ BEGIN
                   AND o.seq = (i.i::bigint * p_size / c_sample)::integer
                 LIMIT 1
             ) o
-            WHERE NOT EXISTS (
-                SELECT
+            LEFT JOIN LATERAL (
+                SELECT t.status
                 FROM memory.observation_states t
                 WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq
-                  AND NOT memory.is_found(t.status)
-            )
+                LIMIT 1
+            ) t ON true
+            WHERE memory.is_found(t.status)
         )
         SELECT array_agg(x.found * p_size ORDER BY x.g)
         FROM (

@@ -1,7 +1,7 @@
--- memory.alike(agent_key, scope, seq, excluded_users, scopes, limit): what `p_scopes` know that has words in common with an
--- observation. One row per observation, those with the most words in common first; only what may itself be judged
--- (memory.shareable). Found by the index on search_tokens. `shared`: how many of the words of the shorter text the other has
--- as well, 0 to 1; at least half.
+-- memory.alike(agent_key, scope, seq, excluded_users, scopes, limit): the observations of `p_scopes` that have words in
+-- common with an observation. One row per observation, those with the most words in common first; only observations that
+-- may be judged themselves (memory.shareable). They are found with the index on search_tokens. `shared`: the share of the
+-- shorter text's words that the other text also has, 0 to 1; at least half.
 CREATE OR REPLACE FUNCTION memory.alike(
     p_agent bigint, p_scope bigint, p_seq integer, p_excluded text[], p_scopes bigint[], p_limit integer
 )
@@ -39,4 +39,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.alike IS
-    'What scopes know that has words in common with an observation; one row per observation.';
+    'The observations of scopes that have words in common with an observation; one row per observation.';

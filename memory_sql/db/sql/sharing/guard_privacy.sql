@@ -1,5 +1,5 @@
--- memory.guard_privacy(): trigger. What others were made of can't be made more private while they are there: its text
--- would go on being shown in the scopes to which it has spread. `observations.mark` erases or withdraws it there first.
+-- memory.guard_privacy(): trigger. An observation can't be made more private while others that were derived from it exist:
+-- its text would still be shown in the scopes to which it has spread. `observations.mark` erases or withdraws it there first.
 CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -19,7 +19,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.guard_privacy IS 'Keeps what is private from living on in what was made of it.';
+COMMENT ON FUNCTION memory.guard_privacy IS 'Refuses to make an observation more private while others derived from it are still shown.';
 
 CREATE OR REPLACE TRIGGER observations_guard_privacy
 BEFORE UPDATE OF no_propagate, confidential, sensitivity ON memory.observations

@@ -1,6 +1,6 @@
--- memory.peers(agent_key, scope, target, limit): beside which scopes a claim of this one is seen when it is judged for a target.
--- One row per scope. For the collective scope all groups, this one too, groups of one left out, whichever learnt something last
--- first; for a group the individual scopes of its other members.
+-- memory.peers(agent_key, scope, target, limit): the scopes whose observations are compared with a claim of this scope when
+-- it is judged for a target. One row per scope, most recently active first. For the collective scope: all groups with at
+-- least two members, including this one. For a group: the individual scopes of its other members.
 CREATE OR REPLACE FUNCTION memory.peers(p_agent bigint, p_scope bigint, p_target bigint, p_limit integer)
 RETURNS TABLE (scope_id bigint)
 LANGUAGE sql STABLE

@@ -1,7 +1,8 @@
--- memory.people_behind(agent_key, scope_ids, seqs, new_days): the persons who support these observations, by their own
--- evidence and that of all they were made of. One row per observation (scope_ids[i], seqs[i]) and person. `established`: they
--- had been known for `new_days` days when they said it, once at least; where the agent itself wasn't that old then, everybody
--- is. The host counts as no person, and what is set aside supports nothing.
+-- memory.people_behind(agent_key, scope_ids, seqs, new_days): the people who support these observations, by the
+-- observations' own evidence and that of all their sources. One row per observation (scope_ids[i], seqs[i]) and person.
+-- `established`: the person had been known for `new_days` days at least once when they said it; if the agent wasn't that old
+-- at the time, everybody counts as established. The host doesn't count as a person, and sources that are set aside support
+-- nothing.
 CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
 RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
 LANGUAGE sql STABLE
@@ -47,4 +48,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.people_behind IS
-    'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';
+    'The people who support observations, and whether each was established by then; one row per observation and person.';

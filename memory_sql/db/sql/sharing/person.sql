@@ -1,5 +1,5 @@
--- memory.person(agent_key, user): the id of the person behind a user's id: the one that it stands for at the end of the line
--- of aliases, else itself. One value; the way back from memory.user_ids.
+-- memory.person(agent_key, user): the id of the person behind a user's id: the last id in its chain of aliases, else the id
+-- itself. One value; the inverse of memory.user_ids.
 CREATE OR REPLACE FUNCTION memory.person(p_agent bigint, p_user text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -9,14 +9,14 @@ AS $$
         SELECT a.into_user_id, l.step + 1
         FROM line l
         JOIN memory.user_aliases a ON a.agent_key = p_agent AND a.user_id = l.user_id AND a.ended_at IS NULL
-        WHERE l.step < 100  -- a circle, which nothing lets come about, would end here
+        WHERE l.step < 100  -- a cycle, which the library prevents, would end here
     )
     SELECT l.user_id FROM line l ORDER BY l.step DESC LIMIT 1
 $$;
 
 COMMENT ON FUNCTION memory.person IS 'The id of the person for whom a user''s id stands.';
 
--- memory.members_of(agent_key, scope): the persons who belong to a group now. One row per person, whatever ids they go by.
+-- memory.members_of(agent_key, scope): the people who belong to a group now. One row per person, however many ids they have.
 CREATE OR REPLACE FUNCTION memory.members_of(p_agent bigint, p_scope bigint) RETURNS TABLE (person text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -25,4 +25,4 @@ AS $$
     WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL
 $$;
 
-COMMENT ON FUNCTION memory.members_of IS 'The persons who belong to a group now; one row per person.';
+COMMENT ON FUNCTION memory.members_of IS 'The people who belong to a group now; one row per person.';

@@ -1,6 +1,7 @@
--- memory.propagation_targets(agent_key, scope): where what is known in a scope may go, one level up and nowhere else. One row
--- per scope: of an individual scope the groups to which its user belongs now, of a group the collective scope (its id is null
--- while there is none). A group of one neither takes nor gives: what it knows is that one person's. `sharing`: the group's own rule, null where it has none.
+-- memory.propagation_targets(agent_key, scope): the scopes to which a scope's observations may be propagated, one level up
+-- and nowhere else. One row per scope: for an individual scope the groups to which its user belongs now, for a group the
+-- collective scope (its id is null while there is none). A group of one neither receives nor gives: what it knows is that
+-- one person's. `sharing`: the group's own setting, null if it has none.
 CREATE OR REPLACE FUNCTION memory.propagation_targets(p_agent bigint, p_scope bigint)
 RETURNS TABLE (scope_id bigint, kind text, owner text, display_name text, sharing text)
 LANGUAGE sql STABLE

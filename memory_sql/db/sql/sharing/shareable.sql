@@ -1,9 +1,9 @@
 -- memory.shareable(agent_key, scope, excluded_users): the observations of a scope that may be judged for a wider one. One row
--- per observation. This is the wall before every propagation prompt, and it lets through only what is known to be fit: active,
--- undisputed, in the scope's text, classified as nothing personal (never classified counts as personal) but contact data, which
--- is cut out, not sensitive, not marked, no remark of one person on another, said by a user or the host (memory.trust), in no
--- session that is excluded, by nobody who is excluded. `proposed`: the scope of the one group that it was meant for, s12;
--- collective or null: any.
+-- per observation. This is the wall before every propagation prompt. It lets through only observations that are active,
+-- undisputed and in the scope's text; classified as not personal except for contact data, which is cut out (an observation
+-- that was never classified counts as personal); not sensitive and not marked; not a remark of one person about another;
+-- said by a user or the host (memory.trust); and neither from an excluded conversation nor from an excluded user.
+-- `proposed`: the scope of the one group for which it was meant, s12; collective or null: any.
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, proposed text)
 LANGUAGE sql STABLE

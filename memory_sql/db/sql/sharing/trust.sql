@@ -1,7 +1,8 @@
--- memory.trust(agent_key, scope, seq): how far an observation may be believed, by who said it and not by what it says: 3 the
--- host stated it, 2 a user said it, 1 the assistant did, 0 a tool did, or it was imported and nobody has confirmed it since.
--- One value: of messages the best, since a person's yes stands beside the assistant's proposal; the least of what it is made
--- of, so that nothing gains trust on its way up. Null where it isn't there.
+-- memory.trust(agent_key, scope, seq): how far an observation can be trusted, judged by who said it and not by what it says:
+-- 3 the host stated it; 2 a user said it; 1 the assistant said it; 0 a tool said it, or it was imported and hasn't been
+-- confirmed since. One value. Of several messages the most trusted counts, since a person's yes supports the assistant's
+-- proposal. Of several sources the least trusted counts, so that nothing gains trust on its way up. Null if the observation
+-- doesn't exist.
 CREATE OR REPLACE FUNCTION memory.trust(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
 LANGUAGE sql STABLE
 AS $$
@@ -17,8 +18,8 @@ AS $$
             WHEN 'propagation' THEN CASE
                 WHEN EXISTS (
                     SELECT FROM memory.lineage k WHERE k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
-                ) THEN 3  -- these are in the line
-                ELSE 2  -- somebody has said so there
+                ) THEN 3  -- its sources are in the line
+                ELSE 2  -- somebody has said the same in that scope
             END
             WHEN 'observe' THEN CASE WHEN cardinality(o.related_users) > 0 THEN 2 ELSE 3 END
             WHEN 'formation' THEN coalesce(
@@ -38,4 +39,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.trust IS
-    'How far an observation may be believed: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';
+    'How far an observation can be trusted: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';

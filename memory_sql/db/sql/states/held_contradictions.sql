@@ -1,5 +1,6 @@
--- memory.held_contradictions(agent_key): what a version of a text would have superseded, had it not been too much at once, and
--- nobody has decided yet. One row per contradiction whose two observations are in use.
+-- memory.held_contradictions(agent_key): the contradictions that a live version of a text held because it would have
+-- superseded too much at once, and that nobody has decided yet. One row per contradiction whose two observations are both
+-- in use.
 CREATE OR REPLACE FUNCTION memory.held_contradictions(p_agent bigint)
 RETURNS TABLE (
     scope_id bigint, version integer, newer integer, older integer, says text, instead_of text, created_at timestamptz
@@ -27,4 +28,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.held_contradictions IS
-    'What would have been superseded and waits for a person; one row per contradiction.';
+    'The held contradictions that wait for a person; one row per contradiction.';

@@ -1,10 +1,11 @@
--- memory.unsettled(agent_key, scopes): what lies in these scopes, or was made of what does (null: all), and hasn't the state that
--- its sources leave it. One row per observation: its state, and the one that it has to get. What was made of one source alone
--- (lineage.whole) is in use while such a source supports it; else it is what its sources are, of several states the one that
--- says least against it. What somebody has said there themselves stays; but a correction there goes with what is set aside, since it
--- has inherited the sources of what it corrects. What was merged of several is set aside with any
--- of them that is quarantined (it is erased then, unless a legal hold keeps it), and stays as it was said otherwise.
--- Only what is in use goes, and only what went for this reason (observation_states.follows) comes back.
+-- memory.unsettled(agent_key, scopes): the derived observations whose status doesn't match that of their sources: those in
+-- these scopes, and those derived from observations in these scopes (null: all scopes). One row per observation: its status,
+-- and the one that it must get. An observation derived from one source alone (lineage.whole) is in use while such a source
+-- supports it; otherwise it gets its sources' status, and if these differ, the mildest. One that somebody has also stated
+-- in its own scope stays; but a correction there is set aside with the sources, since it has inherited the sources of what
+-- it corrects. An observation merged from several is set aside with any of them that is quarantined (it is then erased,
+-- unless a legal hold keeps it); otherwise it stays as it was said. Only observations in use change, and only those that
+-- changed for this reason (observation_states.follows) are restored.
 CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
 LANGUAGE sql STABLE
@@ -66,7 +67,7 @@ AS $$
                 SELECT
                 FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = m.scope_id AND e.seq = m.seq
-                  AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- stated by a person or the host
                   AND e.withdrawn_by IS NULL
             )
         )
@@ -74,4 +75,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.unsettled IS
-    'What was made of others and hasn''t the state that these leave it; one row per observation.';
+    'The derived observations whose status doesn''t match that of their sources; one row per observation.';

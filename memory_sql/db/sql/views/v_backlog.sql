@@ -1,6 +1,6 @@
--- memory.v_backlog: what waits to be done, counted. One row per agent, work (formation of conversations, consolidation or
--- propagation of scopes) and state, where there is any. due: could be done now, and nobody is at it; in_progress: somebody
--- is; retrying: failed, and is tried again by itself; given_up: waits for a person.
+-- memory.v_backlog: counts of waiting work. One row per agent, work (formation of conversations, consolidation or
+-- propagation of scopes) and state that has any. due: can be done now, and no worker has it; in_progress: a worker has
+-- it; retrying: it failed and will be retried automatically; given_up: it waits for a person.
 CREATE OR REPLACE VIEW memory.v_backlog WITH (security_invoker = true) AS
 SELECT a.agent_id, w.work, w.state, count(*) AS waiting, min(w.since) AS oldest_at, now() - min(w.since) AS oldest_age
 FROM (
@@ -44,11 +44,10 @@ FROM (
 JOIN memory.agents a ON a.agent_key = w.agent_key
 GROUP BY a.agent_id, w.work, w.state;
 
-COMMENT ON VIEW memory.v_backlog IS 'One row per agent, work and state in which something waits: how many, and since when the oldest.';
-COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The agent, as the host calls it.';
+COMMENT ON VIEW memory.v_backlog IS 'One row per agent, kind of work and state that has any: how many wait, and since when the oldest.';
+COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.v_backlog.work IS 'formation (of conversations), consolidation or propagation (of scopes).';
 COMMENT ON COLUMN memory.v_backlog.state IS 'due, in_progress, retrying or given_up.';
-COMMENT ON COLUMN memory.v_backlog.waiting IS 'Conversations, scopes or (given_up) runs; a scope may count for two kinds of work.';
-COMMENT ON COLUMN memory.v_backlog.oldest_at IS
-    'Since when the oldest is due or given up; of conversations tried again: since their oldest unread message. Else null.';
-COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'How long ago that is.';
+COMMENT ON COLUMN memory.v_backlog.waiting IS 'Number of conversations, of scopes, or (given_up) of runs; a scope may count for two kinds of work.';
+COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations being retried, when their oldest unread message was stored; otherwise null.';
+COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'Time since oldest_at, as an interval; null if oldest_at is.';

@@ -1,5 +1,5 @@
--- memory.v_contradictions: what a newer observation says otherwise, as the model that consolidated them named it.
--- One row per contradiction that a version of a scope's text named; its rows have no key.
+-- memory.v_contradictions: contradictions between newer and older observations, as named by the model that consolidated
+-- them. One row per contradiction that a version of a scope's text named; the rows have no key.
 CREATE OR REPLACE VIEW memory.v_contradictions WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -26,21 +26,21 @@ LEFT JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.
 LEFT JOIN memory.observation_states t ON t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq = i.older;
 
 COMMENT ON VIEW memory.v_contradictions IS
-    'One row per contradiction that a version of a scope''s text named: what counts, what it superseded, in the model''s words.';
+    'One row per contradiction that a version of a scope''s text named: the newer and the older observation, in the model''s words.';
 
-COMMENT ON COLUMN memory.v_contradictions.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_contradictions.scope_id IS 'The scope, by our number: the API''s s12 is 12 here.';
+COMMENT ON COLUMN memory.v_contradictions.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_contradictions.scope_id IS 'The scope''s number: the API''s s12 is 12 here.';
 COMMENT ON COLUMN memory.v_contradictions.scope_kind IS 'individual (one user), group, collective (all users), conversation, entity, agent or guideline.';
-COMMENT ON COLUMN memory.v_contradictions.owner_id IS 'The host''s id of the user, group, conversation or entity whose scope it is; null: nobody''s alone.';
-COMMENT ON COLUMN memory.v_contradictions.scope_name IS 'Null: the owner''s main scope; else the name of one beside it.';
-COMMENT ON COLUMN memory.v_contradictions.version IS 'Version of the scope''s text that named the contradiction.';
+COMMENT ON COLUMN memory.v_contradictions.owner_id IS 'The host''s id for the user, group, conversation or entity that owns the scope; null: a collective, agent or guideline scope.';
+COMMENT ON COLUMN memory.v_contradictions.scope_name IS 'Name of the scope, if it is an additional one; null: the owner''s main scope.';
+COMMENT ON COLUMN memory.v_contradictions.version IS 'The version of the scope''s text that named the contradiction.';
 COMMENT ON COLUMN memory.v_contradictions.live IS 'False: that version was undone, or replaced after a forgetting.';
 COMMENT ON COLUMN memory.v_contradictions.created_at IS 'When that version was written.';
-COMMENT ON COLUMN memory.v_contradictions.newer_id IS 'observation_id of what counts.';
-COMMENT ON COLUMN memory.v_contradictions.older_id IS 'observation_id of what it superseded; null: the text before had said it.';
-COMMENT ON COLUMN memory.v_contradictions.was IS 'What had been true, in the model''s words, short; null: it gave none.';
-COMMENT ON COLUMN memory.v_contradictions.now IS 'What is true, in the model''s words, short; null: it gave none.';
-COMMENT ON COLUMN memory.v_contradictions.held IS 'True: it would have superseded too much at once, and waits for a person.';
-COMMENT ON COLUMN memory.v_contradictions.older_status IS 'Status of the older one now; null: there is none, or it was forgotten.';
-COMMENT ON COLUMN memory.v_contradictions.model IS 'The model that said so.';
-COMMENT ON COLUMN memory.v_contradictions.run_id IS 'The run in which it said so.';
+COMMENT ON COLUMN memory.v_contradictions.newer_id IS 'observation_id of the newer observation, the one that counts.';
+COMMENT ON COLUMN memory.v_contradictions.older_id IS 'observation_id of the older observation; null: the contradicted statement was in the previous text.';
+COMMENT ON COLUMN memory.v_contradictions.was IS 'What was true before, in a few words of the model; null: it gave none.';
+COMMENT ON COLUMN memory.v_contradictions.now IS 'What is true now, in a few words of the model; null: it gave none.';
+COMMENT ON COLUMN memory.v_contradictions.held IS 'True: the version would have superseded too much at once, so the contradiction was held for a person.';
+COMMENT ON COLUMN memory.v_contradictions.older_status IS 'Current status of the older observation; null: there is none, or it was forgotten.';
+COMMENT ON COLUMN memory.v_contradictions.model IS 'The model that named it.';
+COMMENT ON COLUMN memory.v_contradictions.run_id IS 'The run in which it was named.';

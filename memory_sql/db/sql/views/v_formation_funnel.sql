@@ -1,7 +1,7 @@
--- memory.v_formation_funnel: what becomes of what is said. One row per agent and day (UTC) on which a message was stored or
--- a formation began. A message counts on the day on which it was stored, a run with all that came of it on the day on which
--- it began: each is in exactly one row, so every column may be added up over days and agents. eligible = formed + discarded
--- + waiting; the other messages are skipped.
+-- memory.v_formation_funnel: what becomes of the messages. One row per agent and day (UTC) on which a message was stored or
+-- a formation began. A message counts on the day on which it was stored; a run, with all its results, on the day on which
+-- it began. Each counts in exactly one row, so every column may be summed over days and agents. eligible = formed +
+-- discarded + waiting; formation skips the other messages.
 CREATE OR REPLACE VIEW memory.v_formation_funnel WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -79,23 +79,23 @@ CROSS JOIN LATERAL (
 ) e;
 
 COMMENT ON VIEW memory.v_formation_funnel IS
-    'One row per agent and day (UTC): messages by what became of them, formations by outcome, and what they yielded.';
+    'One row per agent and day (UTC): messages by what became of them, formations by outcome, and their results.';
 
-COMMENT ON COLUMN memory.v_formation_funnel.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_formation_funnel.day IS 'The day in UTC: messages count where they were stored, runs and what came of them where they began.';
-COMMENT ON COLUMN memory.v_formation_funnel.messages IS 'Messages stored that day.';
-COMMENT ON COLUMN memory.v_formation_funnel.eligible IS 'Of these, what formation reads: no instructions to the agent, nothing said while a conversation was excluded.';
-COMMENT ON COLUMN memory.v_formation_funnel.formed IS 'Of the eligible, messages that a formation has read by now.';
-COMMENT ON COLUMN memory.v_formation_funnel.discarded IS 'Of the eligible, messages that were put aside with work that was given up.';
-COMMENT ON COLUMN memory.v_formation_funnel.waiting IS 'Of the eligible, messages that nothing has read yet.';
-COMMENT ON COLUMN memory.v_formation_funnel.runs IS 'Formations begun that day; the sum of the next seven.';
+COMMENT ON COLUMN memory.v_formation_funnel.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_formation_funnel.day IS 'The day, in UTC: messages count on the day they were stored, runs and their results on the day they began.';
+COMMENT ON COLUMN memory.v_formation_funnel.messages IS 'Messages that were stored that day.';
+COMMENT ON COLUMN memory.v_formation_funnel.eligible IS 'Of these, messages that formation reads: not instructions to the agent, nor what was said while the conversation was excluded.';
+COMMENT ON COLUMN memory.v_formation_funnel.formed IS 'Of the eligible messages, those that a formation has read so far.';
+COMMENT ON COLUMN memory.v_formation_funnel.discarded IS 'Of the eligible messages, those that were discarded with work that had been given up.';
+COMMENT ON COLUMN memory.v_formation_funnel.waiting IS 'Of the eligible messages, those that no formation has read yet.';
+COMMENT ON COLUMN memory.v_formation_funnel.runs IS 'Formations that began that day; the sum of the next seven columns.';
 COMMENT ON COLUMN memory.v_formation_funnel.succeeded IS 'Runs that stored or confirmed something.';
 COMMENT ON COLUMN memory.v_formation_funnel.empty IS 'Runs that found nothing worth keeping.';
-COMMENT ON COLUMN memory.v_formation_funnel.failed IS 'Runs that failed; another will try again if needed.';
+COMMENT ON COLUMN memory.v_formation_funnel.failed IS 'Runs that failed; the work is retried by another run if needed.';
 COMMENT ON COLUMN memory.v_formation_funnel.dead IS 'Runs that were given up and wait for a person.';
 COMMENT ON COLUMN memory.v_formation_funnel.runs_discarded IS 'Runs that a person has discarded.';
-COMMENT ON COLUMN memory.v_formation_funnel.retired IS 'Runs whose messages were formed anew since.';
+COMMENT ON COLUMN memory.v_formation_funnel.retired IS 'Runs whose messages another run has read again since.';
 COMMENT ON COLUMN memory.v_formation_funnel.under_way IS 'Runs that have not ended yet.';
 COMMENT ON COLUMN memory.v_formation_funnel.observations IS 'Observations that the runs stored.';
-COMMENT ON COLUMN memory.v_formation_funnel.duplicates IS 'Observations that were known already and gained evidence by the runs.';
-COMMENT ON COLUMN memory.v_formation_funnel.refused IS 'Parts of answers that were corrected or left out; by reason in memory.runs.refused.';
+COMMENT ON COLUMN memory.v_formation_funnel.duplicates IS 'Extracted statements that were already known; the runs added evidence to the known observations.';
+COMMENT ON COLUMN memory.v_formation_funnel.refused IS 'Parts of answers that were corrected or left out; memory.runs.refused has them by reason.';

@@ -1,7 +1,7 @@
--- memory.v_latency: how long it takes until a message is memory. One row per agent, day (UTC) and step: formation, from when a
--- message was stored until the first run that read it had ended; consolidation, from when an observation was stored
--- until the first version of the text behind it was written. Each message or observation counts once, on the day on which its step was
--- done; what still waits is in v_formation_funnel and v_pending.
+-- memory.v_latency: how long messages take to become memory. One row per agent, day (UTC) and step. Formation: from when a
+-- message was stored until the first run that read it had ended. Consolidation: from when an observation was stored
+-- until the first consolidation that passed it had ended. Each message or observation counts once, on the day on which its
+-- step was done. What still waits is in v_formation_funnel and v_pending.
 CREATE OR REPLACE VIEW memory.v_latency WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -41,13 +41,13 @@ CROSS JOIN LATERAL (
 ) e;
 
 COMMENT ON VIEW memory.v_latency IS
-    'One row per agent, day (UTC) and step: how long messages waited for their formation, observations for their consolidation.';
+    'One row per agent, day (UTC) and step: how long messages waited for formation, and observations for consolidation.';
 
-COMMENT ON COLUMN memory.v_latency.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_latency.day IS 'The day in UTC on which the step was done.';
+COMMENT ON COLUMN memory.v_latency.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_latency.day IS 'The day, in UTC, on which the step was done.';
 COMMENT ON COLUMN memory.v_latency.step IS 'formation (of messages) or consolidation (of observations).';
-COMMENT ON COLUMN memory.v_latency.items IS 'Messages that were read that day for the first time, or observations, likewise.';
-COMMENT ON COLUMN memory.v_latency.p50_seconds IS 'Seconds that half of them had waited at most, since they were stored.';
-COMMENT ON COLUMN memory.v_latency.p90_seconds IS 'Seconds that nine in ten had waited at most.';
-COMMENT ON COLUMN memory.v_latency.p99_seconds IS 'Seconds that 99 in a hundred had waited at most.';
-COMMENT ON COLUMN memory.v_latency.slowest_seconds IS 'Seconds that the one had waited that waited longest.';
+COMMENT ON COLUMN memory.v_latency.items IS 'Number of messages first read that day, or of observations first consolidated that day.';
+COMMENT ON COLUMN memory.v_latency.p50_seconds IS 'Median wait in seconds, from storing to the end of the step.';
+COMMENT ON COLUMN memory.v_latency.p90_seconds IS '90th percentile of the wait, in seconds.';
+COMMENT ON COLUMN memory.v_latency.p99_seconds IS '99th percentile of the wait, in seconds.';
+COMMENT ON COLUMN memory.v_latency.slowest_seconds IS 'Longest wait, in seconds.';

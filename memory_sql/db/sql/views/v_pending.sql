@@ -1,4 +1,4 @@
--- memory.v_pending: the backlog. One row per scope that has observations that wait for a consolidation.
+-- memory.v_pending: the backlog of consolidation. One row per scope that has pending observations.
 CREATE OR REPLACE VIEW memory.v_pending WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -16,7 +16,7 @@ SELECT
 FROM memory.scopes s
 JOIN memory.agents a ON a.agent_key = s.agent_key
 CROSS JOIN LATERAL (
-    -- The rows of memory.pending_observations, without their text: whoever looks at the backlog may not be allowed to see it.
+    -- The rows of memory.pending_observations without their text, which readers of the backlog may not be allowed to see.
     SELECT count(*) AS pending, min(w.created_at) AS oldest_at
     FROM (
         SELECT o.created_at
@@ -36,17 +36,17 @@ CROSS JOIN LATERAL (
 ) p
 WHERE p.pending > 0;
 
-COMMENT ON VIEW memory.v_pending IS 'One row per scope with observations that wait for a consolidation.';
+COMMENT ON VIEW memory.v_pending IS 'One row per scope with pending observations, which wait for its next consolidation.';
 
-COMMENT ON COLUMN memory.v_pending.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_pending.scope_id IS 'The scope, by our number: the API''s s12 is 12 here.';
+COMMENT ON COLUMN memory.v_pending.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_pending.scope_id IS 'The scope''s number: the API''s s12 is 12 here.';
 COMMENT ON COLUMN memory.v_pending.scope_kind IS 'individual (one user), group, collective (all users), conversation, entity, agent or guideline.';
-COMMENT ON COLUMN memory.v_pending.owner_id IS 'The host''s id of the user, group, conversation or entity whose scope it is; null: nobody''s alone.';
-COMMENT ON COLUMN memory.v_pending.scope_name IS 'Null: the owner''s main scope; else the name of one beside it.';
-COMMENT ON COLUMN memory.v_pending.pending IS 'How many observations wait for the scope''s next consolidation; at least 1.';
-COMMENT ON COLUMN memory.v_pending.oldest_at IS 'When the one was stored that has waited longest.';
-COMMENT ON COLUMN memory.v_pending.oldest_age IS 'How long ago that is, now.';
-COMMENT ON COLUMN memory.v_pending.due_at IS 'From when a consolidation is due; null: too few wait, or the scope isn''t consolidated.';
-COMMENT ON COLUMN memory.v_pending.in_progress IS 'True: a worker has the lease on it.';
-COMMENT ON COLUMN memory.v_pending.version IS 'Version of the text that the scope has now; 0: none.';
-COMMENT ON COLUMN memory.v_pending.consolidated_at IS 'When that was written; null: never.';
+COMMENT ON COLUMN memory.v_pending.owner_id IS 'The host''s id for the user, group, conversation or entity that owns the scope; null: a collective, agent or guideline scope.';
+COMMENT ON COLUMN memory.v_pending.scope_name IS 'Name of the scope, if it is an additional one; null: the owner''s main scope.';
+COMMENT ON COLUMN memory.v_pending.pending IS 'Number of observations that wait for the scope''s next consolidation; at least 1.';
+COMMENT ON COLUMN memory.v_pending.oldest_at IS 'When the oldest of them was stored.';
+COMMENT ON COLUMN memory.v_pending.oldest_age IS 'Time since oldest_at, as an interval.';
+COMMENT ON COLUMN memory.v_pending.due_at IS 'When a consolidation is due; null: too few are pending, or the scope isn''t consolidated.';
+COMMENT ON COLUMN memory.v_pending.in_progress IS 'True: a worker holds the scope''s lease.';
+COMMENT ON COLUMN memory.v_pending.version IS 'Current version of the scope''s text; 0: none.';
+COMMENT ON COLUMN memory.v_pending.consolidated_at IS 'When the text last changed; null: never.';

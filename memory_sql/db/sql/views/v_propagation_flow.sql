@@ -1,6 +1,6 @@
--- memory.v_propagation_flow: what goes upwards, and what doesn't and why. One row per agent, day (UTC) on which it was
--- decided, kinds of the scopes, outcome and reason. An observation counts once for each wider scope for which it was
--- judged, with what holds now: what waits and is judged again moves to the later day.
+-- memory.v_propagation_flow: what is propagated, what isn't, and why. One row per agent, day (UTC) of the decision, kinds of
+-- the two scopes, outcome and reason. An observation counts once for each wider scope for which it was judged, with the
+-- newest decision: one that waits and is judged again moves to the later day.
 CREATE OR REPLACE VIEW memory.v_propagation_flow WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -19,14 +19,14 @@ JOIN memory.scopes t ON t.agent_key = j.agent_key AND t.scope_id = j.target_scop
 GROUP BY 1, 2, 3, 4, 5, 6;
 
 COMMENT ON VIEW memory.v_propagation_flow IS
-    'One row per agent, day (UTC), kinds of scopes, outcome and reason: observations judged, stored, and of how many people.';
+    'One row per agent, day (UTC), kinds of scopes, outcome and reason: observations judged, observations stored, people.';
 
-COMMENT ON COLUMN memory.v_propagation_flow.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_propagation_flow.day IS 'The day in UTC on which it was decided; of what was judged again, the last time.';
-COMMENT ON COLUMN memory.v_propagation_flow.from_kind IS 'Kind of the scopes from which: individual or group.';
-COMMENT ON COLUMN memory.v_propagation_flow.to_kind IS 'Kind of the scopes to which: group or collective.';
-COMMENT ON COLUMN memory.v_propagation_flow.outcome IS 'propagated, refused, waiting (too few say so yet), held (for a person) or released (by one, to be judged again).';
-COMMENT ON COLUMN memory.v_propagation_flow.reason IS 'Why, in a word: shared, known, personal, too_few_people, burst, reviewed …';
-COMMENT ON COLUMN memory.v_propagation_flow.observations IS 'Observations that were judged, once for each wider scope.';
-COMMENT ON COLUMN memory.v_propagation_flow.stored IS 'Observations of the wider scopes that they have become; several may be one.';
-COMMENT ON COLUMN memory.v_propagation_flow.people IS 'Users whose scopes they come from; 0: of groups.';
+COMMENT ON COLUMN memory.v_propagation_flow.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_propagation_flow.day IS 'The day, in UTC, of the newest decision.';
+COMMENT ON COLUMN memory.v_propagation_flow.from_kind IS 'Kind of the narrower scopes, where the observations are: individual or group.';
+COMMENT ON COLUMN memory.v_propagation_flow.to_kind IS 'Kind of the wider scopes, for which they were judged: group or collective.';
+COMMENT ON COLUMN memory.v_propagation_flow.outcome IS 'propagated, refused, waiting (too few say so yet), held (for a person) or released (by a person, to be judged again).';
+COMMENT ON COLUMN memory.v_propagation_flow.reason IS 'Why, in one word: shared, known, personal, too_few_people, burst, reviewed …';
+COMMENT ON COLUMN memory.v_propagation_flow.observations IS 'Number of observations judged, counted once for each wider scope.';
+COMMENT ON COLUMN memory.v_propagation_flow.stored IS 'Number of observations of the wider scopes that now say the same; several may share one.';
+COMMENT ON COLUMN memory.v_propagation_flow.people IS 'Number of users whose individual scopes they come from; 0: they come from groups.';

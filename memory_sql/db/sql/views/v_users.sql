@@ -1,6 +1,6 @@
--- memory.v_users: who is there. One row per agent and user who has written in a conversation, has a memory of their own, or
--- belongs or belonged to a group; not who was forgotten. Users count under the id that the host gave: the ids of one person
--- are rows of their own, and stands_for says whose.
+-- memory.v_users: the known users. One row per agent and user who has written in a conversation, has observations in a
+-- scope of their own, or belongs or belonged to a group. Forgotten users aren't included. A user is an id that the host
+-- gave: several ids of one person have a row each, and stands_for names the user for whom an id stands.
 CREATE OR REPLACE VIEW memory.v_users WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -50,7 +50,7 @@ CROSS JOIN LATERAL (
         SELECT w.user_id, count(*) AS messages, min(w.created_at) AS first_seen_at, max(w.created_at) AS last_seen_at
         FROM memory.conversations s
         JOIN memory.messages w ON w.agent_key = s.agent_key AND w.conversation_id = s.conversation_id
-        WHERE s.agent_key = a.agent_key AND w.user_id = ANY (s.participants)  -- who was forgotten isn't one any more
+        WHERE s.agent_key = a.agent_key AND w.user_id = ANY (s.participants)  -- a forgotten user no longer is one
         GROUP BY 1
     ) m USING (user_id)
     LEFT JOIN (
@@ -70,15 +70,15 @@ CROSS JOIN LATERAL (
 ) e;
 
 COMMENT ON VIEW memory.v_users IS
-    'One row per agent and user who is known: what they wrote and when, what is remembered of them and from them.';
+    'One row per agent and known user: what they wrote and when, and what is remembered about them and from them.';
 
-COMMENT ON COLUMN memory.v_users.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_users.user_id IS 'The host''s id of the user; with agent_id the key of the view.';
-COMMENT ON COLUMN memory.v_users.stands_for IS 'The user for whom this id stands, since they were merged; null: for itself.';
-COMMENT ON COLUMN memory.v_users.conversations IS 'Conversations in which they have written, or that were begun for them.';
-COMMENT ON COLUMN memory.v_users.messages IS 'Messages that they wrote, also those whose text has gone.';
+COMMENT ON COLUMN memory.v_users.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_users.user_id IS 'The host''s id for the user; with agent_id the key of the view.';
+COMMENT ON COLUMN memory.v_users.stands_for IS 'The user for whom this id stands, after people.merge; null: it stands for itself.';
+COMMENT ON COLUMN memory.v_users.conversations IS 'Number of conversations in which they have written, or that were begun for them.';
+COMMENT ON COLUMN memory.v_users.messages IS 'Number of messages that they wrote, including those whose text is gone.';
 COMMENT ON COLUMN memory.v_users.first_seen_at IS 'When their first message was stored; null: they wrote none.';
 COMMENT ON COLUMN memory.v_users.last_seen_at IS 'When their newest message was stored; null: they wrote none.';
-COMMENT ON COLUMN memory.v_users.observations IS 'Observations of their own scopes that are active.';
-COMMENT ON COLUMN memory.v_users.contributed IS 'Observations of any scope that what they said supports, whatever their status.';
-COMMENT ON COLUMN memory.v_users.groups IS 'Groups that they belong to now.';
+COMMENT ON COLUMN memory.v_users.observations IS 'Number of active observations in their own scopes.';
+COMMENT ON COLUMN memory.v_users.contributed IS 'Number of observations, in any scope and of any status, that their statements support.';
+COMMENT ON COLUMN memory.v_users.groups IS 'Number of groups to which they belong now.';

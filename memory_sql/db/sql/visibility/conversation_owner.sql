@@ -1,5 +1,5 @@
--- memory.conversation_owner(agent, user, conversation, as_of): the owner of the scope of that conversation, for
--- memory.visible_scopes; none where the user may not see it. In PL/pgSQL: what it takes is prepared only where it is called.
+-- memory.conversation_owner(agent, user, conversation, as_of): the owner of that conversation's scope, for
+-- memory.visible_scopes; empty if the user may not see it. In PL/pgSQL, so that its query is planned only if it is called.
 CREATE OR REPLACE FUNCTION memory.conversation_owner(
     p_agent text, p_user text, p_conversation text, p_as_of timestamptz
 ) RETURNS text[]
@@ -18,4 +18,4 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.conversation_owner(text, text, text, timestamptz) IS
-    'The owner of a conversation''s scope, where a user of an agent may see it; one value.';
+    'The owner of a conversation''s scope, if a user of an agent may see it; one value.';

@@ -1,4 +1,4 @@
--- memory.is_empty_group(agent_key, owner): whether nobody is a member of this group, so that nobody is shown what it knows.
+-- memory.is_empty_group(agent_key, owner): whether this group has no members, so that nobody is shown what it knows.
 CREATE OR REPLACE FUNCTION memory.is_empty_group(p_agent bigint, p_owner text) RETURNS boolean
 LANGUAGE sql STABLE
 AS $$
@@ -10,4 +10,4 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.is_empty_group IS 'Whether a group has no members; true where it is not there.';
+COMMENT ON FUNCTION memory.is_empty_group IS 'Whether a group has no members; true if it does not exist.';

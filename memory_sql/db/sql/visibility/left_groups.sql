@@ -1,32 +1,34 @@
--- memory.left_groups(agent_key, user, as_of): the groups that a user has left. One row per group. By any of the ids that they
--- go by (memory.user_ids) they were a member, by none they are one now. What was said in a conversation of such a group they may
--- read no more, though they took part. Who comes back has left nothing. Who was forgotten after leaving has left as well
--- (memory.departures); of an agent of whom nobody has, nothing is hashed. By the index of closed memberships: of somebody who
--- has left no group nothing else is read.
+-- memory.left_groups(agent_key, user, as_of): the groups that a user has left. One row per group of which the user was a
+-- member under any of their ids (memory.user_ids), and isn't under any of them now. The user may no longer read the
+-- conversations of such a group, even those they took part in. A user who comes back counts as not having left. A user who
+-- was forgotten after leaving has still left (memory.departures); if the agent has no departures, nothing is hashed. Uses
+-- the index of closed memberships: for a user who has left no group, nothing else is read.
 CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (group_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
+    WITH mine AS MATERIALIZED (
+        SELECT i.user_id FROM memory.user_ids(p_agent, p_user, p_as_of) i
+    )
     SELECT substr(g.owner, 3)
     FROM (
         SELECT m.scope_id
-        FROM memory.user_ids(p_agent, p_user, p_as_of) i
+        FROM mine i
         JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NOT NULL
         UNION ALL
         SELECT d.scope_id
-        FROM memory.user_ids(p_agent, p_user, p_as_of) i
+        FROM mine i
         JOIN memory.departures d ON d.agent_key = p_agent AND d.user_hash = memory.user_hash(p_agent, i.user_id)
         WHERE EXISTS (SELECT FROM memory.departures e WHERE e.agent_key = p_agent)
     ) m
     JOIN memory.scopes g ON g.agent_key = p_agent AND g.scope_id = m.scope_id
     WHERE NOT EXISTS (
         SELECT
-        FROM memory.user_ids(p_agent, p_user, p_as_of) j
+        FROM mine j
         JOIN memory.members o ON o.agent_key = p_agent AND o.user_id = j.user_id AND o.left_at IS NULL
         WHERE o.scope_id = m.scope_id
     )
     GROUP BY g.owner
 $$;
 
-COMMENT ON FUNCTION memory.left_groups(bigint, text, timestamptz) IS
-    'The groups that a user was a member of and is no more; one row per group.';
+COMMENT ON FUNCTION memory.left_groups IS 'The groups that a user has left; one row per group.';

@@ -1,5 +1,5 @@
--- memory.messages_since(agent, conversation, since, as_of): what memory.retained_messages brings, for whoever knows the
--- agent's key and since when its messages are kept.
+-- memory.messages_since(agent, conversation, since, as_of): what memory.retained_messages returns, for callers that know the
+-- agent's key and the time since which its messages are kept.
 CREATE OR REPLACE FUNCTION memory.messages_since(
     p_agent bigint, p_conversation text, p_since timestamptz, p_as_of timestamptz
 ) RETURNS SETOF memory.messages
@@ -25,4 +25,4 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.messages_since(bigint, text, timestamptz, timestamptz) IS
-    'The messages of a conversation that a search may show, of those that came since a moment; one row per message.';
+    'The messages of a conversation, stored since a given time, that a search may show; one row per message.';

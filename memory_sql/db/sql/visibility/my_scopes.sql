@@ -1,8 +1,8 @@
--- memory.my_scopes(): the scopes that the principal of this transaction may see, by memory.visible_scopes; empty for nobody
--- and for the library's own work, which my_agent, my_user_ids, my_left_groups, served_agent and serves_all are there for. These are what row-level
--- policies compare with. They run as their owner, or reading scopes would ask the policy of scopes, which asks them; they
--- take no argument, so they tell a caller nothing but what belongs to the principal. In PL/pgSQL, which keeps their plans:
--- each statement asks them several times.
+-- memory.my_scopes(): the scopes that the principal of this transaction may see, by memory.visible_scopes; empty without a
+-- principal and for the library's own work. Row-level policies compare with this and with my_agent, my_user_ids,
+-- my_left_groups, served_agent and serves_all. These functions run as their owner: otherwise reading scopes would apply the
+-- policy of scopes, which calls them. They take no argument, so they reveal to a caller only what belongs to the principal.
+-- They are in PL/pgSQL, which keeps their plans, since each statement calls them several times.
 CREATE OR REPLACE FUNCTION memory.my_scopes() RETURNS bigint[]
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_scopes() IS 'The scopes that the user may see on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_scopes IS 'The scopes that the user on whose behalf this transaction works may see.';
 
 -- memory.my_agent(): the key of the user's agent.
 CREATE OR REPLACE FUNCTION memory.my_agent() RETURNS bigint
@@ -29,9 +29,9 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_agent() IS 'The key of the agent whose user this transaction works for.';
+COMMENT ON FUNCTION memory.my_agent IS 'The key of the agent of the user on whose behalf this transaction works.';
 
--- memory.served_agent(): the key of the agent that the library works for.
+-- memory.served_agent(): the key of the agent for which the library itself works.
 CREATE OR REPLACE FUNCTION memory.served_agent() RETURNS bigint
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -41,18 +41,18 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.served_agent() IS 'The key of the one agent that the library itself works for.';
+COMMENT ON FUNCTION memory.served_agent IS 'The key of the one agent for which the library itself works.';
 
--- memory.serves_all(): whether the library works for all agents: claiming what is due, verify, the backlog.
+-- memory.serves_all(): whether the library works for all agents, as it does to claim due work, for verify and for the backlog.
 CREATE OR REPLACE FUNCTION memory.serves_all() RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
     SELECT coalesce((memory.principal() ->> 'serves_all')::boolean, false)
 $$;
 
-COMMENT ON FUNCTION memory.serves_all() IS 'Whether this transaction is the library''s own work for all agents.';
+COMMENT ON FUNCTION memory.serves_all IS 'Whether this transaction is the library''s own work for all agents.';
 
--- memory.my_user_ids(): the ids that the user goes by.
+-- memory.my_user_ids(): all ids of the user.
 CREATE OR REPLACE FUNCTION memory.my_user_ids() RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -62,7 +62,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_user_ids() IS 'The ids of the user on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_user_ids IS 'The ids of the user on whose behalf this transaction works.';
 
 -- memory.my_left_groups(): the groups that the user has left.
 CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
@@ -74,5 +74,4 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_left_groups() IS
-    'The groups that the user has left on whose behalf this transaction works.';
+COMMENT ON FUNCTION memory.my_left_groups IS 'The groups that the user on whose behalf this transaction works has left.';

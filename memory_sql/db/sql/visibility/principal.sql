@@ -1,9 +1,10 @@
--- memory.principal(): on whose behalf this transaction works, as memory.enter() said; null where nobody has said it. Every
--- row-level policy asks it, so that without a principal there are no rows. It is bound to its transaction by the moment at
--- which that began: what somebody left behind on a pooled connection (a SET of a whole session, another transaction's
--- setting) matches no later transaction. Objects: {"agent", "user", "session"} for a user, {"serves": agent} for the
--- library's own work for one agent, {"serves_all": true} for all. The moment stands before the object, and what follows
--- another moment isn't parsed: rubbish in the setting is nobody, not an error.
+-- memory.principal(): on whose behalf this transaction works, as set by memory.enter(); null if it wasn't set. Every
+-- row-level policy calls it, so without a principal there are no rows. The setting is bound to its transaction by the time
+-- at which the transaction began: what was left behind on a pooled connection (a SET for the session, another transaction's
+-- setting) matches no later transaction. The value is an object: {"agent", "user", "conversation"} for a user, {"serves":
+-- agent} for the library's own work for one agent, {"serves_all": true} for its work for all agents. The setting has the
+-- time before the object, and the object isn't parsed if the time is another: garbage in the setting means no principal, not
+-- an error.
 CREATE OR REPLACE FUNCTION memory.principal() RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -16,11 +17,12 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION memory.principal() IS
-    'On whose behalf this transaction works: a user of an agent, or the library itself; null: nobody said so.';
+    'On whose behalf this transaction works: a user of an agent, or the library itself; null: no principal was named.';
 
--- memory.enter(agent, user, session, service): names the principal until the transaction ends or memory.leave(…) is called;
--- returns the setting as it was, for that. Without service a user, who may read what they may see; with service the
--- library's own work, which may read and write: for that agent, or for all where the agent is null.
+-- memory.enter(agent, user, conversation, service): names the principal until the transaction ends or memory.leave(…) is
+-- called; returns the previous setting, for memory.leave. Without service the principal is a user, who may read what they
+-- may see. With service it is the library's own work, which may read and write: for that agent, or for all agents if the
+-- agent is null.
 CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_conversation text, p_service boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -40,11 +42,10 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
-    'Names the principal of this transaction; returns the setting before, for memory.leave.';
+COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the previous setting, for memory.leave.';
 
--- memory.serve(agent): memory.enter as the library's own work for that agent, for functions that write and name their
--- principal themselves. In a transaction that works for a user, or for another agent, it is refused.
+-- memory.serve(agent): memory.enter for the library's own work for that agent, used by functions that write and name their
+-- principal themselves. Raises an error in a transaction that works for a user or for another agent.
 CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -60,11 +61,11 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.serve(text) IS
-    'Names the library''s own work for that agent as principal; returns the setting before, for memory.leave.';
+    'Names the library''s own work for that agent as the principal; returns the previous setting, for memory.leave.';
 
--- memory.asks_for(agent, user): whether this transaction may ask what that user sees: where it was entered as a user, for no
--- other; else for anybody, as the functions that are told for whom they read do. A user of an agent that isn't entered is told
--- by memory.visible_scopes and memory.visible_conversations alone, which ask this.
+-- memory.asks_for(agent, user): whether this transaction may ask what that user sees. A transaction that was entered as a
+-- user may ask only for that user. Any other may ask for everybody, as functions that take the user as an argument do.
+-- memory.visible_scopes and memory.visible_conversations call this.
 CREATE OR REPLACE FUNCTION memory.asks_for(p_agent text, p_user text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -73,13 +74,13 @@ AS $$
     )
 $$;
 
-COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction was entered as no other user than that one.';
+COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
 
--- memory.leave(before): puts back what memory.enter(…) returned.
+-- memory.leave(before): restores the setting that memory.enter(…) returned.
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
 
-COMMENT ON FUNCTION memory.leave(text) IS 'Puts the principal back that was named before.';
+COMMENT ON FUNCTION memory.leave IS 'Restores the principal that was named before.';

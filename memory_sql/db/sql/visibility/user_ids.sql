@@ -1,6 +1,6 @@
--- memory.user_ids(agent_key, user, as_of): the ids that a user goes by: their own, and those that stand for them, also
--- through others. One row per id. A null user has none. What was merged after `as_of` isn't among them. UNION, not UNION
--- ALL: a circle, which nothing lets come about, would end here all the same.
+-- memory.user_ids(agent_key, user, as_of): all ids of a user: their own, and those that stand for them, directly or through
+-- others. One row per id. A null user has none. Ids merged after `as_of` aren't included. It uses UNION, not UNION ALL, so
+-- that even a cycle of aliases, which the library prevents, would end.
 CREATE OR REPLACE FUNCTION memory.user_ids(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (user_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -16,5 +16,4 @@ AS $$
     SELECT m.user_id FROM mine m
 $$;
 
-COMMENT ON FUNCTION memory.user_ids(bigint, text, timestamptz) IS
-    'The ids that a user goes by: their own and those that stand for them; one row per id.';
+COMMENT ON FUNCTION memory.user_ids IS 'All ids of a user: their own and those that stand for them; one row per id.';

@@ -1,8 +1,9 @@
--- memory.user_tokens(agent_key, users): what the index of conversations holds, a number per user and agent: a look-up
--- reads nothing of others, nor of namesakes elsewhere. Numbers may coincide: who asks by them compares users as well,
--- and the agent by IS NOT DISTINCT FROM, so that no plan begins with all that the agent has.
+-- memory.user_tokens(agent_key, users): the values in the index of conversations, a number per user and agent. A look-up
+-- reads no entries of other users, nor of users of other agents with the same id. Numbers may collide, so a query that uses
+-- them also compares the users. It compares the agent with IS NOT DISTINCT FROM, so that no plan starts from all
+-- conversations of the agent.
 CREATE OR REPLACE FUNCTION memory.user_tokens(p_agent bigint, p_users text[]) RETURNS bigint[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (SELECT coalesce(array_agg(hashtextextended(u.user_id, p_agent)), '{}') FROM unnest(p_users) u(user_id));
 
-COMMENT ON FUNCTION memory.user_tokens(bigint, text[]) IS 'Users of an agent as numbers, as an index holds them.';
+COMMENT ON FUNCTION memory.user_tokens IS 'Users of an agent as the numbers that an index contains.';

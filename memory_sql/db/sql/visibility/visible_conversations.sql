@@ -1,10 +1,10 @@
--- memory.visible_conversations(agent, user, as_of, conversation): the conversations whose messages a principal may see,
--- or of them the one that is named. One row per conversation. Beside memory.visible_scopes the only place where that is
--- decided. Who took part sees what was said; who is a member of the group in which it was said, and wasn't there,
--- doesn't. Nor does, of a conversation that takes place in a group, who has left that group (memory.left_groups). A
--- user is all the ids that they go by (memory.user_ids). Nothing of a conversation that is excluded, nor of one that
--- wasn't there at as_of. As in memory.visible_scopes, who is entered as a user asks for nobody else. Ids and groups are
--- looked up once, conversations by memory.user_tokens, a named one by its key.
+-- memory.visible_conversations(agent, user, as_of, conversation): the conversations whose messages a principal may see, or
+-- of these only the given one. One row per conversation. Only this function and memory.visible_scopes decide what a
+-- principal may see. Participants see what was said in a conversation; members of its group who didn't take part don't, nor
+-- do participants who have left one of its groups (memory.left_groups). All ids of a user count (memory.user_ids). Excluded
+-- conversations aren't returned, nor those that didn't exist at as_of. As in memory.visible_scopes, a transaction entered
+-- as a user can ask only for that user. Ids and groups are looked up once, conversations by memory.user_tokens, a given
+-- conversation by its key.
 CREATE OR REPLACE FUNCTION memory.visible_conversations(
     p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL, p_conversation text DEFAULT NULL
 ) RETURNS SETOF memory.conversations

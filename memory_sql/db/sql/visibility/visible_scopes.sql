@@ -1,10 +1,11 @@
--- memory.visible_scopes(agent, user, conversation, as_of): what a principal may see. One row per scope. The only place where
--- that is decided; every read joins it. A null user or agent sees nothing. A group is visible to whoever is a member now
--- (and was one at as_of); a conversation's scope to those who took part in it, and have left none of its groups, unless it
--- is excluded (memory.conversation_owner); what is the agent's own (collective, agent, guideline) to all. Of kind entity nobody sees but their own: what a user knows of a thing
--- lies in scopes of the user's with a name. Inactive scopes are included. A user is all the ids that they go by
--- (memory.user_ids). The agent and the owners are looked up once a query, whatever it begins with. In a transaction that was
--- entered as a user nobody else sees anything (memory.asks_for).
+-- memory.visible_scopes(agent, user, conversation, as_of): the scopes that a principal may see. One row per scope. This is
+-- the only place where that is decided; every read joins it. A null user or agent sees nothing. A group is visible to its
+-- current members (who were members at as_of). A conversation's scope is visible to those who took part in it and have left
+-- none of its groups, unless the conversation is excluded (memory.conversation_owner). The agent's own scopes (collective,
+-- agent, guideline) are visible to all users. An entity scope is visible only to the user with its id: what a user knows
+-- about a thing is in the user's own named scopes. Inactive scopes are included. All ids of a user count (memory.user_ids).
+-- The agent and the owners are looked up once per query, whatever its plan starts with. In a transaction that was entered as
+-- a user, nobody else sees anything (memory.asks_for).
 CREATE OR REPLACE FUNCTION memory.visible_scopes(
     p_agent text, p_user text, p_conversation text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
@@ -18,32 +19,30 @@ AS $$
       AND s.owner = ANY (
           ARRAY['c', 'a', 'p']
           || ARRAY(
-              SELECT o.kind || i.user_id
+              SELECT o.owner
               FROM memory.agents a
               CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
-              CROSS JOIN (VALUES ('u:'), ('e:')) o (kind)
-              WHERE a.agent_id = p_agent
-          )
-          || ARRAY(
-              SELECT g.owner
-              FROM memory.agents a
-              CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
-              CROSS JOIN LATERAL (  -- by their keys, in this order, whatever the planner thinks of how many there are
-                  SELECT m.scope_id
-                  FROM memory.members m
-                  WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
-                    AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
-                  OFFSET 0
-              ) m
               CROSS JOIN LATERAL (
+                  VALUES ('u:' || i.user_id), ('e:' || i.user_id)
+                  UNION ALL
                   SELECT g.owner
-                  FROM memory.scopes g
-                  WHERE g.agent_key = a.agent_key AND g.scope_id = m.scope_id AND g.kind = 'group'
-                  LIMIT 1
-              ) g
+                  FROM (  -- by their keys, in this order, whatever the planner thinks of how many there are
+                      SELECT m.scope_id
+                      FROM memory.members m
+                      WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
+                        AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
+                      OFFSET 0
+                  ) m
+                  CROSS JOIN LATERAL (
+                      SELECT g.owner
+                      FROM memory.scopes g
+                      WHERE g.agent_key = a.agent_key AND g.scope_id = m.scope_id AND g.kind = 'group'
+                      LIMIT 1
+                  ) g
+              ) o (owner)
               WHERE a.agent_id = p_agent
           )
-          || (  -- once a query, and prepared only where there is one
+          || (  -- once per query, and planned only if a conversation is given
               SELECT CASE
                   WHEN p_conversation IS NOT NULL
                   THEN memory.conversation_owner(p_agent, p_user, p_conversation, p_as_of)
@@ -52,5 +51,4 @@ AS $$
       )
 $$;
 
-COMMENT ON FUNCTION memory.visible_scopes(text, text, text, timestamptz) IS
-    'The scopes that a user of an agent may see; one row per scope.';
+COMMENT ON FUNCTION memory.visible_scopes IS 'The scopes that a user of an agent may see; one row per scope.';

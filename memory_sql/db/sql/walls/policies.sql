@@ -1,9 +1,9 @@
--- memory: the walls, row-level policies on every table that holds memory. Nobody who hasn't said on whose behalf the
--- transaction works (memory.enter) sees or writes a row. The library's own work reaches the rows of its agent, or of all; a
--- user only reads: what lies in the scopes that memory.visible_scopes names, the conversations that they took part in unless they
--- have left a group of it, nothing of what is withdrawn, of runs, events, holds, prompts and retrievals. Each (SELECT …) is computed
--- once a query, not once a row. The owner of the tables passes, until `memory-sql db roles` forces the policies on
--- it as well: a host with one role runs without walls.
+-- memory: the walls, row-level policies on every table that holds memory. A transaction that hasn't named its principal
+-- (memory.enter) sees and writes no row. The library's own work can read and write the rows of its agent, or of all agents.
+-- A user can only read: what is in the scopes that memory.visible_scopes returns, and the conversations that they took part
+-- in, unless they have left one of its groups; nothing that is withdrawn, and no runs, events, holds, prompts or
+-- retrievals. Each (SELECT …) is computed once per query, not once per row. The owner of the tables bypasses the policies
+-- until `memory-sql db roles` forces them on it as well: a host with one role runs without walls.
 
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.agents USING (
@@ -30,14 +30,14 @@ BEGIN
 END
 $$;
 
--- Of all agents, so only for who serves them all.
+-- These tables belong to all agents, so only transactions that serve all agents see them.
 ALTER TABLE memory.imports ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.imports USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.import_rejects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.import_rejects USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.prices ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.prices USING ((SELECT memory.serves_all()));
-CREATE POLICY users ON memory.prices FOR SELECT USING ((SELECT memory.served_agent()) IS NOT NULL);  -- whoever serves one reads them
+CREATE POLICY users ON memory.prices FOR SELECT USING ((SELECT memory.served_agent()) IS NOT NULL);  -- for work that serves one agent
 
 CREATE POLICY users ON memory.scopes FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
@@ -87,7 +87,7 @@ CREATE POLICY users ON memory.conversations FOR SELECT USING (
 );
 
 CREATE POLICY users ON memory.messages FOR SELECT USING (
-    withdrawn_by IS NULL AND EXISTS (  -- of the conversations that the user may see, as in memory.visible_conversations: their policy is asked here as well
+    withdrawn_by IS NULL AND EXISTS (  -- the policy of conversations applies here too, as in memory.visible_conversations
         SELECT
         FROM memory.conversations s
         WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded

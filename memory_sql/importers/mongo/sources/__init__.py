@@ -1,1 +1,4 @@
-"""Where legacy documents come from: a folder of mongodump, one of mongoexport, a live server. Read only, one by one."""
+"""The sources of legacy documents: a folder of mongodump, one of mongoexport, a live server.
+
+Read-only, one document at a time.
+"""

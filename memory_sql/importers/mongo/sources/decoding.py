@@ -1,4 +1,4 @@
-"""Bytes to documents, by `bson`: how ids, times and broken characters come out, the same from every source."""
+"""Decodes documents with `bson`, so that ids, times and broken characters look the same from every source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BROKEN_TEXT = "memory_sql.broken_text"
 
 
 def _broken_text(error: UnicodeError) -> tuple[str | bytes, int]:
-    """A half of a pair of surrogates is one character, as JSON has it; of other bytes each is one."""
+    """Half a surrogate pair becomes one character, as in JSON. Of other invalid bytes, each becomes one."""
     try:
         return codecs.lookup_error("surrogatepass")(error)
     except UnicodeError:
@@ -41,7 +41,7 @@ class _Keys(TypeDecoder):
 OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     type_registry=TypeRegistry([_Keys()]),
     unicode_decode_error_handler=_BROKEN_TEXT,
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO,  # a year 292,000,000 is a value, not an error
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,  # the year 292,000,000 is a value, not an error
 )
 
 
@@ -69,7 +69,7 @@ def from_json(text: bytes) -> dict[str, Any]:
 
 
 def _unwrapped(item: dict[str, Any]) -> Any:
-    """What a wrapper of extended JSON stands for; anything else as it is."""
+    """What a wrapper of extended JSON stands for; any other object unchanged."""
     if len(item) == 1:
         ((key, value),) = item.items()
         known = _WRAPPERS.get(key)
@@ -80,12 +80,12 @@ def _unwrapped(item: dict[str, Any]) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """One that isn't an id stays in its wrapper: the field that holds it is refused, not the file."""
+    """An invalid id stays in its wrapper, so that only its field is refused, not the file."""
     return ObjectKey(value.lower()) if isinstance(value, str) and ObjectId.is_valid(value) else {"$oid": value}
 
 
 def _date(value: Any) -> Any:
-    """Relaxed as text, canonical as a number of milliseconds; None of both stays in its wrapper."""
+    """Dates are text in relaxed JSON and milliseconds in canonical JSON. Anything else stays in its wrapper."""
     if isinstance(value, int) and not isinstance(value, bool):
         return moment_of_milliseconds(value) or DatetimeMS(value)
     try:

@@ -1,4 +1,4 @@
-"""A folder that mongodump wrote: one file of BSON for each collection, packed by gzip or not, and its metadata."""
+"""A folder written by mongodump: a BSON file for each collection, gzipped or not, and its metadata."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _documents(file: IO[bytes], name: str, offset: int) -> Iterator[Read]:
 
 
 def _frame(file: IO[bytes]) -> bytes:
-    """The bytes of the next document; none at the end of the file. Raises `BrokenError`."""
+    """The bytes of the next document; empty at the end of the file. Raises `BrokenError`."""
     with readable():
         head = file.read(_LENGTH)
         if not head:
@@ -60,7 +60,7 @@ def _frame(file: IO[bytes]) -> bytes:
 
 
 def _is_view(folder: Folder, name: str) -> bool:
-    """A view has no documents of its own. Raises `SourceError` for metadata that is damaged or of something else."""
+    """Views have no documents of their own. Raises `SourceError` if the metadata is damaged or belongs to something else."""
     stem = name.removesuffix(GZIP).removesuffix(".bson")
     beside = [f"{stem}.metadata.json{packed}" for packed in (GZIP, "")]
     there = [one for one in beside if os.path.lexists(folder.path / one)]

@@ -1,6 +1,6 @@
-"""A folder that mongoexport wrote: extended JSON, canonical or relaxed, one document a line or all in an array.
+"""A folder written by mongoexport: extended JSON, canonical or relaxed, one document a line or all in an array.
 
-Documents that stand on several lines (`--pretty`) are found as those of an array are: by their brackets.
+Documents that span several lines (`--pretty`) are found like those of an array, by their brackets.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from memory_sql.importers.mongo.sources.files import BrokenError, readable, skip
 from memory_sql.importers.mongo.sources.folder import FolderSource
 from memory_sql.importers.mongo.sources.source import Damaged, Found, Place, Read
 
-MOST_JSON_BYTES = 64 * 1024 * 1024  # of a document: canonical JSON takes up to four times the bytes of BSON
+MOST_JSON_BYTES = 64 * 1024 * 1024  # of a document: canonical JSON takes up to four times as many bytes as BSON
 _AHEAD = 1 << 16
-_MARK = b"\xef\xbb\xbf"  # that a text is UTF-8
+_MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8
 _BETWEEN = re.compile(rb"[\s,]*")
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["{}\[\]]', re.DOTALL)
 
@@ -26,7 +26,7 @@ _QUOTE = ord('"')
 _DEPTHS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
 
 Piece = tuple[int, bytes | BrokenError, int]
-"""Where it begins, the bytes of a document or what is wrong there, and where reading goes on."""
+"""The offset of a document, its bytes or its error, and the offset at which reading continues."""
 
 
 def _documents(file: IO[bytes], name: str, after: int) -> Iterator[Read]:
@@ -43,7 +43,7 @@ def _documents(file: IO[bytes], name: str, after: int) -> Iterator[Read]:
 
 
 def _pieces(file: IO[bytes], after: int) -> Iterator[Piece]:
-    """Each is broken at most once, and what ends the part comes last."""
+    """The documents, and errors in their place. An error that ends the part comes last."""
     offset = 0
     try:
         with readable():
@@ -59,7 +59,7 @@ def _pieces(file: IO[bytes], after: int) -> Iterator[Piece]:
 
 
 def _form(head: bytes) -> tuple[bool, int]:
-    """Whether documents are to be found by their brackets, and where the first may begin."""
+    """Whether documents are found by their brackets, and where the first one may begin."""
     begin = len(_MARK) if head.startswith(_MARK) else 0
     begin += len(head[begin:]) - len(head[begin:].lstrip())
     if head[begin : begin + 1] == b"[":
@@ -83,7 +83,7 @@ def _lines(file: IO[bytes], held: bytes, offset: int) -> Iterator[Piece]:
 
 
 def _line(file: IO[bytes], held: bytes) -> tuple[bytes, bytes]:
-    """The next line with its end, and what is held behind it."""
+    """The next line with its end, and the bytes left after it."""
     cut = held.find(b"\n") + 1
     if cut:
         return held[:cut], held[cut:]
@@ -93,7 +93,7 @@ def _line(file: IO[bytes], held: bytes) -> tuple[bytes, bytes]:
 
 @dataclass(slots=True)
 class _Held:
-    """Bytes of a file that have been read ahead: `base` is where they begin in it, `place` where reading stands in them."""
+    """Bytes read ahead from a file. `base`: their offset in the file. `place`: the current position within them."""
 
     file: IO[bytes]
     data: bytes
@@ -105,7 +105,7 @@ class _Held:
         return self.base + self.place
 
     def more(self) -> bool:
-        """As much again, so that a long text isn't looked through too often. Raises `BrokenError`."""
+        """Reads at least as many bytes again, so that a long document isn't scanned too often. Raises `BrokenError`."""
         self.data, self.base, self.place = self.data[self.place :], self.offset, 0
         if len(self.data) > MOST_JSON_BYTES:
             raise BrokenError(f"a document over {MOST_JSON_BYTES:,} bytes", ends_part=True)
@@ -119,7 +119,7 @@ class _Held:
 
 
 def _bracketed(file: IO[bytes], data: bytes, offset: int) -> Iterator[Piece]:
-    """The documents of an array, or those that stand one after another on several lines."""
+    """The documents of an array, or consecutive documents that span several lines."""
     held = _Held(file, data, offset)
     try:
         while _is_before_document(held):
@@ -133,7 +133,7 @@ def _bracketed(file: IO[bytes], data: bytes, offset: int) -> Iterator[Piece]:
 
 
 def _is_before_document(held: _Held) -> bool:
-    """Behind the commas and white space that stand between two; False at the end of the array or file."""
+    """Skips commas and white space between documents. Returns False at the end of the array or file."""
     while True:
         between = _BETWEEN.match(held.data, held.place)
         held.place = between.end() if between else held.place
@@ -144,15 +144,15 @@ def _is_before_document(held: _Held) -> bool:
 
 
 def _length(held: _Held) -> int:
-    """Of the document that begins here. Raises `BrokenError`."""
+    """The length of the document that begins here. Raises `BrokenError`."""
     if held.mark() != b"{":
-        raise BrokenError("a document was to begin here", ends_part=True)
+        raise BrokenError("a document should begin here", ends_part=True)
     depth, length = 0, 0
     while True:
         for token in _TOKEN.finditer(held.data, held.place + length):
             mark = held.data[token.start()]
             if mark == _QUOTE and token.end() - token.start() == 1:
-                break  # a text that goes on behind what has been read
+                break  # a string that continues beyond what has been read
             length = token.end() - held.place
             depth += _DEPTHS.get(mark, 0)
             if depth == 0:

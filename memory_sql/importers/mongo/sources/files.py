@@ -1,4 +1,4 @@
-"""A folder of files: which of them are read, and how they are opened. Nothing outside the folder is ever read."""
+"""Files in a folder: which are read, and how they are opened. Nothing outside the folder is ever read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READING = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_
 
 
 class BrokenError(Exception):
-    """A document that can't be read; `ends_part`: nor anything behind it."""
+    """A document can't be read. `ends_part`: nor anything after it."""
 
     def __init__(self, reason: str, *, ends_part: bool = False) -> None:
         super().__init__(reason)
@@ -31,14 +31,14 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of the known collections in it, by what their names end in."""
+    """The files of known collections in a folder, by their suffixes."""
 
     path: Path
     endings: tuple[str, ...]
     names: Mapping[str, str]
 
     def parts(self) -> tuple[Part, ...]:
-        """In error is what isn't a plain file of this folder, or holds what another holds. Raises `SourceError`."""
+        """A part has an error if it isn't a plain file of this folder, or duplicates a collection. Raises `SourceError`."""
         known = known_names(self.names)
         found: dict[str, Part] = {}
         for entry in _entries(self.path):
@@ -57,14 +57,14 @@ class Folder:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[IO[bytes]]:
-        """The bytes of a file, unpacked. Raises `SourceError`; what follows a symbolic link isn't opened."""
+        """Opens a file and decompresses it. Symbolic links aren't followed. Raises `SourceError`."""
         if Path(name).name != name or name == os.pardir:
             raise SourceError(name, 0, "it isn't in the folder")
         try:
             number = os.open(self.path / name, _READING)
         except OSError as error:
             raise SourceError(name, 0, error.strerror or "it can't be opened") from error
-        if not stat.S_ISREG(os.fstat(number).st_mode):  # it was one when the folder was read
+        if not stat.S_ISREG(os.fstat(number).st_mode):  # it was one when the folder was listed
             os.close(number)
             raise SourceError(name, 0, "it isn't a plain file")
         with os.fdopen(number, "rb") as raw:
@@ -76,7 +76,7 @@ class Folder:
 
 
 def only_folder(path: Path, endings: tuple[str, ...], names: Mapping[str, str]) -> Folder:
-    """The folder itself, or the one below it that has files of known collections, as mongodump makes one for a database."""
+    """The folder itself, or its only subfolder with files of known collections: mongodump makes one for each database."""
     here = Folder(path, endings, names)
     if here.parts():
         return here
@@ -90,7 +90,7 @@ def only_folder(path: Path, endings: tuple[str, ...], names: Mapping[str, str]) 
 
 
 def read_of(file: IO[bytes]) -> int:
-    """How many bytes of it have been read, packed ones where it is packed; 0 of one that is closed."""
+    """How many bytes of the file have been read, before decompression; 0 if it is closed."""
     if file.closed:
         return 0
     packed = getattr(file, "raw", None)
@@ -99,7 +99,7 @@ def read_of(file: IO[bytes]) -> int:
 
 
 def skip(file: IO[bytes], count: int) -> None:
-    """So many bytes of what is unpacked."""
+    """Skips `count` bytes, counted after decompression."""
     with readable():
         if file.seekable() and not isinstance(getattr(file, "raw", None), gzip.GzipFile):
             file.seek(count, os.SEEK_CUR)
@@ -107,19 +107,19 @@ def skip(file: IO[bytes], count: int) -> None:
         while count > 0:
             read = len(file.read(min(count, 1 << 20)))
             if read == 0:
-                raise BrokenError("it ends before the place from which reading was to go on", ends_part=True)
+                raise BrokenError("it ends before the place where reading should resume", ends_part=True)
             count -= read
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """What reading packed bytes may raise, as `BrokenError`."""
+    """Raises errors of reading and decompressing as `BrokenError`."""
     try:
         yield
     except EOFError as error:
         raise BrokenError("the packed file is truncated", ends_part=True) from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise BrokenError("it isn't packed as gzip packs, or is damaged", ends_part=True) from error
+        raise BrokenError("it isn't valid gzip", ends_part=True) from error
     except OSError as error:
         raise BrokenError(error.strerror or "it can't be read", ends_part=True) from error
 
@@ -137,7 +137,7 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _plain_file(entry: os.DirEntry[str]) -> tuple[int, SourceError | None]:
-    """Its size, and why it isn't one."""
+    """Its size, and an error if it isn't a plain file."""
     if entry.is_symlink():
         return 0, SourceError(entry.name, 0, "it is a symbolic link")
     found = entry.stat(follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""What the two kinds of folders have in common as sources."""
+"""What the two kinds of folders have in common."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from memory_sql.importers.mongo.sources.source import Damaged, Found, Part, Plac
 
 
 class FolderSource:
-    """Files of one folder. `names` gives the collection of those that are called otherwise, without what they end in:
-    `{"memory_user_stage": "memory_user"}`. Raises `SourceError` where there is no such folder, or several databases.
+    """The files of one folder. Raises `SourceError` if there is no such folder, or if it holds several databases.
+
+    `names` gives the collection of files with other names, without their suffixes: `{"memory_user_stage":
+    "memory_user"}`.
     """
 
     endings: ClassVar[tuple[str, ...]]
-    documents: ClassVar[staticmethod[[IO[bytes], str, int], Iterator[Read]]]  # of a file, by its name, behind a byte
+    documents: ClassVar[staticmethod[[IO[bytes], str, int], Iterator[Read]]]  # takes a file, its name and an offset
 
     def __init__(self, path: Path, *, names: Mapping[str, str] | None = None, keep_going: bool = False) -> None:
         self._folder = only_folder(path, self.endings, names or {})
@@ -53,10 +55,10 @@ class FolderSource:
             yield given_out(Damaged(place, error, ends_part=True), keep_going=self._keep_going)
 
     async def close(self) -> None:
-        """Files are closed as soon as they have been read."""
+        """Does nothing: each file is closed once it has been read."""
 
     def _checked(self, part: Part) -> Part | None:
-        """None: it holds no documents of its own."""
+        """Returns None if the part has no documents of its own."""
         try:
             return part if part.error is not None or self.has_documents(self._folder, part.name) else None
         except SourceError as error:

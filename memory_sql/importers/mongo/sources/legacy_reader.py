@@ -1,6 +1,6 @@
-"""Single documents of a live server, by the official client, as one turn of the system before needs them. Nothing is written.
+"""Reads single documents of a live server, with the official client, as a turn of the legacy system needs them. Read-only.
 
-A collection that has had two names is read under both.
+A collection that has been renamed is read under both names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Order = Sequence[tuple[str, int]]
 
 
 class MongoReader:
-    """`url` has to name the database, or `database` does. A server that isn't found within `patience_seconds` isn't there.
+    """`url` must name the database unless `database` does. A server not found within `patience_seconds` counts as missing.
 
     Raises `ConfigurationError`, later `SourceError`.
     """
@@ -44,7 +44,7 @@ class MongoReader:
                 self._client.get_default_database() if database is None else self._client[database]
             )
         except (InvalidURI, MongoConfigurationError, ValueError) as error:
-            # Not its message: it may hold the password.
+            # The client's message may contain the password.
             raise ConfigurationError("the URL of MongoDB can't be read, or names no database") from error
 
     async def close(self) -> None:
@@ -86,14 +86,14 @@ class MongoReader:
     async def _found(
         self, collection: str, wanted: Document, order: Order = (), fields: Document | None = None, *, limit: int = 0
     ) -> list[Document]:
-        """Under the newest name first; what stands under an older one comes behind it."""
+        """Reads the newest name first. Documents under an older name come after the others."""
         found: list[Document] = []
         for name in reversed(COLLECTIONS[collection]):
             try:
                 cursor = self._collection(name).find(wanted, fields, limit=limit)
                 found += [from_bson(bytes(raw.raw)) async for raw in (cursor.sort(order) if order else cursor)]
             except PyMongoError as error:
-                # Not its message: it may hold addresses, credentials or documents.
+                # The client's message may contain addresses, credentials or documents.
                 raise SourceError(name, 0, f"the server gave no answer ({type(error).__name__})") from error
             except BrokenError as error:
                 raise SourceError(name, 0, error.reason) from error
@@ -104,5 +104,5 @@ class MongoReader:
 
 
 def _key(value: str) -> Any:
-    """As the server has it; what can't be one of its ids finds nothing."""
+    """The id as the server stores it. A value that can't be an id matches nothing."""
     return ObjectId(value) if ObjectId.is_valid(value) else value

@@ -1,4 +1,4 @@
-"""A live server, by the official client: read in the order of `_id`, in batches. No command that writes is ever sent."""
+"""A live server, read with the official client, ordered by `_id` and in batches. No command that writes is ever sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from memory_sql.importers.mongo.sources.source import (
 
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 _BATCH = 1000
-# How a server orders values of several types; a comparison finds those of one type alone.
+# The order in which a server sorts types. A comparison only matches values of the same type.
 _ORDER = (
     ("null",),
     ("int", "long", "double", "decimal"),
@@ -48,7 +48,7 @@ _ORDER = (
 
 
 class LiveSource:
-    """`url` has to name the database, or `database` does. Collections are read in the order of `_id`."""
+    """`url` must name the database unless `database` does. Collections are read in the order of `_id`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LiveSource:
                 self._client.get_default_database() if database is None else self._client[database]
             )
         except (InvalidURI, MongoConfigurationError, ValueError) as error:
-            # Not its message: it may hold the password.
+            # The client's message may contain the password.
             raise ConfigurationError("the URL of MongoDB can't be read, or names no database") from error
         self.position = 0
         self._names, self._keep_going, self._batch = known_names(names or {}), keep_going, batch
@@ -116,7 +116,7 @@ def _found(
 
 
 def _behind(after: str | None) -> dict[str, Any]:
-    """What has a later `_id`, of whatever type."""
+    """Matches documents with a later `_id`, of any type."""
     if after is None:
         return {}
     key = json_util.loads(after)["_id"]
@@ -139,7 +139,7 @@ def _read(raw: RawBSONDocument, name: str, number: int) -> Read:
         place = Place(name, number, 0, json_util.dumps({"_id": raw["_id"]}))
     except (ValueError, TypeError, KeyError) as error:
         place = Place(name, number, 0, "")
-        failed = SourceError(name, 0, f"document {number:,} has no _id that can be read")
+        failed = SourceError(name, 0, f"document {number:,} has no readable _id")
         failed.__cause__ = error
         return Damaged(place, failed)
     try:
@@ -151,5 +151,5 @@ def _read(raw: RawBSONDocument, name: str, number: int) -> Read:
 
 
 def _said(error: PyMongoError) -> str:
-    """Which error, without its message: that may hold addresses, credentials or documents."""
+    """Names the error without its message, which may contain addresses, credentials or documents."""
     return f"the server gave no answer that could be used ({type(error).__name__})"

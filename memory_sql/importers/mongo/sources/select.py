@@ -1,4 +1,4 @@
-"""The source that somebody names: a table from its kind to how it is opened. Its module is imported only then."""
+"""Opens the source of a given kind. Its module is imported only then."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _NO_DRIVER = "reading legacy memory needs pymongo: pip install 'memory-sql[mongo
 def open_source(
     kind: SourceKind, where: str, *, names: Mapping[str, str] | None = None, keep_going: bool = False
 ) -> Source:
-    """Of a folder of mongodump or mongoexport, or a URL that names a database. `close` it.
+    """Opens a folder of mongodump or mongoexport, or a URL that names a database. Call `close` on it.
 
-    `names` gives the collection of files or collections that are called otherwise. Raises `ConfigurationError` and
-    `SourceError`.
+    `names` gives the collection of files or collections with other names. Raises `ConfigurationError` and `SourceError`.
     """
     return _SOURCES[kind](where, names or {}, keep_going)
 

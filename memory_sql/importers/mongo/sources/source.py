@@ -1,7 +1,7 @@
-"""What every source is: parts, each a stream of documents in a stable order, with the place of each.
+"""What all sources have in common: parts, each of which is a stream of documents with their places, in a stable order.
 
-A document is a dict of plain Python values; an ObjectId is an `ObjectKey`, what Python has no type for stays as `bson` has
-it. One document is in memory at a time, and what the reader has read ahead. Reading goes on after any place.
+A document is a dict of plain Python values. An ObjectId is an `ObjectKey`; types that Python lacks stay as `bson` has
+them. Only one document, and what the reader has read ahead, is in memory at a time. Reading can continue after any place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from memory_sql.errors import SourceError
 
-MOST_DOCUMENT_BYTES = 16 * 1024 * 1024 + 16 * 1024  # what a server lets into a document, and what it adds itself
+MOST_DOCUMENT_BYTES = 16 * 1024 * 1024 + 16 * 1024  # a server's limit for a document, and what the server adds itself
 
 COLLECTIONS: Mapping[str, tuple[str, ...]] = {
     "users3": ("users3",),
@@ -25,14 +25,14 @@ COLLECTIONS: Mapping[str, tuple[str, ...]] = {
     "memory2_facts": ("memory2_facts",),
     "messages": ("messages",),
 }
-"""The collections that an import knows, by the name that they have now, with all names that they have had, oldest first."""
+"""The collections that an import knows, by current name. The values are all their names, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file or collection. `collection` is a key of `COLLECTIONS`; `size` in bytes, `documents` about; 0: not known.
+    """A file or collection. `collection` is a key of `COLLECTIONS`.
 
-    `error`: why it can't be read at all.
+    `size`: bytes; `documents`: an estimate; each is 0 if unknown. `error`: why the part can't be read at all.
     """
 
     collection: str
@@ -43,15 +43,15 @@ class Part:
 
     @property
     def extent(self) -> int:
-        """Of what there is to read, in bytes of a file or documents of a server."""
+        """How much there is to read: bytes of a file, or documents of a server."""
         return self.size or self.documents
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a document stands. `number` counts from 1 in its part, of one that was begun in the middle from there.
+    """The place of a document. `number` counts from 1 in its part, or from where reading was resumed.
 
-    `offset` is in bytes, of what was unpacked; 0 on a server. `cursor` is where reading goes on behind it.
+    `offset` is in bytes of the uncompressed file; 0 on a server. `cursor`: where reading continues after the document.
     """
 
     part: str
@@ -65,7 +65,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document where it stands."""
+    """A document and its place."""
 
     place: Place
     document: Mapping[str, Any]
@@ -73,7 +73,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """What can't be read. `ends_part`: nor what stands behind it, however much that is."""
+    """What can't be read. `ends_part`: nothing after it in the part can be read either, however much that is."""
 
     place: Place
     error: SourceError
@@ -84,11 +84,12 @@ Read = Found | Damaged
 
 
 class Source(Protocol):
-    """`position`: how much of the extent of the part that is being read has been read.
+    """`position`: how much of the current part's extent has been read.
 
-    `parts` are in the order of `COLLECTIONS`. `read` goes on behind `after`, the cursor of a place of the same part.
+    `parts` are in the order of `COLLECTIONS`. `read` continues after `after`, the cursor of a place in the same part.
 
-    Both raise `SourceError`. With `keep_going` what is damaged is given out instead, and reading goes on where it can.
+    Both raise `SourceError`. With `keep_going`, damaged documents are yielded instead, and reading continues where
+    possible.
     """
 
     @property
@@ -105,12 +106,12 @@ class Source(Protocol):
 
 
 def known_names(names: Mapping[str, str]) -> dict[str, str]:
-    """The collection for each name that one may have; `names` are more of them."""
+    """The collection for each of its names. `names` adds further names."""
     return {name: collection for collection, all_names in COLLECTIONS.items() for name in all_names} | dict(names)
 
 
 def in_order(parts: Iterator[Part]) -> tuple[Part, ...]:
-    """As they have to be read: what others need comes first, and older names before newer ones."""
+    """Sorts parts so that collections that others depend on come first, and older names before newer ones."""
     order = list(COLLECTIONS)
     return tuple(sorted(parts, key=lambda part: (order.index(part.collection), _age(part), part.name)))
 
@@ -122,7 +123,7 @@ def _age(part: Part) -> int:
 
 
 def given_out(damaged: Damaged, *, keep_going: bool) -> Damaged:
-    """What is damaged, or its error."""
+    """Returns the damage, or raises its error."""
     if keep_going:
         return damaged
     raise damaged.error

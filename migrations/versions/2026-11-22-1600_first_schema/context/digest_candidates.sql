@@ -8,7 +8,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
 SET jit = off
 SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off  -- the planner takes most observations for tagged, and would read the whole table
+SET enable_seqscan = off  -- the planner assumes that most observations are tagged, and would read the whole table
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -38,7 +38,7 @@ BEGIN
     ), tagged AS (
         SELECT n.agent_key, n.scope_id, n.seq
         FROM visible v
-        CROSS JOIN LATERAL (  -- of each scope no more than go into the digest; what has no tag at all isn't read
+        CROSS JOIN LATERAL (  -- no more per scope than the limit; observations without any tag aren't read
             SELECT o.agent_key, o.scope_id, o.seq, o.observed_at
             FROM memory.observations o
             LEFT JOIN memory.observation_states t

@@ -9,5 +9,4 @@ AS $$
         ELSE 3
     END
 $$;
-COMMENT ON FUNCTION memory.scope_rank(text, text) IS
-    'Which scopes a context keeps where there are too many: the lowest first.';
+COMMENT ON FUNCTION memory.scope_rank IS 'Rank of a scope where a context has too many: the lowest ranks are kept.';

@@ -27,7 +27,7 @@ BEGIN
     WHERE a.agent_id = p_agent AND p_user IS NOT NULL;
     RETURN QUERY
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, s.version, p.seqs, p.contents, p.times,
-           CASE  -- counted only where some are left over
+           CASE  -- counted only if some may be left over
                WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
                ELSE (
                    SELECT count(*) FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq)

@@ -28,7 +28,7 @@ BEGIN
         SELECT k.* FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k WHERE k.pending OR memory.in_use(k.status)
     )
     SELECT s.scope_id, s.kind, s.owner, s.name, s.display_name, c.content, coalesce(c.version, 0), p.seqs, p.contents, p.times,
-           CASE  -- counted only where some are left over
+           CASE  -- counted only if some may be left over
                WHEN coalesce(cardinality(p.seqs), 0) < v_pending_max THEN 0
                ELSE (
                    SELECT count(*) FROM known k WHERE k.scope_id = s.scope_id AND k.pending
@@ -99,4 +99,4 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.static_layer_at(text, text, text, bigint, bigint, timestamptz) FROM PUBLIC;
 COMMENT ON FUNCTION memory.static_layer_at(text, text, text, bigint, bigint, timestamptz) IS
-    'The texts and newest pending observations that a user of an agent would have been shown at a moment; one row per scope.';
+    'The texts and newest pending observations that a user of an agent would have been shown at a given time; one row per scope.';

@@ -15,4 +15,4 @@ AS $$
     SELECT scope_id, version, live FROM brought
 $$;
 COMMENT ON FUNCTION memory.imported_texts IS
-    'The versions of texts that an import has brought, or that were written on top of such a one.';
+    'The versions of texts that an import brought, or that were rewritten from such a version; one row per version.';

@@ -9,7 +9,7 @@ DECLARE
     );
     v_whole text[];
 BEGIN
-    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
+    PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- a user may not do this
     IF NOT FOUND THEN
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
@@ -17,7 +17,7 @@ BEGIN
     DELETE FROM memory.consolidations c
     USING memory.imported_texts(p_agent, p_import) t
     WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version AND NOT t.live;
-    -- What somebody else has said as well stays, on their word alone.
+    -- What somebody else has also said stays, supported by their evidence alone.
     WITH ours AS (
         SELECT r.run_id FROM memory.runs r WHERE r.agent_key = p_agent AND r.import_id = p_import
     ), gone AS (
@@ -73,7 +73,7 @@ BEGIN
     DELETE FROM memory.runs r WHERE r.agent_key = p_agent AND r.conversation_id = ANY (v_whole);
     DELETE FROM memory.conversations t WHERE t.agent_key = p_agent AND t.conversation_id = ANY (v_whole);
     PERFORM memory.count_unformed(p_agent, ARRAY(SELECT k FROM unnest(v_conversations) k WHERE k <> ALL (v_whole)));
-    -- Who has left since has left; who has spoken as a member is one by the host's word.
+    -- A member who has left since stays recorded as having left; one who has spoken as a member is now a member by the host's word.
     UPDATE memory.members m SET import_id = NULL
     FROM memory.scopes s
     WHERE m.agent_key = p_agent AND m.import_id = p_import AND s.agent_key = p_agent AND s.scope_id = m.scope_id
@@ -109,4 +109,4 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.undo_import(bigint, bigint) FROM PUBLIC;
 COMMENT ON FUNCTION memory.undo_import IS
-    'Takes out what an import brought beside observations; one row per scope that is gone.';
+    'Deletes what an import brought, except observations; one row per deleted scope.';

@@ -7,10 +7,10 @@ CREATE TABLE memory.installation (
     CONSTRAINT installation_pkey PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX installation_true_key ON memory.installation ((true));
-COMMENT ON TABLE memory.installation IS 'One row: what this database is known by, and the key that only its owner reads.';
-COMMENT ON COLUMN memory.installation.id IS 'The id of this database; its copies have the same.';
+COMMENT ON TABLE memory.installation IS 'One row: the id of this database, and its key, which only the owner can read.';
+COMMENT ON COLUMN memory.installation.id IS 'The id of this database; copies of the database have the same id.';
 COMMENT ON COLUMN memory.installation.key IS '32 random bytes: the key of memory.keyed_hash.';
-COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was made.';
+COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created.';
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
 INSERT INTO memory.installation DEFAULT VALUES;
 CREATE OR REPLACE FUNCTION memory.installation_id() RETURNS uuid
@@ -19,7 +19,7 @@ SET search_path = pg_catalog, memory, pg_temp
 AS $$
     SELECT id FROM memory.installation
 $$;
-COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; its copies have the same.';
+COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies of the database have the same id.';
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, memory, pg_temp
@@ -33,7 +33,7 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
 COMMENT ON FUNCTION memory.keyed_hash IS
-    'HMAC-SHA256 of a value under the key of this database, which only its owner reads.';
+    'HMAC-SHA256 of a value under the key of this database, which only the owner can read.';
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -52,19 +52,19 @@ AS $$
     CROSS JOIN unnest(p_values) WITH ORDINALITY AS v (value, place)
 $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hashes(text, bytea[]) FROM PUBLIC;
-COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each value, with its place from 1.';
 CREATE OR REPLACE FUNCTION memory.user_hash(p_agent bigint, p_user text) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT memory.keyed_hash('user', int8send(p_agent) || convert_to(p_user, 'UTF8'))
 $$;
-COMMENT ON FUNCTION memory.user_hash IS 'The id of a user of an agent, as what outlives a forgetting names it.';
+COMMENT ON FUNCTION memory.user_hash IS 'The hash of a user''s id, which may be kept after the user was forgotten.';
 CREATE OR REPLACE FUNCTION memory.content_hash(p_scope bigint, p_digest bytea) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)
 $$;
-COMMENT ON FUNCTION memory.content_hash IS 'By what a scope knows a text again, of the digest of its normal form.';
+COMMENT ON FUNCTION memory.content_hash IS 'The hash by which a scope recognizes a text, from the digest of its normal form.';
 CREATE OR REPLACE FUNCTION memory.content_hashes(p_scopes bigint[], p_digests bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE
@@ -76,4 +76,4 @@ AS $$
         ORDER BY k.place
     )) h
 $$;
-COMMENT ON FUNCTION memory.content_hashes IS 'memory.content_hash of each of these, with their places from 1.';
+COMMENT ON FUNCTION memory.content_hashes IS 'memory.content_hash of each pair, with its place from 1.';

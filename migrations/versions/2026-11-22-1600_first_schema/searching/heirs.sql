@@ -1,8 +1,8 @@
 CREATE OR REPLACE FUNCTION memory.heirs(
-    p_agent bigint, p_scopes bigint[], p_seqs integer[], p_scores double precision[], p_counted bigint[], p_outside text
+    p_agent bigint, p_scopes bigint[], p_seqs integer[], p_scores double precision[], p_covered double precision[], p_outside text
 )
 RETURNS TABLE (
-    scope_id bigint, seq integer, score double precision, counted bigint, observed_at timestamptz, status text
+    scope_id bigint, seq integer, score double precision, covered double precision, observed_at timestamptz, status text
 )
 LANGUAGE plpgsql STABLE ROWS 20
 AS $$
@@ -14,10 +14,10 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH RECURSIVE successor (scope_id, seq, score, counted, step) AS (
-        SELECT s.*, 0 FROM unnest(p_scopes, p_seqs, p_scores, p_counted) s
+    WITH RECURSIVE successor (scope_id, seq, score, covered, step) AS (
+        SELECT s.*, 0 FROM unnest(p_scopes, p_seqs, p_scores, p_covered) s
         UNION ALL
-        SELECT s.scope_id, t.superseded_by, s.score, s.counted, s.step + 1
+        SELECT s.scope_id, t.superseded_by, s.score, s.covered, s.step + 1
         FROM successor s
         CROSS JOIN LATERAL (
             SELECT t.superseded_by
@@ -27,7 +27,7 @@ BEGIN
         ) t
         WHERE s.step < c_steps
     )
-    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.counted, o.observed_at, t.status
+    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.covered, o.observed_at, t.status
     FROM successor s
     CROSS JOIN LATERAL (
         SELECT o.observed_at, o.conversation_id
@@ -45,5 +45,4 @@ BEGIN
     ORDER BY s.scope_id, s.seq, s.score DESC;
 END
 $$;
-COMMENT ON FUNCTION memory.heirs(bigint, bigint[], integer[], double precision[], bigint[], text) IS
-    'What took the place of observations in the end; one row per observation that is in use.';
+COMMENT ON FUNCTION memory.heirs IS 'What took the place of observations in the end; one row per observation that is in use.';

@@ -1,13 +1,13 @@
-CREATE OR REPLACE FUNCTION memory.holds_text(p_language text, p_search tsvector, p_phrases text[], p_without text[])
+CREATE OR REPLACE FUNCTION memory.holds_text(
+    p_language text, p_search tsvector, p_content text, p_extra text, p_phrases text[], p_without text[]
+)
 RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT coalesce((
-               SELECT bool_and(p_search @@ phraseto_tsquery(p_language::regconfig, p.phrase)) FROM unnest(p_phrases) p(phrase)
-           ), true)
-       AND NOT coalesce((
-               SELECT bool_or(p_search @@ phraseto_tsquery(p_language::regconfig, w.word)) FROM unnest(p_without) w(word)
-           ), false)
+    SELECT coalesce(bool_and(t.wanted = CASE WHEN p_search @@ plainto_tsquery(p_language::regconfig, t.phrase) THEN (
+               to_tsvector(p_language::regconfig, left(p_content, 100000))
+                   || to_tsvector('pg_catalog.simple', left(p_extra, 100000))
+           ) @@ phraseto_tsquery(p_language::regconfig, t.phrase) ELSE false END), true)
+    FROM (SELECT unnest(p_phrases), true UNION ALL SELECT unnest(p_without), false) t(phrase, wanted)
 $$;
-COMMENT ON FUNCTION memory.holds_text(text, tsvector, text[], text[]) IS
-    'Whether all of the phrases stand in a text and none of what must not.';
+COMMENT ON FUNCTION memory.holds_text IS 'Whether a text contains all of the phrases and none of what it must not.';

@@ -7,5 +7,15 @@ AS $$
     FROM unnest(p_g, p_language, p_lexeme) t(g, language, lexeme)
     GROUP BY t.g, t.language
 $$;
-COMMENT ON FUNCTION memory.lexeme_queries(integer[], text[], text[]) IS
-    'One tsquery per term and language; one row each.';
+COMMENT ON FUNCTION memory.lexeme_queries IS 'One tsquery per term and language; one row each.';
+CREATE OR REPLACE FUNCTION memory.words_held(p_search tsvector, p_queries tsquery[], p_at integer) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT (
+        (p_search @@ p_queries[p_at + 1] IS TRUE)::integer + (p_search @@ p_queries[p_at + 2] IS TRUE)::integer * 2
+        + (p_search @@ p_queries[p_at + 3] IS TRUE)::integer * 4 + (p_search @@ p_queries[p_at + 4] IS TRUE)::integer * 8
+        + (p_search @@ p_queries[p_at + 5] IS TRUE)::integer * 16 + (p_search @@ p_queries[p_at + 6] IS TRUE)::integer * 32
+        + (p_search @@ p_queries[p_at + 7] IS TRUE)::integer * 64 + (p_search @@ p_queries[p_at + 8] IS TRUE)::integer * 128
+    )::bigint
+$$;
+COMMENT ON FUNCTION memory.words_held IS 'Which of eight queries a text meets, a bit each; one value.';

@@ -43,8 +43,7 @@ BEGIN
 END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) FROM PUBLIC;
-COMMENT ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) IS
-    'What a user of an agent may see, by its number or newest first; one row per observation.';
+COMMENT ON FUNCTION memory.listed IS 'What a user of an agent may see, by its number or newest first; one row per observation.';
 CREATE OR REPLACE FUNCTION memory.newest_known(p_agent bigint, p_scope bigint, p_at timestamptz, p_behind bigint, p_limit bigint)
 RETURNS TABLE (seq integer, created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -60,5 +59,4 @@ AS $$
     ORDER BY o.created_at DESC, o.seq DESC
     LIMIT p_limit
 $$;
-COMMENT ON FUNCTION memory.newest_known(bigint, bigint, timestamptz, bigint, bigint) IS
-    'The newest observations of a scope that are in use; one row per observation.';
+COMMENT ON FUNCTION memory.newest_known IS 'The newest observations of a scope that are in use; one row per observation.';

@@ -7,5 +7,4 @@ AS $$
     WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq = p_seq
 $$;
 REVOKE EXECUTE ON FUNCTION memory.observation_version(bigint, bigint, integer) FROM PUBLIC;
-COMMENT ON FUNCTION memory.observation_version(bigint, bigint, integer) IS
-    'Rises with each change of what is said about an observation.';
+COMMENT ON FUNCTION memory.observation_version IS 'Rises with each change of what is said about an observation.';

@@ -22,7 +22,7 @@ AS $$
     FROM wanted q
     JOIN memory.observations o ON o.agent_key = p_agent AND o.language = q.language AND o.search @@ q.query
     CROSS JOIN asked f
-    WHERE memory.holds_text(o.language, o.search, f.phrases, f.without)
+    WHERE memory.holds_text(o.language, o.search, o.content, o.search_extra, f.phrases, f.without)
       AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
       AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
       AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)

@@ -27,10 +27,9 @@ BEGIN
             p_at, p_as_of, p_explain, p_vector, p_model
         ) WITH ORDINALITY o
     ), lent AS MATERIALIZED (
-        SELECT array_agg(e.conversation_id) AS conversations, array_agg(e.number) AS numbers, array_agg(v_share * o.score) AS scores
+        SELECT array_agg(o.scope_id) AS scopes, array_agg(o.seq) AS seqs, array_agg(v_share * o.score) AS scores
         FROM found o
-        JOIN memory.evidence e ON e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq
-        WHERE e.number IS NOT NULL AND v_share > 0 AND NOT o.overtaken
+        WHERE v_share > 0 AND NOT o.overtaken
     ), arms AS (
         SELECT 'observation' AS arm, o.score, o.strength, o.covered, o.near, o.explanation, o.agent_key, o.scope_id, o.seq, o.status, o.pending,
                NULL AS conversation_id, NULL::bigint AS number, NULL::text[] AS observations
@@ -41,8 +40,7 @@ BEGIN
                m.conversation_id, m.number, m.observations
         FROM lent l
         CROSS JOIN LATERAL memory.search_messages(
-            p_agent, p_user, p_conversation, p_query, p_messages, p_days, p_at, p_as_of, p_explain, l.conversations, l.numbers,
-            l.scores
+            p_agent, p_user, p_conversation, p_query, p_messages, p_days, p_at, p_as_of, p_explain, l.scopes, l.seqs, l.scores
         ) m
         WHERE p_messages > 0
     )
@@ -58,9 +56,6 @@ BEGIN
     ) m ON true;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.search(
-    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, bit varying, text
-) FROM PUBLIC;
-COMMENT ON FUNCTION memory.search(
-    text, text, text, jsonb, bigint, bigint, double precision, timestamptz, timestamptz, boolean, bit varying, text
-) IS 'What a query finds for a user of an agent, each arm best first; one row per observation or message.';
+REVOKE EXECUTE ON FUNCTION memory.search FROM PUBLIC;
+COMMENT ON FUNCTION memory.search IS
+    'What a query finds for a user of an agent, each arm best first; one row per observation or message.';

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.search_messages(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_days double precision, p_at timestamptz,
-    p_as_of timestamptz, p_explain boolean, p_lent_conversations text[], p_lent_numbers bigint[],
-    p_lent_scores double precision[]
+    p_as_of timestamptz, p_explain boolean, p_lent_scopes bigint[], p_lent_seqs integer[], p_lent_scores double precision[]
 )
 RETURNS TABLE (
     agent_key bigint, conversation_id text, number bigint, observations text[], score double precision,
@@ -17,42 +16,40 @@ DECLARE
     c_around CONSTANT integer := 5;
     w record;
     f record;
+    lexemes record;
+    queries record;
     v_agent bigint;
     v_since timestamptz;
     v_scopes bigint[];
     v_languages text[];
-    v_unit double precision;
-    v_conversations text[];
-    v_last_numbers bigint[];
-    v_newer numeric[];
+    v_conversations text[]; v_last_numbers bigint[]; v_newer numeric[];
     v_total double precision;
     v_owners bigint[];
-    v_g integer[];
-    v_language text[];
-    v_lexeme text[];
-    v_query tsquery[];
-    v_query_g integer[];
-    v_query_language text[];
     v_terms integer;
+    v_eights integer;
+    v_queries tsquery[];  -- for memory.words_held: so many eights for each language
     v_common double precision[];
     v_chosen integer[];
     v_tokens bigint[];
-    v_hit_conversations text[];
-    v_hit_numbers bigint[];
-    v_hit_masks bigint[];
-    v_hit_lengths integer[];
-    v_hit_asks boolean[];
-    v_hit_speakers text[];
-    v_hit_words double precision[];
+    v_hit_conversations text[]; v_hit_numbers bigint[]; v_hit_masks bigint[]; v_hit_lengths integer[];
+    v_hit_asks boolean[]; v_hit_speakers text[]; v_hit_words double precision[];
     v_average double precision;
     v_idf double precision[];
     v_named text[];
-    v_dated boolean;
-    v_textual boolean;
-    v_fitting boolean;
-    v_all boolean;
-    v_foreseen boolean;
+    v_dated boolean; v_textual boolean; v_fitting boolean; v_all boolean;
 BEGIN
+    SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_since FROM memory.agents a WHERE a.agent_id = p_agent;
+    SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
+           array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.so_far - v.last_number)
+    INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_newer
+    FROM (  -- so_far: messages from the latest conversation on
+        SELECT v.*, sum(v.last_number) OVER (ORDER BY v.last_activity_at DESC, v.conversation_id) AS so_far
+        FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
+    ) v
+    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= v_since);
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         k1 float8, b float8, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
@@ -68,35 +65,29 @@ BEGIN
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
-    SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_since FROM memory.agents a WHERE a.agent_id = p_agent;
-    SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
-           array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.so_far - v.last_number)
-    INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_newer
-    FROM (  -- so_far: messages from the latest conversation on
-        SELECT v.*, sum(v.last_number) OVER (ORDER BY v.last_activity_at DESC, v.conversation_id) AS so_far
-        FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-    ) v
-    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= v_since);
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
     v_scopes := ARRAY(SELECT v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v);
-    v_unit := ln(1 + (greatest(v_total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
     v_languages := ARRAY(
         SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
         SELECT s.language FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes)
     );
-    SELECT array_agg(t.g), array_agg(t.language), array_agg(t.lexeme)
-    INTO v_g, v_language, v_lexeme
+    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.lexeme) AS lexemes
+    INTO lexemes
     FROM memory.query_lexemes(p_query -> 'terms', v_languages) t;  -- of a subquery it would be planned each time
-    SELECT array_agg(t.g), array_agg(t.language), array_agg(t.query)
-    INTO v_query_g, v_query_language, v_query
-    FROM memory.lexeme_queries(v_g, v_language, v_lexeme) t;
-    v_terms := coalesce((SELECT max(g) FROM unnest(v_g) g), 0);
+    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.query) AS queries
+    INTO queries
+    FROM memory.lexeme_queries(lexemes.g, lexemes.languages, lexemes.lexemes) t;
+    v_terms := coalesce((SELECT max(g) FROM unnest(lexemes.g) g), 0);
+    v_eights := greatest((v_terms + 7) / 8, 1);
+    v_queries := ARRAY(
+        SELECT q.query
+        FROM unnest(v_languages) WITH ORDINALITY l(language, n) CROSS JOIN generate_series(1, v_eights * 8) g(g)
+        LEFT JOIN unnest(queries.g, queries.languages, queries.queries) q(g, language, query) USING (g, language)
+        ORDER BY l.n, g.g
+    );
     IF v_terms > 0 THEN
         v_common := array_fill(0::double precision, ARRAY[v_terms]);
-        v_chosen := v_g;
+        v_chosen := lexemes.g;
         IF v_total > w.large THEN
             -- How common each word is, from the newest messages of the newest conversations; never none.
             WITH sample AS MATERIALIZED (
@@ -119,16 +110,16 @@ BEGIN
             FROM (
                 SELECT g.g, (count(m.language) + 0.5) / ((SELECT count(*) FROM sample) + 1.0) AS found
                 FROM generate_series(1, v_terms) g(g)
-                LEFT JOIN unnest(v_query_g, v_query_language, v_query) t(g, language, query) ON t.g = g.g
+                LEFT JOIN unnest(queries.g, queries.languages, queries.queries) t(g, language, query) ON t.g = g.g
                 LEFT JOIN sample m ON m.language = t.language AND m.search @@ t.query
                 GROUP BY g.g
             ) x;
-            v_chosen := memory.rarest_words(v_common, v_g, w.large);
+            v_chosen := memory.rarest_words(v_common, lexemes.g, w.large);
         END IF;
         v_tokens := ARRAY(
             SELECT DISTINCT hashtextextended(t.lexeme, o.owner)
             FROM unnest(v_owners) o(owner)
-            CROSS JOIN unnest(v_g, v_lexeme) t(g, lexeme)
+            CROSS JOIN unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
             WHERE t.g = ANY (v_chosen)
         );
         WITH found AS MATERIALIZED (
@@ -145,11 +136,12 @@ BEGIN
         ), hit AS (
             SELECT m.conversation_id, m.number, length(m.search) AS length,
                    strpos(m.content, '?') > 0 OR strpos(m.content, U&'\FF1F') > 0 AS asks,
-                   split_part(lower(m.speaker), ' ', 1) AS first_name, (
-                SELECT bit_or(1::bigint << (t.g - 1))
-                FROM unnest(v_query_g, v_query_language, v_query) t(g, language, query)
-                WHERE t.language = m.language AND m.search @@ t.query
-            ) AS mask
+                   split_part(lower(m.speaker), ' ', 1) AS first_name, nullif((
+                       SELECT bit_or(memory.words_held(
+                           m.search, v_queries, ((array_position(v_languages, m.language) - 1) * v_eights + n) * 8
+                       ) << n * 8)
+                       FROM generate_series(0, v_eights - 1) n
+                   ), 0) AS mask
             FROM (
                 SELECT f.*  -- of those of the same owner, first what lies in a conversation of the principal's
                 FROM found f
@@ -183,17 +175,19 @@ BEGIN
                 ORDER BY m.n
             );
         END IF;
-        v_idf := memory.word_rarities(v_total, v_common, v_hit_masks);
+        v_idf := memory.word_rarities(v_total, v_common, v_hit_masks, NULL);
         v_hit_words := ARRAY(
             SELECT memory.word_points(i.idf, h.length, v_average, w.k1, w.b)
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
-            LEFT JOIN memory.words_worth(v_hit_masks, v_idf) i ON i.mask = h.mask
+            LEFT JOIN (
+                SELECT m.mask, x.idf
+                FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask) CROSS JOIN LATERAL memory.words_worth(m.mask, v_idf) x
+            ) i ON i.mask = h.mask
             ORDER BY h.n
         );
     END IF;
     v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
-    v_foreseen := NOT v_dated AND coalesce(cardinality(v_named), 0) <> 1;
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
         SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
@@ -209,8 +203,10 @@ BEGIN
             CROSS JOIN generate_series(-c_around, c_around) a(distance)
             WHERE h.mask IS NOT NULL
             UNION ALL
-            SELECT l.conversation_id, l.number, NULL, 0, NULL, 0, l.score, NULL, true
-            FROM unnest(p_lent_conversations, p_lent_numbers, p_lent_scores) l(conversation_id, number, score)
+            SELECT e.conversation_id, e.number, NULL, 0, NULL, 0, l.score, NULL, true
+            FROM unnest(p_lent_scopes, p_lent_seqs, p_lent_scores) l(scope_id, seq, score)
+            JOIN memory.evidence e ON e.agent_key = v_agent AND e.scope_id = l.scope_id AND e.seq = l.seq
+            WHERE e.number IS NOT NULL
             UNION ALL
             SELECT m.conversation_id, m.number, NULL, 0, NULL, 0, 0, NULL, true
             FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
@@ -226,7 +222,7 @@ BEGIN
         LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
     ), ranked AS (  -- where the score is known before a message is read, only the best are read
         SELECT p.*, CASE
-                   WHEN v_foreseen THEN p.words + coalesce(p.asked, 0) + p.near + p."window" + p.lent
+                   WHEN NOT v_dated AND coalesce(cardinality(v_named), 0) <> 1 THEN p.words + coalesce(p.asked, 0) + p.near + p."window" + p.lent
                END AS foreseen
         FROM (
             SELECT c.*, w."window" * coalesce(a.idf, 0) AS "window"
@@ -255,7 +251,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT split_part(lower(m.speaker), ' ', 1) AS first_name, (m.said_at AT TIME ZONE 'UTC')::date AS day
         ) x
-        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, f.phrases, f.without))
+        WHERE (NOT v_textual OR memory.holds_text(m.language, m.search, m.content, m.search_extra, f.phrases, f.without))
           AND (f.outside IS NULL OR m.conversation_id <> f.outside)
           AND (NOT f.unformed OR m.number > (
               SELECT s.formed_number
@@ -290,7 +286,7 @@ BEGIN
                GROUP BY e.scope_id, e.seq
                ORDER BY e.scope_id, e.seq
            ),
-           b.score, b.score / v_unit,
+           b.score, b.score / ln(1 + (greatest(v_total, 1) - 0.5) / 1.5),  -- as memory.word_rarities for one of all
            coalesce((
                SELECT sum(i.idf) FILTER (WHERE b.mask >> (i.g::integer - 1) & 1 = 1) / sum(i.idf)
                FROM unnest(v_idf) WITH ORDINALITY i(idf, g)
@@ -308,11 +304,6 @@ BEGIN
     ORDER BY b.score DESC, b.said_at DESC, b.conversation_id, b.number;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.search_messages(
-    text, text, text, jsonb, bigint, double precision, timestamptz, timestamptz, boolean, text[], bigint[],
-    double precision[]
-) FROM PUBLIC;
-COMMENT ON FUNCTION memory.search_messages(
-    text, text, text, jsonb, bigint, double precision, timestamptz, timestamptz, boolean, text[], bigint[],
-    double precision[]
-) IS 'The messages that a user of an agent may see and a query finds, best first; one row per message.';
+REVOKE EXECUTE ON FUNCTION memory.search_messages FROM PUBLIC;
+COMMENT ON FUNCTION memory.search_messages IS
+    'The messages that a user of an agent may see and a query finds, best first; one row per message.';

@@ -17,29 +17,23 @@ DECLARE
     w record;
     f record;
     seen record;
+    best record;
+    v_gone boolean;
     lexemes record;
     queries record;
-    v_known_scopes bigint[];
-    v_known_seqs integer[];
-    v_known_statuses text[];
-    v_known_pending boolean[];
-    v_near_scopes bigint[];
-    v_near_seqs integer[];
-    v_meanings double precision[];
+    v_known_scopes bigint[]; v_known_seqs integer[]; v_known_statuses text[]; v_known_pending boolean[];
+    v_eights integer;
+    v_queries tsquery[];  -- for memory.words_held: so many eights for each language
+    v_near_scopes bigint[]; v_near_seqs integer[]; v_meanings double precision[];
     v_scope record;
     v_newest bigint[] := '{}';
     v_tokens bigint[] := '{}';
     v_common double precision[];
     v_shares double precision[];
     v_chosen integer[];
-    v_unit double precision;
-    v_textual boolean;
-    v_dated boolean;
-    v_fitting boolean;
-    v_all boolean;
+    v_textual boolean; v_dated boolean; v_fitting boolean; v_all boolean;
     v_apart boolean;
     v_superseded boolean;
-    v_absorbed boolean;
     v_outside text;
 BEGIN
     SELECT x.* INTO w
@@ -54,14 +48,17 @@ BEGIN
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
-    v_absorbed := coalesce(f.absorbed, false);
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS sizes,
            array_agg(DISTINCT s.language) AS languages, coalesce(sum(s.last_seq), 0)::double precision AS total,
-           bool_or(s.last_seq > w.large) AS any_large
+           bool_or(s.last_seq > w.large) AS any_large, bool_or(EXISTS (
+               SELECT FROM memory.observation_states t WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id
+           )) AS stated
     INTO seen
     FROM memory.searched_scopes(p_agent, p_user, p_conversation, p_as_of, f.scope) v
-    JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
+    CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
+        SELECT s.* FROM memory.scopes s WHERE s.agent_key = v.agent_key AND s.scope_id = v.scope_id LIMIT 1
+    ) s
     WHERE s.is_active;
     IF seen.agent IS NULL THEN
         RETURN;
@@ -79,6 +76,13 @@ BEGIN
     SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.query) AS queries
     INTO queries
     FROM memory.lexeme_queries(lexemes.g, lexemes.languages, lexemes.lexemes) t;
+    v_eights := greatest((lexemes.most + 7) / 8, 1);
+    v_queries := ARRAY(
+        SELECT q.query
+        FROM unnest(seen.languages) WITH ORDINALITY l(language, n) CROSS JOIN generate_series(1, v_eights * 8) g(g)
+        LEFT JOIN unnest(queries.g, queries.languages, queries.queries) q(g, language, query) USING (g, language)
+        ORDER BY l.n, g.g
+    );
     IF lexemes.found > 0 THEN
         v_tokens := ARRAY(
             SELECT DISTINCT hashtextextended(t.lexeme, s.id)
@@ -115,7 +119,6 @@ BEGIN
         FROM memory.similar(p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, v_superseded) s
         WHERE s.scope_id = ANY (seen.scopes);
     END IF;
-    v_unit := ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5);  -- as memory.word_rarities for one of all
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
     v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
@@ -144,90 +147,122 @@ BEGIN
             GROUP BY n.scope_id, n.seq
         ) n;
     END IF;
-    RETURN QUERY
-    WITH found AS (
-        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
-        FROM memory.observations o
-        WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
-        UNION ALL
-        SELECT o.*
-        FROM unnest(v_newest) n(scope_id)
-        CROSS JOIN LATERAL (
-            SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
-            FROM memory.observations o
-            WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id
-            ORDER BY o.seq DESC
-            LIMIT w.large
+    WITH read AS (
+        SELECT o.scope_id, o.seq, o.observed_at, o.meaning, o.near, length(o.search) AS length,
+               memory.words_held(o.search, v_queries, o.at) | CASE WHEN v_eights > 1 THEN (
+                   SELECT bit_or(memory.words_held(o.search, v_queries, o.at + n * 8) << n * 8) FROM generate_series(1, v_eights - 1) n
+               ) ELSE 0 END AS mask, CASE WHEN w.terms > 0 AND o.cues <> '' THEN (
+                   SELECT bit_or(memory.words_held(o.cues, v_queries, o.at + n * 8) << n * 8) FROM generate_series(0, v_eights - 1) n
+               ) ELSE 0 END AS held,
+               CASE
+                   WHEN v_dated AND (
+                       (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+                   ) THEN w.date
+                   ELSE 0
+               END AS date, (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
+                   AND (NOT (v_textual OR v_fitting) OR (
+                       (NOT v_textual OR (
+                           SELECT memory.holds_text(t.language, t.search, t.content, t.search_extra, f.phrases, f.without)
+                           FROM memory.observations t
+                           WHERE t.agent_key = seen.agent AND t.scope_id = o.scope_id AND t.seq = o.seq
+                       ))
+                       AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
+                       AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
+                       AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
+                       AND o.tags @> f.tags
+                   )) AS fits
+        FROM (
+            SELECT o.*, NULL::double precision AS meaning, false AS near,
+                   (array_position(seen.languages, o.language) - 1) * v_eights * 8 AS at
+            FROM (
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
+                FROM memory.observations o
+                WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
+                UNION ALL
+                SELECT o.*
+                FROM unnest(v_newest) n(scope_id)
+                CROSS JOIN LATERAL (
+                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
+                    FROM memory.observations o
+                    WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id
+                    ORDER BY o.seq DESC
+                    LIMIT w.large
+                ) o
+                OFFSET 0  -- by its words alone: no index of scopes is read beside
+            ) o
+            WHERE o.scope_id = ANY (seen.scopes) AND (v_near_scopes IS NULL OR (o.scope_id, o.seq) NOT IN (
+                SELECT n.scope_id, n.seq FROM unnest(v_near_scopes, v_near_seqs) n(scope_id, seq)
+            ))
+            UNION ALL  -- what is near is read by its key, whether or not it has a word as well
+            SELECT o.*, n.meaning, true, (array_position(seen.languages, o.language) - 1) * v_eights * 8
+            FROM unnest(v_near_scopes, v_near_seqs, v_meanings) n(scope_id, seq, meaning)
+            CROSS JOIN LATERAL (
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
+                FROM memory.observations o
+                WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
+                LIMIT 1
+            ) o
         ) o
-    ), looked AS (  -- what is near is read by its key, whether or not it has a word as well
-        SELECT o.*, NULL::double precision AS meaning, false AS near
-        FROM found o
-        WHERE NOT EXISTS (
-            SELECT
-            FROM unnest(v_near_scopes, v_near_seqs) n(scope_id, seq)
-            WHERE n.scope_id = o.scope_id AND n.seq = o.seq
-        )
-        UNION ALL
-        SELECT o.*, n.meaning, true
-        FROM unnest(v_near_scopes, v_near_seqs, v_meanings) n(scope_id, seq, meaning)
-        CROSS JOIN LATERAL (
-            SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates
-            FROM memory.observations o
-            WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
-            LIMIT 1
-        ) o
-    ), read AS (
-        SELECT o.scope_id, o.seq, o.observed_at, o.conversation_id, o.dates, length(o.search) AS length, o.meaning,
-               o.near, t.verification = 'disputed' AS disputed, t.repend, k.pending,
-               CASE WHEN p_as_of IS NULL THEN t.status ELSE k.status END AS status, (
-            SELECT bit_or(1::bigint << (t.g - 1))
-            FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
-            WHERE t.language = o.language AND o.search @@ t.query
-        ) AS mask, CASE WHEN w.terms > 0 AND o.cues <> '' THEN (
-            SELECT bit_or(1::bigint << (t.g - 1))
-            FROM unnest(queries.g, queries.languages, queries.queries) t(g, language, query)
-            WHERE t.language = o.language AND o.cues @@ t.query AND NOT o.search @@ t.query
-        ) END AS in_cues
-        FROM looked o
+        OFFSET 0  -- each mask is worked out once
+    ), hit AS MATERIALIZED (
+        SELECT r.scope_id, r.seq, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, w.vector * coalesce(r.meaning, 0) AS vector,
+               x.status, k.pending, v_apart AND x.status IS NOT DISTINCT FROM 'superseded' AS gone,
+               CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
+                   + CASE WHEN x.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off,
+               r.fits AND (f.absorbed IS NOT TRUE OR memory.in_use(x.status) AND t.repend IS NOT TRUE AND r.seq <= (
+                   SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = seen.agent AND s.scope_id = r.scope_id
+               )) AS fits
+        FROM read r
+        FULL JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)  -- full: no nested loop can do that, however many they are
+            k(scope_id, seq, status, pending)
+            ON k.scope_id = r.scope_id AND k.seq = r.seq
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
             SELECT t.status, t.verification, t.repend
             FROM memory.observation_states t
-            WHERE t.agent_key = seen.agent AND t.scope_id = o.scope_id AND t.seq = o.seq
+            WHERE t.agent_key = seen.agent AND t.scope_id = r.scope_id AND t.seq = r.seq AND seen.stated  -- many scopes have none
             LIMIT 1
         ) t ON true
-        LEFT JOIN unnest(v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending)
-            k(scope_id, seq, status, pending)
-            ON k.scope_id = o.scope_id AND k.seq = o.seq
-        WHERE o.scope_id = ANY (seen.scopes)
+        CROSS JOIN LATERAL (SELECT CASE WHEN p_as_of IS NULL THEN t.status ELSE k.status END AS status) x
+        WHERE coalesce(r.near OR r.mask | r.held <> 0, false)
           AND CASE WHEN p_as_of IS NULL THEN memory.is_sought(t.status, v_superseded) ELSE k.seq IS NOT NULL END
-        OFFSET 0  -- each mask is worked out once
-    ), hit AS MATERIALIZED (
-        SELECT r.scope_id, r.seq, r.observed_at, r.conversation_id, r.length, r.meaning, r.status, r.pending,
-               r.disputed, r.repend, r.mask, r.in_cues AS cues, r.mask IS NOT NULL OR r.in_cues IS NOT NULL AS worded,
-               v_apart AND r.status IS NOT DISTINCT FROM 'superseded' AS gone, v_dated AND (
-                   (r.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(r.dates && f.spans, false)
-               ) AS dated
-        FROM read r
-        WHERE r.near OR r.mask IS NOT NULL OR r.in_cues IS NOT NULL
-    ), rarity AS MATERIALIZED (  -- what comes apart doesn't make its words common
-        SELECT coalesce(avg(h.length) FILTER (WHERE NOT h.gone), avg(h.length))::float8 AS average, memory.word_rarities(
-                   seen.total, v_common, array_agg(coalesce(h.mask, 0) | coalesce(h.cues, 0)) FILTER (WHERE NOT h.gone)
-               ) AS idf, array_agg(h.mask) || array_agg(h.cues) AS masks
+    ), tally AS MATERIALIZED (  -- few have other words than the others; what comes apart doesn't make its words common
+        SELECT h.mask, h.cues, count(*) FILTER (WHERE NOT h.gone) AS texts, sum(h.length) FILTER (WHERE NOT h.gone) AS length,
+               count(*) AS with_gone, sum(h.length) AS length_with_gone
         FROM hit h
-        WHERE h.worded
+        WHERE h.mask | h.cues <> 0
+        GROUP BY h.mask, h.cues
+    ), rarity AS MATERIALIZED (
+        SELECT coalesce(sum(t.length) / sum(t.texts), sum(t.length_with_gone) / sum(t.with_gone))::float8 AS average,
+               memory.word_rarities(seen.total, v_common, array_agg(t.mask | t.cues), array_agg(t.texts)) AS idf
+        FROM tally t
     ), worth AS MATERIALIZED (
-        SELECT x.mask, x.idf FROM rarity r CROSS JOIN LATERAL memory.words_worth(r.masks, r.idf) x
-    ), pool AS MATERIALIZED (
-        SELECT h.*, memory.word_points(m.idf, h.length, r.average, w.k1, w.b) AS words,
-               w.terms * memory.word_points(c.idf, h.length, r.average, w.k1, w.b) AS terms,
-               w.vector * coalesce(h.meaning, 0) AS vector
-        FROM hit h
+        SELECT t.mask, t.cues, r.average, m.idf AS words, c.idf AS terms,
+               (coalesce(m.idf, 0) + coalesce(c.idf, 0)) / (SELECT sum(i) FROM unnest(r.idf) i) AS covered
+        FROM tally t
         CROSS JOIN rarity r
-        LEFT JOIN worth m ON m.mask = h.mask
-        LEFT JOIN worth c ON c.mask = h.cues
-    ), scored AS MATERIALIZED (
-        SELECT c.*, x.date, y.total * (1 - x.taken_off) AS score, y.total * -x.taken_off AS lifecycle, 0 AS lent,
-               coalesce(c.mask, 0) | coalesce(c.cues, 0) AS counted
+        CROSS JOIN LATERAL memory.words_worth(t.mask, r.idf) m
+        CROSS JOIN LATERAL memory.words_worth(t.cues, r.idf) c
+    ), pool AS NOT MATERIALIZED (
+        SELECT h.*, coalesce(x.covered, 0) AS covered, memory.word_points(x.words, h.length, x.average, w.k1, w.b) AS words,
+               w.terms * memory.word_points(x.terms, h.length, x.average, w.k1, w.b) AS terms
+        FROM hit h
+        LEFT JOIN worth x ON x.mask = h.mask AND x.cues = h.cues
+    )
+    SELECT array_agg(c.scope_id) AS scopes, array_agg(c.seq) AS seqs, array_agg(c.observed_at) AS times,
+           array_agg(c.status) AS statuses, array_agg(c.pending) AS pending, array_agg(c.gone) AS gone, array_agg(c.score) AS scores,
+           array_agg(c.covered) AS covered, array_agg(c.vector > 0) AS near, array_agg(CASE WHEN p_explain THEN jsonb_build_object(
+               'mask', nullif(c.mask, 0), 'terms', (
+                   SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, c.scope_id, c.seq)
+               ), 'admitted', CASE
+                   WHEN c.mask <> 0 THEN 'words' WHEN c.cues <> 0 THEN 'terms' WHEN c.date > 0 THEN 'date'
+                   WHEN v_all THEN 'all' ELSE 'vector' END,
+               'parts', jsonb_build_object(
+                   'words', c.words, 'terms', c.terms, 'date', c.date, 'vector', c.vector, 'lifecycle', c.total * -c.taken_off
+               )
+           ) END) AS explanations, bool_or(c.gone) AS any_gone
+    INTO best
+    FROM (  -- of what doesn't come apart the best
+        SELECT c.*, y.total, y.total * (1 - c.taken_off) AS score
         FROM (
             SELECT p.* FROM pool p WHERE NOT p.gone
             UNION ALL
@@ -239,95 +274,62 @@ BEGIN
                 LIMIT c_gone
             )
         ) c
-        CROSS JOIN LATERAL (
-            SELECT CASE WHEN c.dated THEN w.date ELSE 0 END AS date,
-                   CASE WHEN c.disputed THEN w.disputed ELSE 0 END
-                       + CASE WHEN c.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off
-        ) x
-        CROSS JOIN LATERAL (SELECT c.words + c.terms + x.date + c.vector AS total) y
-        WHERE (v_outside IS NULL OR c.conversation_id IS DISTINCT FROM v_outside)
-          AND (NOT v_absorbed OR memory.in_use(c.status) AND c.repend IS NOT TRUE AND c.seq <= (
-                  SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = seen.agent AND s.scope_id = c.scope_id
-              ))
-          AND (NOT (v_textual OR v_fitting) OR (
-              SELECT (NOT v_textual OR memory.holds_text(o.language, o.search, f.phrases, f.without))
-                 AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
-                 AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
-                 AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
-                 AND o.tags @> f.tags
-              FROM memory.observations o
-              WHERE o.agent_key = seen.agent AND o.scope_id = c.scope_id AND o.seq = c.seq
-          ))
-    ), heir AS MATERIALIZED (  -- what took the place of others in the end, by the best of them
-        SELECT h.*
+        CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
+        WHERE c.fits
+        ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
+        LIMIT p_limit + c_gone
+    ) c;
+    IF best.any_gone THEN  -- each once, by the best of those whose place it took in the end, where that is better than its own
+        SELECT array_agg(t.scope_id) AS scopes, array_agg(t.seq) AS seqs, array_agg(t.observed_at) AS times,
+               array_agg(t.status) AS statuses, array_agg(t.pending) AS pending, array_agg(t.gone) AS gone,
+               array_agg(t.score) AS scores, array_agg(t.covered) AS covered, array_agg(t.near) AS near,
+               array_agg(t.explanation) AS explanations, true AS any_gone
+        INTO best
         FROM (
-            SELECT array_agg(s.scope_id) AS scopes, array_agg(s.seq) AS seqs, array_agg(s.score) AS scores,
-                   array_agg(s.counted) AS counted
-            FROM scored s
-            WHERE s.gone AND p_as_of IS NULL
-        ) s
-        CROSS JOIN LATERAL memory.heirs(seen.agent, s.scopes, s.seqs, s.scores, s.counted, v_outside) h
-    ), told AS (
-        SELECT s.scope_id, s.seq, s.observed_at, s.status, s.pending, s.gone, s.mask, s.cues, s.words, s.terms, s.date, s.vector,
-               s.lifecycle, s.lent, s.score, s.counted
-        FROM scored s
-        WHERE NOT EXISTS (SELECT FROM heir h WHERE h.scope_id = s.scope_id AND h.seq = s.seq AND h.score > s.score)
-        UNION ALL
-        SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, NULL, NULL, 0, 0, 0, 0, 0, h.score, h.score, h.counted
-        FROM heir h
-        WHERE NOT EXISTS (SELECT FROM scored s WHERE s.scope_id = h.scope_id AND s.seq = h.seq AND s.score >= h.score)
-    ), best AS MATERIALIZED (
-        (
-            SELECT t.*
-            FROM told t
-            WHERE NOT t.gone
-            ORDER BY t.score DESC, t.observed_at DESC, t.scope_id, t.seq
-            LIMIT p_limit
-        )
-        UNION ALL
-        (
-            SELECT t.*
-            FROM told t
-            CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-                SELECT
-                FROM memory.events e
-                JOIN memory.consolidations c
-                    ON c.agent_key = e.agent_key AND c.scope_id = e.scope_id AND c.version = e.version
-                WHERE e.agent_key = seen.agent AND e.scope_id = t.scope_id AND e.seq = t.seq AND e.kind = 'status'
-                  AND c.live AND c.contradictions @> jsonb_build_array(jsonb_build_object('older', t.seq))
-                LIMIT 1
-            ) c
-            WHERE t.gone
-            ORDER BY t.score DESC, t.observed_at DESC, t.scope_id, t.seq
-            LIMIT f.overtaken
-        )
-    )
-    SELECT seen.agent, b.scope_id, b.seq, CASE WHEN p_as_of IS NOT NULL THEN b.status END, b.pending, b.score,
-           b.score / v_unit, coalesce((
-               SELECT sum(i.idf) FILTER (WHERE b.counted >> (i.g::integer - 1) & 1 = 1) / sum(i.idf)
-               FROM rarity r
-               CROSS JOIN unnest(r.idf) WITH ORDINALITY i(idf, g)
-           ), 0), b.gone, b.vector > 0,
-           CASE WHEN p_explain THEN jsonb_build_object(
-               'mask', b.mask, 'terms', (
-                   SELECT o.terms
-                   FROM memory.observations o
-                   WHERE o.agent_key = seen.agent AND o.scope_id = b.scope_id AND o.seq = b.seq
-               ), 'admitted', CASE
-                   WHEN b.mask <> 0 THEN 'words' WHEN b.cues <> 0 THEN 'terms' WHEN b.date > 0 THEN 'date'
-                   WHEN b.lent > 0 THEN 'successor' WHEN v_all THEN 'all' ELSE 'vector' END,
-               'parts', jsonb_build_object(
-                   'words', b.words, 'terms', b.terms, 'date', b.date, 'vector', b.vector, 'lifecycle', b.lifecycle,
-                   'lent', b.lent
-               )
-           ) END
-    FROM best b
-    ORDER BY b.gone, b.score DESC, b.observed_at DESC, b.scope_id, b.seq;
+            SELECT DISTINCT ON (t.scope_id, t.seq) t.*
+            FROM (
+                SELECT b.*, false AS lent
+                FROM unnest(
+                    best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near, best.explanations
+                ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, explanation)
+                UNION ALL
+                SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false,
+                       CASE WHEN p_explain THEN jsonb_build_object(
+                           'mask', NULL, 'terms', o.terms, 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
+                       ) END, true
+                FROM (
+                    SELECT array_agg(b.scope_id) AS scopes, array_agg(b.seq) AS seqs, array_agg(b.score) AS scores,
+                           array_agg(b.covered) AS covered
+                    FROM unnest(best.scopes, best.seqs, best.scores, best.covered, best.gone) b(scope_id, seq, score, covered, gone)
+                    WHERE b.gone AND p_as_of IS NULL
+                ) b
+                CROSS JOIN LATERAL memory.heirs(seen.agent, b.scopes, b.seqs, b.scores, b.covered, v_outside) h
+                JOIN memory.observations o ON o.agent_key = seen.agent AND o.scope_id = h.scope_id AND o.seq = h.seq
+            ) t
+            ORDER BY t.scope_id, t.seq, t.score DESC, t.lent
+        ) t
+        WHERE NOT t.gone OR EXISTS (
+            SELECT
+            FROM memory.events e
+            JOIN memory.consolidations c ON c.agent_key = e.agent_key AND c.scope_id = e.scope_id AND c.version = e.version
+            WHERE e.agent_key = seen.agent AND e.scope_id = t.scope_id AND e.seq = t.seq AND e.kind = 'status'
+              AND c.live AND c.contradictions @> jsonb_build_array(jsonb_build_object('older', t.seq))
+        );
+    END IF;
+    FOREACH v_gone IN ARRAY CASE WHEN best.any_gone THEN '{false, true}' ELSE '{false}' END::boolean[] LOOP
+        RETURN QUERY
+        SELECT seen.agent, b.scope_id, b.seq, CASE WHEN p_as_of IS NOT NULL THEN b.status END, b.pending, b.score,
+               b.score / ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5),  -- as memory.word_rarities for one of all
+               b.covered, v_gone, b.near, b.explanation
+        FROM unnest(
+            best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near, best.explanations
+        ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, explanation)
+        WHERE b.gone = v_gone
+        ORDER BY b.score DESC, b.observed_at DESC, b.scope_id, b.seq
+        LIMIT CASE WHEN v_gone THEN f.overtaken ELSE p_limit END;
+    END LOOP;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, bit varying, text
-) FROM PUBLIC;
-COMMENT ON FUNCTION memory.search_observations(
-    text, text, text, jsonb, bigint, timestamptz, timestamptz, boolean, bit varying, text
-) IS 'The observations that a user of an agent may see and a query finds, best first; one row per observation.';
+REVOKE EXECUTE ON FUNCTION memory.search_observations FROM PUBLIC;
+COMMENT ON FUNCTION memory.search_observations IS
+    'The observations that a user of an agent may see and a query finds, best first; one row per observation.';

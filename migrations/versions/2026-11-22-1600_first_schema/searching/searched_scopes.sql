@@ -13,5 +13,4 @@ AS $$
     WHERE a.agent_id = p_agent AND p_user IS NULL
       AND (memory.principal() IS NULL OR memory.serves_all() OR coalesce(memory.principal() ->> 'serves' = p_agent, false))
 $$;
-COMMENT ON FUNCTION memory.searched_scopes(text, text, text, timestamptz, bigint) IS
-    'The scopes that a search looks into; one row per scope.';
+COMMENT ON FUNCTION memory.searched_scopes IS 'The scopes that a search looks into; one row per scope.';

@@ -4,11 +4,9 @@ CREATE OR REPLACE FUNCTION memory.word_points(
 RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT coalesce(p_idf * (1 + p_k1) / (1 + p_k1 * (1 - p_b + p_b * p_length / p_average)), 0) $$;
-COMMENT ON FUNCTION memory.word_points(
-    double precision, integer, double precision, double precision, double precision
-) IS 'What the words of a query that stand in a text come to (BM25).';
+COMMENT ON FUNCTION memory.word_points IS 'What the words of a query that stand in a text come to (BM25).';
 CREATE OR REPLACE FUNCTION memory.word_rarities(
-    p_total double precision, p_common double precision[], p_masks bigint[]
+    p_total double precision, p_common double precision[], p_masks bigint[], p_texts bigint[]
 )
 RETURNS double precision[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -20,7 +18,9 @@ BEGIN
             SELECT g.g, greatest(p_common[g.g], coalesce(sum(m.texts), 0)) AS df
             FROM generate_series(1, cardinality(p_common)) g(g)
             LEFT JOIN (  -- each mask once: few texts have other words than the others
-                SELECT m.mask, count(*)::double precision AS texts FROM unnest(p_masks) m(mask) GROUP BY m.mask
+                SELECT m.mask, sum(coalesce(m.texts, 1))::double precision AS texts
+                FROM unnest(p_masks, p_texts) m(mask, texts)
+                GROUP BY m.mask
             ) m ON m.mask >> (g.g - 1) & 1 = 1
             GROUP BY g.g
         ) x
@@ -28,16 +28,11 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION memory.word_rarities(double precision, double precision[], bigint[]) IS
-    'What each word of a query is worth, the rarer the more (IDF).';
-CREATE OR REPLACE FUNCTION memory.words_worth(p_masks bigint[], p_idf double precision[])
-RETURNS TABLE (mask bigint, idf double precision)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+COMMENT ON FUNCTION memory.word_rarities IS 'What each word of a query is worth, the rarer the more (IDF).';
+CREATE OR REPLACE FUNCTION memory.words_worth(p_mask bigint, p_idf double precision[])
+RETURNS TABLE (idf double precision)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
 AS $$
-    SELECT m.mask, sum(p_idf[g.g] ORDER BY g.g)
-    FROM (SELECT DISTINCT unnest(p_masks)) m(mask)
-    JOIN generate_series(1, cardinality(p_idf)) g(g) ON m.mask >> (g.g - 1) & 1 = 1
-    GROUP BY m.mask
+    SELECT sum(i.idf) FROM unnest(p_idf) WITH ORDINALITY i(idf, g) WHERE p_mask >> (i.g::integer - 1) & 1 = 1
 $$;
-COMMENT ON FUNCTION memory.words_worth(bigint[], double precision[]) IS
-    'What the words of a query that a text has are worth together; one row per mask.';
+COMMENT ON FUNCTION memory.words_worth IS 'What the words of a query that a text has are worth together; one row.';

@@ -34,4 +34,4 @@ AS $$
     LIMIT p_limit
 $$;
 COMMENT ON FUNCTION memory.alike IS
-    'What scopes know that has words in common with an observation; one row per observation.';
+    'The observations of scopes that have words in common with an observation; one row per observation.';

@@ -16,7 +16,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION memory.guard_privacy IS 'Keeps what is private from living on in what was made of it.';
+COMMENT ON FUNCTION memory.guard_privacy IS 'Refuses to make an observation more private while others derived from it are still shown.';
 CREATE OR REPLACE TRIGGER observations_guard_privacy
 BEFORE UPDATE OF no_propagate, confidential, sensitivity ON memory.observations
 FOR EACH ROW WHEN (

@@ -42,4 +42,4 @@ AS $$
     GROUP BY s.scope_id, s.seq, k.person
 $$;
 COMMENT ON FUNCTION memory.people_behind IS
-    'The persons on whose word observations rest, and whether they were known by then; one row per observation and person.';
+    'The people who support observations, and whether each was established by then; one row per observation and person.';

@@ -7,7 +7,7 @@ AS $$
         SELECT a.into_user_id, l.step + 1
         FROM line l
         JOIN memory.user_aliases a ON a.agent_key = p_agent AND a.user_id = l.user_id AND a.ended_at IS NULL
-        WHERE l.step < 100  -- a circle, which nothing lets come about, would end here
+        WHERE l.step < 100  -- a cycle, which the library prevents, would end here
     )
     SELECT l.user_id FROM line l ORDER BY l.step DESC LIMIT 1
 $$;
@@ -19,4 +19,4 @@ AS $$
     FROM memory.members m
     WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL
 $$;
-COMMENT ON FUNCTION memory.members_of IS 'The persons who belong to a group now; one row per person.';
+COMMENT ON FUNCTION memory.members_of IS 'The people who belong to a group now; one row per person.';

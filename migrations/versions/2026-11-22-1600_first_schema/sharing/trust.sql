@@ -13,8 +13,8 @@ AS $$
             WHEN 'propagation' THEN CASE
                 WHEN EXISTS (
                     SELECT FROM memory.lineage k WHERE k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
-                ) THEN 3  -- these are in the line
-                ELSE 2  -- somebody has said so there
+                ) THEN 3  -- its sources are in the line
+                ELSE 2  -- somebody has said the same in that scope
             END
             WHEN 'observe' THEN CASE WHEN cardinality(o.related_users) > 0 THEN 2 ELSE 3 END
             WHEN 'formation' THEN coalesce(
@@ -33,4 +33,4 @@ AS $$
     LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = n.scope_id AND t.seq = n.seq
 $$;
 COMMENT ON FUNCTION memory.trust IS
-    'How far an observation may be believed: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';
+    'How far an observation can be trusted: 3 host, 2 user, 1 assistant, 0 tool or import; the least of its sources.';

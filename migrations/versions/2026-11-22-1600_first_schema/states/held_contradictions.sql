@@ -24,4 +24,4 @@ AS $$
       )
 $$;
 COMMENT ON FUNCTION memory.held_contradictions IS
-    'What would have been superseded and waits for a person; one row per contradiction.';
+    'The held contradictions that wait for a person; one row per contradiction.';

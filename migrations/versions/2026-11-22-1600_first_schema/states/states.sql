@@ -1,21 +1,21 @@
 CREATE OR REPLACE FUNCTION memory.in_use(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status = 'active' $$;
-COMMENT ON FUNCTION memory.in_use IS 'Whether an observation of this state is told; one value.';
+COMMENT ON FUNCTION memory.in_use IS 'Whether an observation with this status is in use; one value.';
 CREATE OR REPLACE FUNCTION memory.is_found(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived') $$;
-COMMENT ON FUNCTION memory.is_found IS 'Whether a search finds an observation of this state; one value.';
+COMMENT ON FUNCTION memory.is_found IS 'Whether a search finds an observation with this status; one value.';
 CREATE OR REPLACE FUNCTION memory.is_sought(p_status text, p_superseded boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived') OR p_superseded AND p_status = 'superseded' $$;
 COMMENT ON FUNCTION memory.is_sought IS
-    'Whether a search, with what was superseded or without, finds an observation of this state; one value.';
+    'Whether a search, with or without superseded observations, finds an observation with this status; one value.';
 CREATE OR REPLACE FUNCTION memory.is_aside(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up', 'withdrawn') $$;
-COMMENT ON FUNCTION memory.is_aside IS 'Whether an observation of this state is kept from users; one value.';
+COMMENT ON FUNCTION memory.is_aside IS 'Whether an observation with this status is hidden from users; one value.';
 CREATE OR REPLACE FUNCTION memory.supports(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived', 'evicted') $$;
-COMMENT ON FUNCTION memory.supports IS 'Whether what was made of an observation of this state stands on it; one value.';
+COMMENT ON FUNCTION memory.supports IS 'Whether an observation with this status supports what was derived from it; one value.';

@@ -59,11 +59,11 @@ AS $$
                 SELECT
                 FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = m.scope_id AND e.seq = m.seq
-                  AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- stated by a person or the host
                   AND e.withdrawn_by IS NULL
             )
         )
     )
 $$;
 COMMENT ON FUNCTION memory.unsettled IS
-    'What was made of others and hasn''t the state that these leave it; one row per observation.';
+    'The derived observations whose status doesn''t match that of their sources; one row per observation.';

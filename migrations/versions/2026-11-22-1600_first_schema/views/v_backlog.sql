@@ -40,11 +40,10 @@ FROM (
 ) w
 JOIN memory.agents a ON a.agent_key = w.agent_key
 GROUP BY a.agent_id, w.work, w.state;
-COMMENT ON VIEW memory.v_backlog IS 'One row per agent, work and state in which something waits: how many, and since when the oldest.';
-COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The agent, as the host calls it.';
+COMMENT ON VIEW memory.v_backlog IS 'One row per agent, kind of work and state that has any: how many wait, and since when the oldest.';
+COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.v_backlog.work IS 'formation (of conversations), consolidation or propagation (of scopes).';
 COMMENT ON COLUMN memory.v_backlog.state IS 'due, in_progress, retrying or given_up.';
-COMMENT ON COLUMN memory.v_backlog.waiting IS 'Conversations, scopes or (given_up) runs; a scope may count for two kinds of work.';
-COMMENT ON COLUMN memory.v_backlog.oldest_at IS
-    'Since when the oldest is due or given up; of conversations tried again: since their oldest unread message. Else null.';
-COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'How long ago that is.';
+COMMENT ON COLUMN memory.v_backlog.waiting IS 'Number of conversations, of scopes, or (given_up) of runs; a scope may count for two kinds of work.';
+COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations being retried, when their oldest unread message was stored; otherwise null.';
+COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'Time since oldest_at, as an interval; null if oldest_at is.';

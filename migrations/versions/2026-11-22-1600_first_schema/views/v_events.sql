@@ -18,18 +18,18 @@ FROM memory.events e
 JOIN memory.agents a ON a.agent_key = e.agent_key
 LEFT JOIN memory.scopes s ON s.agent_key = e.agent_key AND s.scope_id = e.scope_id;
 COMMENT ON VIEW memory.v_events IS
-    'One row per change of what is remembered, by a person, a rule or a run; it outlives its subject and holds no text of it.';
-COMMENT ON COLUMN memory.v_events.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_events.event_id IS 'Our number of the event; rises with time. Unique in the database.';
+    'One row per change to what is remembered, by a person, a rule or a run; it outlives its subject and holds none of its text.';
+COMMENT ON COLUMN memory.v_events.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_events.event_id IS 'Number of the event, unique in the database; rises with time.';
 COMMENT ON COLUMN memory.v_events.created_at IS 'When it happened.';
 COMMENT ON COLUMN memory.v_events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, undo …';
-COMMENT ON COLUMN memory.v_events.actor IS 'Who did it, as the host said; null: a rule or a run.';
-COMMENT ON COLUMN memory.v_events.scope_id IS 'The scope, by our number, which may be gone; null: it is about none.';
+COMMENT ON COLUMN memory.v_events.actor IS 'Who did it, as given by the host; null: a rule or a run.';
+COMMENT ON COLUMN memory.v_events.scope_id IS 'Number of the scope that it is about, which may be gone; null: none.';
 COMMENT ON COLUMN memory.v_events.scope_kind IS 'individual (one user), group, collective (all users), conversation, entity, agent or guideline; null: no scope.';
-COMMENT ON COLUMN memory.v_events.owner_id IS 'The host''s id of the user, group, conversation or entity whose scope it is; null: nobody''s alone, or no scope.';
-COMMENT ON COLUMN memory.v_events.scope_name IS 'Null: the owner''s main scope, or no scope; else the name of one beside it.';
+COMMENT ON COLUMN memory.v_events.owner_id IS 'The host''s id for the user, group, conversation or entity that owns the scope; null: a collective, agent or guideline scope, or no scope.';
+COMMENT ON COLUMN memory.v_events.scope_name IS 'Name of the scope, if it is an additional one; null: the owner''s main scope, or no scope.';
 COMMENT ON COLUMN memory.v_events.observation_id IS 'The observation that it is about, which may be gone; null: none, or several.';
 COMMENT ON COLUMN memory.v_events.version IS 'The version of the scope''s text that it is about; null: none.';
-COMMENT ON COLUMN memory.v_events.conversation_id IS 'The host''s id of the conversation that it is about, which may be gone; null: none.';
+COMMENT ON COLUMN memory.v_events.conversation_id IS 'The host''s id for the conversation that it is about, which may be gone; null: none.';
 COMMENT ON COLUMN memory.v_events.run_id IS 'The run that it is about, which may be gone; null: none.';
-COMMENT ON COLUMN memory.v_events.detail IS 'Ids, words of ours and counts, by name: for status from, to and why; never a text.';
+COMMENT ON COLUMN memory.v_events.detail IS 'Ids, counts and the library''s own words, by name; for status: from, to and why. Never remembered text.';

@@ -14,13 +14,13 @@ FROM memory.imports i
 CROSS JOIN LATERAL jsonb_each(i.accounts -> 'collections') AS c (collection, counts);
 COMMENT ON VIEW memory.v_imports IS
     'One row per import and collection: documents, and how many were migrated, merged, skipped and rejected.';
-COMMENT ON COLUMN memory.v_imports.import_id IS 'Our number of the import; with collection the key of the view.';
+COMMENT ON COLUMN memory.v_imports.import_id IS 'Number of the import; with collection the key of the view.';
 COMMENT ON COLUMN memory.v_imports.store IS 'Name of the other store.';
 COMMENT ON COLUMN memory.v_imports.state IS 'finished or rolled_back.';
-COMMENT ON COLUMN memory.v_imports.started_at IS 'When it was begun.';
+COMMENT ON COLUMN memory.v_imports.started_at IS 'When the import began.';
 COMMENT ON COLUMN memory.v_imports.collection IS 'The other store''s collection, by its newer name.';
-COMMENT ON COLUMN memory.v_imports.source IS 'Documents that the collection had; the sum of the next four.';
-COMMENT ON COLUMN memory.v_imports.migrated IS 'Documents that became something of their own here.';
-COMMENT ON COLUMN memory.v_imports.merged IS 'Documents that said what another one says.';
-COMMENT ON COLUMN memory.v_imports.skipped IS 'Documents that needn''t be brought over.';
-COMMENT ON COLUMN memory.v_imports.rejected IS 'Documents that can''t be; why is in memory.import_rejects.';
+COMMENT ON COLUMN memory.v_imports.source IS 'Documents in the collection; the sum of the next four columns.';
+COMMENT ON COLUMN memory.v_imports.migrated IS 'Documents that were stored as records of their own.';
+COMMENT ON COLUMN memory.v_imports.merged IS 'Documents that said the same as another one.';
+COMMENT ON COLUMN memory.v_imports.skipped IS 'Documents that need no import.';
+COMMENT ON COLUMN memory.v_imports.rejected IS 'Documents that couldn''t be imported; memory.import_rejects says why.';

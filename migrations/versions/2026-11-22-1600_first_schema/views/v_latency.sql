@@ -36,12 +36,12 @@ CROSS JOIN LATERAL (
     GROUP BY 1, 2
 ) e;
 COMMENT ON VIEW memory.v_latency IS
-    'One row per agent, day (UTC) and step: how long messages waited for their formation, observations for their consolidation.';
-COMMENT ON COLUMN memory.v_latency.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_latency.day IS 'The day in UTC on which the step was done.';
+    'One row per agent, day (UTC) and step: how long messages waited for formation, and observations for consolidation.';
+COMMENT ON COLUMN memory.v_latency.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_latency.day IS 'The day, in UTC, on which the step was done.';
 COMMENT ON COLUMN memory.v_latency.step IS 'formation (of messages) or consolidation (of observations).';
-COMMENT ON COLUMN memory.v_latency.items IS 'Messages that were read that day for the first time, or observations, likewise.';
-COMMENT ON COLUMN memory.v_latency.p50_seconds IS 'Seconds that half of them had waited at most, since they were stored.';
-COMMENT ON COLUMN memory.v_latency.p90_seconds IS 'Seconds that nine in ten had waited at most.';
-COMMENT ON COLUMN memory.v_latency.p99_seconds IS 'Seconds that 99 in a hundred had waited at most.';
-COMMENT ON COLUMN memory.v_latency.slowest_seconds IS 'Seconds that the one had waited that waited longest.';
+COMMENT ON COLUMN memory.v_latency.items IS 'Number of messages first read that day, or of observations first consolidated that day.';
+COMMENT ON COLUMN memory.v_latency.p50_seconds IS 'Median wait in seconds, from storing to the end of the step.';
+COMMENT ON COLUMN memory.v_latency.p90_seconds IS '90th percentile of the wait, in seconds.';
+COMMENT ON COLUMN memory.v_latency.p99_seconds IS '99th percentile of the wait, in seconds.';
+COMMENT ON COLUMN memory.v_latency.slowest_seconds IS 'Longest wait, in seconds.';

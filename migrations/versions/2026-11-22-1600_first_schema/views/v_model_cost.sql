@@ -37,15 +37,15 @@ LEFT JOIN LATERAL (
 ) p ON true;
 COMMENT ON VIEW memory.v_model_cost IS
     'One row per agent, day (UTC), kind of run and model: runs, failures, tokens in and out, latency, cost.';
-COMMENT ON COLUMN memory.v_model_cost.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_model_cost.day IS 'The day in UTC on which the work began.';
+COMMENT ON COLUMN memory.v_model_cost.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_model_cost.day IS 'The day, in UTC, on which the work began.';
 COMMENT ON COLUMN memory.v_model_cost.kind IS 'formation, consolidation, propagation or import.';
-COMMENT ON COLUMN memory.v_model_cost.model IS 'The model that answered; null: none did; none: nothing had to be asked.';
-COMMENT ON COLUMN memory.v_model_cost.runs IS 'How many runs.';
-COMMENT ON COLUMN memory.v_model_cost.failures IS 'Of these, runs whose answer was unusable or missing.';
-COMMENT ON COLUMN memory.v_model_cost.input_tokens IS 'Tokens that were sent, as the provider counts them, in sum, for unusable answers as well.';
-COMMENT ON COLUMN memory.v_model_cost.output_tokens IS 'Tokens that came back, likewise.';
-COMMENT ON COLUMN memory.v_model_cost.latency_seconds IS 'Seconds that the model took, in the mean of the runs in which it answered; null: it never did.';
-COMMENT ON COLUMN memory.v_model_cost.latency_seconds_max IS 'Seconds that it took at worst; null: it never answered.';
-COMMENT ON COLUMN memory.v_model_cost.cost IS 'What the tokens cost, in units of the currency; null: no price of the model is known for that day.';
-COMMENT ON COLUMN memory.v_model_cost.currency IS 'Three letters, as EUR; null: no price is known.';
+COMMENT ON COLUMN memory.v_model_cost.model IS 'The model that answered; null: no model answered; the word none: no model had to be called.';
+COMMENT ON COLUMN memory.v_model_cost.runs IS 'Number of runs.';
+COMMENT ON COLUMN memory.v_model_cost.failures IS 'Of these, runs that ended with an error: an unusable or a missing answer.';
+COMMENT ON COLUMN memory.v_model_cost.input_tokens IS 'Sum of the tokens sent, as the provider counts them, including those for unusable answers.';
+COMMENT ON COLUMN memory.v_model_cost.output_tokens IS 'Sum of the tokens received, counted in the same way.';
+COMMENT ON COLUMN memory.v_model_cost.latency_seconds IS 'Mean seconds that the model took, over the runs in which it answered; null: it never answered.';
+COMMENT ON COLUMN memory.v_model_cost.latency_seconds_max IS 'Most seconds that it took in one run; null: it never answered.';
+COMMENT ON COLUMN memory.v_model_cost.cost IS 'Cost of the tokens, in units of the currency; null: the model has no price for that day.';
+COMMENT ON COLUMN memory.v_model_cost.currency IS 'ISO 4217 code, for instance EUR; null: the model has no price for that day.';

@@ -15,13 +15,13 @@ JOIN memory.scopes s ON s.agent_key = j.agent_key AND s.scope_id = j.source_scop
 JOIN memory.scopes t ON t.agent_key = j.agent_key AND t.scope_id = j.target_scope_id
 GROUP BY 1, 2, 3, 4, 5, 6;
 COMMENT ON VIEW memory.v_propagation_flow IS
-    'One row per agent, day (UTC), kinds of scopes, outcome and reason: observations judged, stored, and of how many people.';
-COMMENT ON COLUMN memory.v_propagation_flow.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_propagation_flow.day IS 'The day in UTC on which it was decided; of what was judged again, the last time.';
-COMMENT ON COLUMN memory.v_propagation_flow.from_kind IS 'Kind of the scopes from which: individual or group.';
-COMMENT ON COLUMN memory.v_propagation_flow.to_kind IS 'Kind of the scopes to which: group or collective.';
-COMMENT ON COLUMN memory.v_propagation_flow.outcome IS 'propagated, refused, waiting (too few say so yet), held (for a person) or released (by one, to be judged again).';
-COMMENT ON COLUMN memory.v_propagation_flow.reason IS 'Why, in a word: shared, known, personal, too_few_people, burst, reviewed …';
-COMMENT ON COLUMN memory.v_propagation_flow.observations IS 'Observations that were judged, once for each wider scope.';
-COMMENT ON COLUMN memory.v_propagation_flow.stored IS 'Observations of the wider scopes that they have become; several may be one.';
-COMMENT ON COLUMN memory.v_propagation_flow.people IS 'Users whose scopes they come from; 0: of groups.';
+    'One row per agent, day (UTC), kinds of scopes, outcome and reason: observations judged, observations stored, people.';
+COMMENT ON COLUMN memory.v_propagation_flow.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_propagation_flow.day IS 'The day, in UTC, of the newest decision.';
+COMMENT ON COLUMN memory.v_propagation_flow.from_kind IS 'Kind of the narrower scopes, where the observations are: individual or group.';
+COMMENT ON COLUMN memory.v_propagation_flow.to_kind IS 'Kind of the wider scopes, for which they were judged: group or collective.';
+COMMENT ON COLUMN memory.v_propagation_flow.outcome IS 'propagated, refused, waiting (too few say so yet), held (for a person) or released (by a person, to be judged again).';
+COMMENT ON COLUMN memory.v_propagation_flow.reason IS 'Why, in one word: shared, known, personal, too_few_people, burst, reviewed …';
+COMMENT ON COLUMN memory.v_propagation_flow.observations IS 'Number of observations judged, counted once for each wider scope.';
+COMMENT ON COLUMN memory.v_propagation_flow.stored IS 'Number of observations of the wider scopes that now say the same; several may share one.';
+COMMENT ON COLUMN memory.v_propagation_flow.people IS 'Number of users whose individual scopes they come from; 0: they come from groups.';

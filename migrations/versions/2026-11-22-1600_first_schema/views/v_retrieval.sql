@@ -14,11 +14,11 @@ FROM memory.retrievals r
 JOIN memory.agents a ON a.agent_key = r.agent_key
 GROUP BY 1, 2;
 COMMENT ON VIEW memory.v_retrieval IS
-    'One row per agent and day (UTC): queries, how often something was shown, nothing found, mean and slowest milliseconds.';
-COMMENT ON COLUMN memory.v_retrieval.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_retrieval.day IS 'The day in UTC on which memory was asked.';
-COMMENT ON COLUMN memory.v_retrieval.queries IS 'Searches, contexts with XML and a message, and digests, in a context or alone, that searched for words.';
-COMMENT ON COLUMN memory.v_retrieval.fired_share IS 'Of the contexts in which what was found decided, the share in which it was shown, 0 to 1; null: it never decided.';
-COMMENT ON COLUMN memory.v_retrieval.without_hit_share IS 'Of the queries that searched, the share in which nothing was found, 0 to 1; null: none searched.';
-COMMENT ON COLUMN memory.v_retrieval.mean_ms IS 'Milliseconds that searching took, in the mean; null: nothing was searched.';
-COMMENT ON COLUMN memory.v_retrieval.slowest_ms IS 'Milliseconds that it took at worst; null: nothing was searched.';
+    'One row per agent and day (UTC): queries, share with results shown, share without results, mean and slowest milliseconds.';
+COMMENT ON COLUMN memory.v_retrieval.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_retrieval.day IS 'The day, in UTC, of the queries.';
+COMMENT ON COLUMN memory.v_retrieval.queries IS 'Number of queries: searches, contexts with XML and a message, and digests (in a context or alone) that searched for words.';
+COMMENT ON COLUMN memory.v_retrieval.fired_share IS 'Of the contexts that decided by what was found whether to show it, the share that showed it, 0 to 1; null: none.';
+COMMENT ON COLUMN memory.v_retrieval.without_hit_share IS 'Of the queries that searched, the share that found nothing, 0 to 1; null: none searched.';
+COMMENT ON COLUMN memory.v_retrieval.mean_ms IS 'Mean search time in milliseconds; null: none searched.';
+COMMENT ON COLUMN memory.v_retrieval.slowest_ms IS 'Longest search time in milliseconds; null: none searched.';

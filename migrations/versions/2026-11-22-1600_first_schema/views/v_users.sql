@@ -47,7 +47,7 @@ CROSS JOIN LATERAL (
         SELECT w.user_id, count(*) AS messages, min(w.created_at) AS first_seen_at, max(w.created_at) AS last_seen_at
         FROM memory.conversations s
         JOIN memory.messages w ON w.agent_key = s.agent_key AND w.conversation_id = s.conversation_id
-        WHERE s.agent_key = a.agent_key AND w.user_id = ANY (s.participants)  -- who was forgotten isn't one any more
+        WHERE s.agent_key = a.agent_key AND w.user_id = ANY (s.participants)  -- a forgotten user no longer is one
         GROUP BY 1
     ) m USING (user_id)
     LEFT JOIN (
@@ -66,14 +66,14 @@ CROSS JOIN LATERAL (
     ) l USING (user_id)
 ) e;
 COMMENT ON VIEW memory.v_users IS
-    'One row per agent and user who is known: what they wrote and when, what is remembered of them and from them.';
-COMMENT ON COLUMN memory.v_users.agent_id IS 'The host''s id of the agent.';
-COMMENT ON COLUMN memory.v_users.user_id IS 'The host''s id of the user; with agent_id the key of the view.';
-COMMENT ON COLUMN memory.v_users.stands_for IS 'The user for whom this id stands, since they were merged; null: for itself.';
-COMMENT ON COLUMN memory.v_users.conversations IS 'Conversations in which they have written, or that were begun for them.';
-COMMENT ON COLUMN memory.v_users.messages IS 'Messages that they wrote, also those whose text has gone.';
+    'One row per agent and known user: what they wrote and when, and what is remembered about them and from them.';
+COMMENT ON COLUMN memory.v_users.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.v_users.user_id IS 'The host''s id for the user; with agent_id the key of the view.';
+COMMENT ON COLUMN memory.v_users.stands_for IS 'The user for whom this id stands, after people.merge; null: it stands for itself.';
+COMMENT ON COLUMN memory.v_users.conversations IS 'Number of conversations in which they have written, or that were begun for them.';
+COMMENT ON COLUMN memory.v_users.messages IS 'Number of messages that they wrote, including those whose text is gone.';
 COMMENT ON COLUMN memory.v_users.first_seen_at IS 'When their first message was stored; null: they wrote none.';
 COMMENT ON COLUMN memory.v_users.last_seen_at IS 'When their newest message was stored; null: they wrote none.';
-COMMENT ON COLUMN memory.v_users.observations IS 'Observations of their own scopes that are active.';
-COMMENT ON COLUMN memory.v_users.contributed IS 'Observations of any scope that what they said supports, whatever their status.';
-COMMENT ON COLUMN memory.v_users.groups IS 'Groups that they belong to now.';
+COMMENT ON COLUMN memory.v_users.observations IS 'Number of active observations in their own scopes.';
+COMMENT ON COLUMN memory.v_users.contributed IS 'Number of observations, in any scope and of any status, that their statements support.';
+COMMENT ON COLUMN memory.v_users.groups IS 'Number of groups to which they belong now.';

@@ -15,4 +15,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION memory.conversation_owner(text, text, text, timestamptz) IS
-    'The owner of a conversation''s scope, where a user of an agent may see it; one value.';
+    'The owner of a conversation''s scope, if a user of an agent may see it; one value.';

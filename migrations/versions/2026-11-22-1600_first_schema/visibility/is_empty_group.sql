@@ -8,4 +8,4 @@ AS $$
         WHERE g.agent_key = p_agent AND g.owner = p_owner AND g.name = ''
     )
 $$;
-COMMENT ON FUNCTION memory.is_empty_group IS 'Whether a group has no members; true where it is not there.';
+COMMENT ON FUNCTION memory.is_empty_group IS 'Whether a group has no members; true if it does not exist.';

@@ -2,25 +2,27 @@ CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_
 RETURNS TABLE (group_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
+    WITH mine AS MATERIALIZED (
+        SELECT i.user_id FROM memory.user_ids(p_agent, p_user, p_as_of) i
+    )
     SELECT substr(g.owner, 3)
     FROM (
         SELECT m.scope_id
-        FROM memory.user_ids(p_agent, p_user, p_as_of) i
+        FROM mine i
         JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NOT NULL
         UNION ALL
         SELECT d.scope_id
-        FROM memory.user_ids(p_agent, p_user, p_as_of) i
+        FROM mine i
         JOIN memory.departures d ON d.agent_key = p_agent AND d.user_hash = memory.user_hash(p_agent, i.user_id)
         WHERE EXISTS (SELECT FROM memory.departures e WHERE e.agent_key = p_agent)
     ) m
     JOIN memory.scopes g ON g.agent_key = p_agent AND g.scope_id = m.scope_id
     WHERE NOT EXISTS (
         SELECT
-        FROM memory.user_ids(p_agent, p_user, p_as_of) j
+        FROM mine j
         JOIN memory.members o ON o.agent_key = p_agent AND o.user_id = j.user_id AND o.left_at IS NULL
         WHERE o.scope_id = m.scope_id
     )
     GROUP BY g.owner
 $$;
-COMMENT ON FUNCTION memory.left_groups(bigint, text, timestamptz) IS
-    'The groups that a user was a member of and is no more; one row per group.';
+COMMENT ON FUNCTION memory.left_groups IS 'The groups that a user has left; one row per group.';

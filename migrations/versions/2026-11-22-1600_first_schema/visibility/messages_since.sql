@@ -22,4 +22,4 @@ AS $$
       )
 $$;
 COMMENT ON FUNCTION memory.messages_since(bigint, text, timestamptz, timestamptz) IS
-    'The messages of a conversation that a search may show, of those that came since a moment; one row per message.';
+    'The messages of a conversation, stored since a given time, that a search may show; one row per message.';

@@ -9,7 +9,7 @@ AS $$
     END
 $$;
 COMMENT ON FUNCTION memory.principal() IS
-    'On whose behalf this transaction works: a user of an agent, or the library itself; null: nobody said so.';
+    'On whose behalf this transaction works: a user of an agent, or the library itself; null: no principal was named.';
 CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_conversation text, p_service boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -28,8 +28,7 @@ BEGIN
     RETURN v_before;
 END
 $$;
-COMMENT ON FUNCTION memory.enter(text, text, text, boolean) IS
-    'Names the principal of this transaction; returns the setting before, for memory.leave.';
+COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the previous setting, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -44,7 +43,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION memory.serve(text) IS
-    'Names the library''s own work for that agent as principal; returns the setting before, for memory.leave.';
+    'Names the library''s own work for that agent as the principal; returns the previous setting, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.asks_for(p_agent text, p_user text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -52,10 +51,10 @@ AS $$
         NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
     )
 $$;
-COMMENT ON FUNCTION memory.asks_for(text, text) IS 'Whether this transaction was entered as no other user than that one.';
+COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
 LANGUAGE sql VOLATILE
 AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
-COMMENT ON FUNCTION memory.leave(text) IS 'Puts the principal back that was named before.';
+COMMENT ON FUNCTION memory.leave IS 'Restores the principal that was named before.';

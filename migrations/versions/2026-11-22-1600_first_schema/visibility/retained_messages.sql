@@ -12,5 +12,4 @@ AS $$
     ) a
     CROSS JOIN LATERAL memory.messages_since(a.agent_key, p_conversation, a.since, p_as_of) m
 $$;
-COMMENT ON FUNCTION memory.retained_messages(text, text, double precision, timestamptz, timestamptz) IS
-    'The messages of a conversation that a search may show; one row per message.';
+COMMENT ON FUNCTION memory.retained_messages IS 'The messages of a conversation that a search may show; one row per message.';

@@ -12,5 +12,4 @@ AS $$
     )
     SELECT m.user_id FROM mine m
 $$;
-COMMENT ON FUNCTION memory.user_ids(bigint, text, timestamptz) IS
-    'The ids that a user goes by: their own and those that stand for them; one row per id.';
+COMMENT ON FUNCTION memory.user_ids IS 'All ids of a user: their own and those that stand for them; one row per id.';

@@ -11,32 +11,30 @@ AS $$
       AND s.owner = ANY (
           ARRAY['c', 'a', 'p']
           || ARRAY(
-              SELECT o.kind || i.user_id
+              SELECT o.owner
               FROM memory.agents a
               CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
-              CROSS JOIN (VALUES ('u:'), ('e:')) o (kind)
-              WHERE a.agent_id = p_agent
-          )
-          || ARRAY(
-              SELECT g.owner
-              FROM memory.agents a
-              CROSS JOIN LATERAL memory.user_ids(a.agent_key, p_user, p_as_of) i
-              CROSS JOIN LATERAL (  -- by their keys, in this order, whatever the planner thinks of how many there are
-                  SELECT m.scope_id
-                  FROM memory.members m
-                  WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
-                    AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
-                  OFFSET 0
-              ) m
               CROSS JOIN LATERAL (
+                  VALUES ('u:' || i.user_id), ('e:' || i.user_id)
+                  UNION ALL
                   SELECT g.owner
-                  FROM memory.scopes g
-                  WHERE g.agent_key = a.agent_key AND g.scope_id = m.scope_id AND g.kind = 'group'
-                  LIMIT 1
-              ) g
+                  FROM (  -- by their keys, in this order, whatever the planner thinks of how many there are
+                      SELECT m.scope_id
+                      FROM memory.members m
+                      WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
+                        AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
+                      OFFSET 0
+                  ) m
+                  CROSS JOIN LATERAL (
+                      SELECT g.owner
+                      FROM memory.scopes g
+                      WHERE g.agent_key = a.agent_key AND g.scope_id = m.scope_id AND g.kind = 'group'
+                      LIMIT 1
+                  ) g
+              ) o (owner)
               WHERE a.agent_id = p_agent
           )
-          || (  -- once a query, and prepared only where there is one
+          || (  -- once per query, and planned only if a conversation is given
               SELECT CASE
                   WHEN p_conversation IS NOT NULL
                   THEN memory.conversation_owner(p_agent, p_user, p_conversation, p_as_of)
@@ -44,5 +42,4 @@ AS $$
           )
       )
 $$;
-COMMENT ON FUNCTION memory.visible_scopes(text, text, text, timestamptz) IS
-    'The scopes that a user of an agent may see; one row per scope.';
+COMMENT ON FUNCTION memory.visible_scopes IS 'The scopes that a user of an agent may see; one row per scope.';

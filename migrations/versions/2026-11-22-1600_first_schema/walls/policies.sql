@@ -27,7 +27,7 @@ ALTER TABLE memory.import_rejects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.import_rejects USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.prices ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.prices USING ((SELECT memory.serves_all()));
-CREATE POLICY users ON memory.prices FOR SELECT USING ((SELECT memory.served_agent()) IS NOT NULL);  -- whoever serves one reads them
+CREATE POLICY users ON memory.prices FOR SELECT USING ((SELECT memory.served_agent()) IS NOT NULL);  -- for work that serves one agent
 CREATE POLICY users ON memory.scopes FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
 );
@@ -67,7 +67,7 @@ CREATE POLICY users ON memory.conversations FOR SELECT USING (
     AND NOT group_ids && (SELECT memory.my_left_groups())
 );
 CREATE POLICY users ON memory.messages FOR SELECT USING (
-    withdrawn_by IS NULL AND EXISTS (  -- of the conversations that the user may see, as in memory.visible_conversations: their policy is asked here as well
+    withdrawn_by IS NULL AND EXISTS (  -- the policy of conversations applies here too, as in memory.visible_conversations
         SELECT
         FROM memory.conversations s
         WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded

@@ -1,0 +1,484 @@
+"""A person's data, as queries: one for each type of row, and how a row becomes a line of an export.
+
+It consists of their own scopes with all that is in them; what they said, wherever it is remembered; the conversations that
+they took part in, with the agent's answers if nobody else did; what was derived from these in wider scopes; and what was
+done with any of it. Nothing of other people is included: of what also belongs to others, only the person's part is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.orm import aliased
+
+from memory_sql.db.models import (
+    ConsolidationRow,
+    ConversationRow,
+    EventRow,
+    EvidenceRow,
+    HoldRow,
+    LineageRow,
+    MemberRow,
+    MessageRow,
+    ObservationRetrievalRow,
+    ObservationRow,
+    ObservationStateRow,
+    PromptRow,
+    RunRow,
+    ScopeRow,
+    UserAliasRow,
+    columns_of,
+)
+from memory_sql.db.scope_rows import scope_ref
+from memory_sql.domain.exports import (
+    ExportedAlias,
+    ExportedConversation,
+    ExportedDerivation,
+    ExportedEvent,
+    ExportedEvidence,
+    ExportedHold,
+    ExportedMembership,
+    ExportedMessage,
+    ExportedObservation,
+    ExportedPrompt,
+    ExportedRun,
+    ExportedScope,
+    ExportedVersion,
+    ExportLine,
+    export_uuid,
+)
+from memory_sql.domain.ids import observation_id, owner_key
+
+Rows = Select[*tuple[Any, ...]]
+
+_SCOPE: tuple[Any, ...] = (ScopeRow.scope_id, ScopeRow.kind, ScopeRow.owner, ScopeRow.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one type, in order, and how a row becomes a line."""
+
+    rows: Rows
+    line: Callable[[Any], ExportLine]
+
+
+class PersonalRows:
+    """A person's data, as queries. `ids`: all ids of the person."""
+
+    def __init__(self, agent_id: str, agent_key: int, ids: Sequence[str]) -> None:
+        self._agent_id = agent_id
+        self._agent_key = agent_key
+        self._ids = list(ids)
+        self._array = cast(self._ids, ARRAY(Text))
+        owners = [owner_key(kind, user) for user in ids for kind in ("individual", "entity")]
+        alone = self._own_conversations().with_only_columns(
+            owner_key("conversation", "") + ConversationRow.conversation_id
+        )
+        self._is_own = or_(ScopeRow.owner.in_(owners), ScopeRow.owner.in_(alone))
+        self._said = self._said_rows()
+        self._derived = self._derived_rows()
+
+    def parts(self) -> dict[str, Part]:
+        """The parts by type, in the order of an export."""
+        return {
+            "alias": self._aliases(),
+            "hold": self._holds(),
+            "membership": self._memberships(),
+            "conversation": self._conversations(),
+            "message": self._messages(),
+            "scope": self._scopes(),
+            "prompt": self._prompts(),
+            "version": self._versions(),
+            "observation": self._observations(),
+            "derivation": self._derivations(),
+            "run": self._runs(),
+            "event": self._events(),
+        }
+
+    def _aliases(self) -> Part:
+        a = UserAliasRow
+        rows = (
+            select(*columns_of(a, ExportedAlias.model_fields))
+            .where(
+                self._in_agent(a),
+                a.withdrawn_by.is_(None),
+                or_(a.user_id.in_(self._ids), a.into_user_id.in_(self._ids)),
+            )
+            .order_by(a.created_at, a.user_id)
+        )
+        return Part(rows, lambda row: ExportedAlias(**row._mapping))
+
+    def _holds(self) -> Part:
+        h = HoldRow
+        public_id = func.concat("o", self._said.c.scope_id, "-", self._said.c.seq)
+        covered = or_(
+            and_(h.kind == "user", h.target.in_(self._ids)),
+            and_(h.kind == "conversation", h.target.in_(self._own_conversations())),
+            and_(h.kind == "observation", h.target.in_(select(public_id))),
+        )
+        rows = select(*columns_of(h, ExportedHold.model_fields)).where(self._in_agent(h), covered).order_by(h.hold_id)
+        return Part(rows, lambda row: ExportedHold(**row._mapping))
+
+    def _memberships(self) -> Part:
+        m = MemberRow
+        rows = (
+            select(func.substr(ScopeRow.owner, 3).label("group_id"), *columns_of(m, ExportedMembership.model_fields))
+            .join(ScopeRow, and_(ScopeRow.agent_key == m.agent_key, ScopeRow.scope_id == m.scope_id))
+            .where(self._in_agent(m), m.user_id.in_(self._ids))
+            .order_by(m.joined_at, m.scope_id, m.user_id)
+        )
+        return Part(rows, lambda row: ExportedMembership(**row._mapping))
+
+    def _conversations(self) -> Part:
+        s = ConversationRow
+        columns = (s.conversation_id, s.group_ids, s.time_zone, s.excluded, s.created_at, s.last_activity_at)
+        rows = (
+            select(*columns, s.user_id, s.participants, self._is_alone().label("alone"))
+            .where(self._in_agent(s), or_(s.user_id.in_(self._ids), _overlap(s.participants, self._array)))
+            .order_by(s.created_at, s.conversation_id)
+        )
+        return Part(rows, self._session)
+
+    def _session(self, row: Any) -> ExportedConversation:
+        users = self._mine([row.user_id, *row.participants])
+        given = {name: row._mapping[name] for name in row._mapping if name not in ("user_id", "participants")}
+        return ExportedConversation(**given, user_ids=users)
+
+    def _messages(self) -> Part:
+        m = MessageRow
+        columns = columns_of(m, ExportedMessage.model_fields)
+        answers = and_(m.user_id.is_(None), m.conversation_id.in_(self._own_conversations()))
+        rows = (
+            select(*columns)
+            .where(self._in_agent(m), m.withdrawn_by.is_(None), or_(m.user_id.in_(self._ids), answers))
+            .order_by(m.conversation_id, m.number)
+        )
+        return Part(rows, lambda row: ExportedMessage(**row._mapping))
+
+    def _scopes(self) -> Part:
+        s = ScopeRow
+        columns = s.consolidation, *columns_of(s, ExportedScope.model_fields)
+        rows = select(*_SCOPE, *columns).where(self._in_agent(s), self._is_own).order_by(s.scope_id)
+        return Part(rows, lambda row: ExportedScope(**self._placed(row), **_named(row, columns)))
+
+    def _prompts(self) -> Part:
+        p = PromptRow
+        columns = [column for column in columns_of(p, ExportedPrompt.model_fields) if column.key != "name"]
+        rows = (
+            select(*_SCOPE, p.name.label("prompt"), *columns)
+            .join(ScopeRow, and_(ScopeRow.agent_key == p.agent_key, ScopeRow.scope_id == p.scope_id))
+            .where(self._in_agent(p), self._is_own)
+            .order_by(p.scope_id, p.name, p.version)
+        )
+        return Part(
+            rows,
+            lambda row: ExportedPrompt(
+                **self._placed(row, "p", row.prompt, row.version), name=row.prompt, **_named(row, columns)
+            ),
+        )
+
+    def _versions(self) -> Part:
+        c = ConsolidationRow
+        columns = columns_of(c, ExportedVersion.model_fields)
+        rows = (
+            select(*_SCOPE, *columns)
+            .join(ScopeRow, and_(ScopeRow.agent_key == c.agent_key, ScopeRow.scope_id == c.scope_id))
+            .where(self._in_agent(c), self._is_own)
+            .order_by(c.scope_id, c.version)
+        )
+        return Part(rows, lambda row: ExportedVersion(**self._placed(row, "v", row.version), **_named(row, columns)))
+
+    def _observations(self) -> Part:
+        o, state = ObservationRow, ObservationStateRow
+        rows = (
+            select(
+                *_SCOPE,
+                *_OBSERVED,
+                *_ABOUT,
+                o.related_users,
+                o.subjects,
+                o.terms,
+                o.metadata_.label("about"),
+                o.kind.label("sort"),
+                o.dates,
+                self._is_own.label("own"),
+                func.coalesce(state.status, "active").label("status"),
+                func.coalesce(state.verification, "unverified").label("verification"),
+                state.superseded_by,
+                self._evidence().label("evidence"),
+                case((self._is_own, _RETRIEVED)).label("retrieved"),
+            )
+            .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
+            .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
+            .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
+            .order_by(o.scope_id, o.seq)
+        )
+        return Part(rows, self._observation)
+
+    def _observation(self, row: Any) -> ExportedObservation:
+        users = self._mine(row.related_users)
+        shared = not row.own and len(users) < max(len(row.related_users), 1)
+        about = NOTHING if shared else _named(row, _ABOUT)
+        return ExportedObservation(
+            **self._placed(row, "o", row.seq),
+            **_named(row, _OBSERVED),
+            **about,
+            id=observation_id(row.scope_id, row.seq),
+            shared=shared,
+            user_ids=users,
+            subjects=self._mine(row.subjects),
+            terms=() if shared else tuple(row.terms.splitlines()),
+            metadata={} if shared else row.about,
+            kind=row.sort,
+            dates=_days(row.dates),
+            status=row.status,
+            verification=row.verification,
+            superseded_by=row.superseded_by,
+            evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
+            retrieved=row.retrieved or {},
+        )
+
+    def _evidence(self) -> Any:
+        """The evidence of an observation: the person's own, and in their own scopes also what names no user."""
+        e, m, o = EvidenceRow, MessageRow, ObservationRow
+        item = func.jsonb_build_object(
+            *("conversation_id", e.conversation_id, "message_id", m.message_id),
+            *("user_id", e.user_id, "created_at", e.created_at),
+        )
+        return (
+            select(func.jsonb_agg(item).aggregate_order_by(e.evidence_id))
+            .outerjoin(
+                m, and_(m.agent_key == e.agent_key, m.conversation_id == e.conversation_id, m.number == e.number)
+            )
+            .where(
+                *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
+                e.withdrawn_by.is_(None),
+                or_(e.user_id.in_(self._ids), and_(self._is_own, e.user_id.is_(None))),
+            )
+            .correlate(o, ScopeRow)
+            .scalar_subquery()
+        )
+
+    def _said_rows(self) -> CTE:
+        o = ObservationRow
+        return (
+            select(o.scope_id, o.seq)
+            .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
+            .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
+            .cte("said")
+        )
+
+    def _is_said(self) -> ColumnElement[bool]:
+        """Whether an observation is in their own scopes, or they said it."""
+        e, o = EvidenceRow, ObservationRow
+        confirmed = exists().where(
+            *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
+            e.user_id.in_(self._ids),
+            e.withdrawn_by.is_(None),
+        )
+        return or_(self._is_own, _overlap(o.related_users, self._array), confirmed)
+
+    def _derived_rows(self) -> CTE:
+        """What was derived from what they said, on all levels."""
+        line, said = LineageRow, self._said
+        made = select(line.scope_id, line.seq).where(self._in_agent(line))
+        derived = made.where(_source(line).in_(select(said.c.scope_id, said.c.seq))).cte("derived", recursive=True)
+        return derived.union(made.where(_source(line) == tuple_(derived.c.scope_id, derived.c.seq)))
+
+    def _derivations(self) -> Part:
+        o, line, derived = ObservationRow, LineageRow, self._derived
+        theirs = select(self._said.c.scope_id, self._said.c.seq).union(select(derived.c.scope_id, derived.c.seq))
+        of_it = (self._in_agent(line), line.scope_id == o.scope_id, line.seq == o.seq)
+        source = func.concat("o", line.source_scope_id, "-", line.source_seq)
+        foreign = self._foreign_rows(theirs)
+        rows = (
+            select(
+                *_SCOPE,
+                o.seq,
+                o.content,
+                o.observed_at,
+                o.created_at,
+                tuple_(o.scope_id, o.seq).in_(select(foreign.c.scope_id, foreign.c.seq)).label("shared"),
+                select(func.array_agg(source).aggregate_order_by(line.source_scope_id, line.source_seq))
+                .where(*of_it, _source(line).in_(theirs))
+                .correlate(o)
+                .scalar_subquery()
+                .label("sources"),
+            )
+            .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
+            .where(
+                self._in_agent(o),
+                tuple_(o.scope_id, o.seq).in_(select(derived.c.scope_id, derived.c.seq)),
+                ~_is_withdrawn(o),
+            )
+            .order_by(o.scope_id, o.seq)
+        )
+        return Part(rows, self._derivation)
+
+    def _foreign_rows(self, theirs: Any) -> CTE:
+        """Of what was derived from theirs: what has other people's sources too, and what was derived from that."""
+        line, derived = LineageRow, self._derived
+        mixed = (
+            select(line.scope_id, line.seq)
+            .join(derived, and_(derived.c.scope_id == line.scope_id, derived.c.seq == line.seq))
+            .where(self._in_agent(line))
+        )
+        foreign = mixed.where(_source(line).not_in(theirs)).cte("foreign_rows", recursive=True)
+        return foreign.union(mixed.where(_source(line) == tuple_(foreign.c.scope_id, foreign.c.seq)))
+
+    def _derivation(self, row: Any) -> ExportedDerivation:
+        return ExportedDerivation(
+            **self._placed(row, "o", row.seq),
+            id=observation_id(row.scope_id, row.seq),
+            shared=row.shared,
+            content=None if row.shared else row.content,
+            observed_at=row.observed_at,
+            created_at=row.created_at,
+            sources=tuple(row.sources),
+        )
+
+    def _runs(self) -> Part:
+        r = RunRow
+        columns = columns_of(r, ExportedRun.model_fields)
+        rows = (
+            select(*columns)
+            .where(
+                self._in_agent(r),
+                or_(r.conversation_id.in_(self._own_conversations()), r.scope_id.in_(self._own_scopes())),
+            )
+            .order_by(r.run_id)
+        )
+        return Part(rows, lambda row: ExportedRun(**row._mapping))
+
+    def _events(self) -> Part:
+        e, said = EventRow, self._said
+        about = or_(
+            e.scope_id.in_(self._own_scopes()),
+            tuple_(e.scope_id, e.seq).in_(select(said.c.scope_id, said.c.seq)),
+            e.conversation_id.in_(self._own_conversations()),
+            e.detail["user_id"].astext.in_(self._ids),
+            e.detail["into_user_id"].astext.in_(self._ids),
+        )
+        columns = columns_of(e, ExportedEvent.model_fields)
+        rows = (
+            select(*columns, func.coalesce(about, false()).label("about"))
+            .where(self._in_agent(e), or_(about, e.actor.in_(self._ids)), ~_is_withdrawn(e))
+            .order_by(e.event_id)
+        )
+        return Part(rows, lambda row: self._event(_named(row, columns), row.about))
+
+    def _event(self, event: dict[str, Any], about: bool) -> ExportedEvent:
+        """If the event is about others' data, only the fact that they did it is included."""
+        event["actor"] = event["actor"] if event["actor"] in self._ids else None
+        return ExportedEvent(**event if about else {**event, "reason": None, "detail": {}})
+
+    def _own_scopes(self) -> Select[Any]:
+        return select(ScopeRow.scope_id).where(self._in_agent(ScopeRow), self._is_own)
+
+    def _own_conversations(self) -> Select[Any]:
+        return select(ConversationRow.conversation_id).where(self._in_agent(ConversationRow), self._is_alone())
+
+    def _is_alone(self) -> ColumnElement[bool]:
+        s = ConversationRow
+        alone: ColumnElement[bool] = and_(
+            s.user_id.in_(self._ids), s.participants.op("<@", is_comparison=True)(self._array)
+        )
+        return alone
+
+    def _in_agent(self, table: Any) -> ColumnElement[bool]:
+        condition: ColumnElement[bool] = table.agent_key == self._agent_key
+        return condition
+
+    def _mine(self, users: Sequence[str]) -> tuple[str, ...]:
+        return tuple(user for user in dict.fromkeys(users) if user in self._ids)
+
+    def _placed(self, row: Any, *place: object) -> dict[str, Any]:
+        return {
+            "uuid": export_uuid(self._agent_id, row.owner, row.name, *place),
+            "scope": scope_ref(row.scope_id, row.kind, row.owner, row.name),
+        }
+
+
+_o = ObservationRow
+_OBSERVED = (
+    _o.seq,
+    _o.content,
+    _o.observed_at,
+    _o.given_at,
+    _o.created_at,
+    _o.source_kind,
+    _o.category,
+    _o.confidence,
+    _o.importance,
+    _o.sensitivity,
+    _o.no_propagate,
+    _o.confidential,
+    _o.categories,
+)
+NOTHING = {
+    "conversation_id": None,
+    "speaker": None,
+    "message_ids": (),
+    "tags": (),
+    "fact_key": None,
+    "legacy_ref": None,
+}
+_ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
+
+
+_counts = (
+    select(ObservationRetrievalRow.surface, func.sum(ObservationRetrievalRow.times).label("times"))
+    .where(*(getattr(ObservationRetrievalRow, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
+    .group_by(ObservationRetrievalRow.surface)
+    .correlate(_o)
+    .subquery("counts")
+)
+_RETRIEVED = select(func.jsonb_object_agg(_counts.c.surface, _counts.c.times)).correlate(_o).scalar_subquery()
+
+
+def _overlap(left: Any, right: Any) -> ColumnElement[bool]:
+    overlap: ColumnElement[bool] = left.op("&&", is_comparison=True)(right)
+    return overlap
+
+
+def _is_withdrawn(of: Any) -> ColumnElement[bool]:
+    t = aliased(ObservationStateRow)
+    withdrawn = (t.scope_id == of.scope_id, t.seq == of.seq, t.withdrawn_by.is_not(None))
+    return exists().where(t.agent_key == of.agent_key, *withdrawn)
+
+
+def _source(line: Any) -> Any:
+    return tuple_(line.source_scope_id, line.source_seq)
+
+
+def _named(row: Any, columns: Sequence[Any]) -> dict[str, Any]:
+    return {column.key: row._mapping[column.key] for column in columns}
+
+
+def _days(ranges: Any) -> tuple[str, ...]:
+    """`2026-03-02`, or `2026-03-02/2026-03-05`, which includes the last day; `..` if a range has no end."""
+    return tuple(_span(item.lower, item.upper) for item in ranges or ())
+
+
+def _span(first: date | None, after: date | None) -> str:
+    last = None if after is None else after - timedelta(days=1)
+    return str(first) if first == last and first is not None else f"{first or '..'}/{last or '..'}"

@@ -61,7 +61,7 @@ async def test_message_knows_its_conversations_user_its_language_and_its_words(m
     stored = await rows(
         memory, "SELECT owner, language, search_extra, search::text FROM memory.messages ORDER BY number"
     )
-    assert stored == [("u:mia", "german", "", "'boot':2 'zwei':1"), ("u:mia", "german", "", "'ja':1")]
+    assert stored == [("u:mia", "german", "", "'boot' 'zwei'"), ("u:mia", "german", "", "'ja'")]
 
 
 async def test_further_words_to_find_a_message_by_are_stored_with_it(memory: Memory) -> None:
@@ -76,7 +76,7 @@ async def test_further_words_to_find_a_message_by_are_stored_with_it(memory: Mem
         ' "formation_cold_minutes": 10, "formation_max_age_minutes": 120}',
     )
     assert await rows(memory, "SELECT search_extra, search::text FROM memory.messages WHERE message_id = 'm2'") == [
-        ("gate4711", "'gate':1 'gate4711':2")
+        ("gate4711", "'gate' 'gate4711'")
     ]
 
 
@@ -584,7 +584,7 @@ async def test_forgetting_takes_the_words_that_a_message_is_found_by(memory: Mem
     await rows(memory, "UPDATE memory.messages SET search_extra = 'rubin'")
     await memory.forget(Selection(conversation_id="s", message_id="m1"), **ADA)
     found = await rows(memory, "SELECT content, search_extra, search::text FROM memory.messages ORDER BY number")
-    assert found == [(None, "", None), ("My boat.", "rubin", "'boat':2 'rubin':3")]
+    assert found == [(None, "", None), ("My boat.", "rubin", "'boat' 'rubin'")]
     assert [m.id for m in await memory.conversations.messages(**MIA)] == ["m2"]
     assert await memory.admin.verify() == []
 

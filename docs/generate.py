@@ -26,7 +26,7 @@ from memory_sql.config.fields import names_per_agent
 from memory_sql.config.settings import PREFIX, sections
 from memory_sql.db import ddl
 from memory_sql.domain import results
-from memory_sql.memory import FACES
+from memory_sql.resources.faces import FACES
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by `make docs`. Change the docstrings and declarations in memory_sql instead. -->"

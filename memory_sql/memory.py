@@ -27,10 +27,11 @@ from memory_sql.domain.reading import Context, Digest, SearchResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.formation import adding, intake
-from memory_sql.later import imported, later
+from memory_sql.later import later
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.privacy import Sensitivity
+from memory_sql.resources.faces import Faces
 from memory_sql.resources.runtime import Runtime, asked_of, settings_of
 from memory_sql.retrieval import search
 from memory_sql.telemetry import measured
@@ -39,38 +40,14 @@ if TYPE_CHECKING:
     from memory_sql.db.repositories import agents
     from memory_sql.domain.results import ObserveResult, Receipt, RunDueResult
     from memory_sql.lifecycle import forgetting, journal, observing
-    from memory_sql.resources.admin import Admin
-    from memory_sql.resources.conversations import Conversations
-    from memory_sql.resources.groups import Groups
-    from memory_sql.resources.holds import Holds
-    from memory_sql.resources.imports import Imports
-    from memory_sql.resources.observations import Observations
-    from memory_sql.resources.people import People
-    from memory_sql.resources.prompts import Prompts
-    from memory_sql.resources.scopes import Scopes
-    from memory_sql.resources.work import Work
 else:
     agents = later("memory_sql.db.repositories.agents")
     forgetting = later("memory_sql.lifecycle.forgetting")
     journal = later("memory_sql.lifecycle.journal")
     observing = later("memory_sql.lifecycle.observing")
 
-FACES = {
-    "observations": "Observations",
-    "scopes": "Scopes",
-    "imports": "Imports",
-    "prompts": "Prompts",
-    "conversations": "Conversations",
-    "groups": "Groups",
-    "people": "People",
-    "holds": "Holds",
-    "work": "Work",
-    "admin": "Admin",
-}
-"""The methods by subject: each a module of `resources`, imported with the first of its calls."""
 
-
-class Memory:
+class Memory(Faces):
     """Long-term memory in one Postgres database.
 
     `url` None: the one in the settings, else the embedded Postgres, whose schema is upgraded automatically. `engine`,
@@ -96,28 +73,6 @@ class Memory:
     ) -> None:
         self.settings = settings or Settings.load()
         self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
-
-    if TYPE_CHECKING:
-        observations: Observations
-        scopes: Scopes
-        imports: Imports
-        prompts: Prompts
-        conversations: Conversations
-        groups: Groups
-        people: People
-        holds: Holds
-        work: Work
-        admin: Admin
-    else:
-
-        def __getattr__(self, name: str) -> object:
-            if name not in FACES:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            face = getattr(imported(f"memory_sql.resources.{name}"), FACES[name])(self._runtime)
-            return self.__dict__.setdefault(name, face)
-
-        def __dir__(self) -> list[str]:
-            return sorted({*super().__dir__(), *FACES})
 
     async def open(self, *, restoring: bool = False) -> Self:
         """Connects. Raises `SchemaError` if the schema isn't at this release's revision, `InputError` if it is open already.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -13,15 +13,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import (
-    AsyncConnection,
-    AsyncEngine,
-    AsyncSession,
-    AsyncTransaction,
-    async_sessionmaker,
-    create_async_engine,
-)
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
@@ -30,6 +23,7 @@ from memory_sql.db.direct import ALONE, Lent, Reader, connect, drop_if_closed
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, entering, named, serves, walls_stand
 from memory_sql.db.recorded import recorded
+from memory_sql.db.savepoints import FIRST, OWN, UNUSED
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
 from memory_sql.errors import ConfigurationError, ConflictError, InputError, LockTimeoutError, PoolFullError
 
@@ -63,12 +57,9 @@ WRITING = 2 / 3  # largest share of the connections used by writers; the rest is
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
 
 # Keys of `Session.info`:
-OWN = "memory_sql.own"  # the transaction is the library's; the value counts its savepoints
 SERVED = "memory_sql.served"  # the principal that is named together with BEGIN
 SAVED = "memory_sql.saved"  # the savepoint `FIRST` is sent together with BEGIN
-UNUSED = "memory_sql.unused"  # nobody has used that savepoint yet
 ON_COMMIT = "memory_sql.on_commit"  # callbacks that wait for the commit
-FIRST = "memory_sql_first"
 MOST_PORT = 65_535
 
 OTHER_LOOP = (
@@ -399,54 +390,6 @@ class Database:
 
     async def close(self) -> None:
         await self.engine.dispose()
-
-
-@asynccontextmanager
-async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
-    """A savepoint below SQLAlchemy's own transactions, so that the session's events don't report it.
-
-    Pending changes of the host are flushed first: the session wouldn't know that they were rolled back.
-    """
-    if OWN in session.info:  # rolling back to the first one would undo this one too
-        session.info[UNUSED] = False
-    if session.autoflush:
-        await session.flush()
-    async with (await session.connection()).begin_nested() as begun:
-        yield begun
-
-
-@asynccontextmanager
-async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
-    """As `savepoint`. In a transaction of the library the commit releases it, which saves a round trip.
-
-    The first one may have been sent with BEGIN, which saves another.
-    """
-    if OWN not in session.info:
-        async with savepoint(session):
-            yield
-        return
-    is_first, session.info[UNUSED] = session.info.get(UNUSED), False
-    session.info[OWN] += 1  # savepoints may be nested, so each has its own name
-    name = FIRST if is_first else f"memory_sql_{session.info[OWN]}"
-    if not is_first:
-        await session.execute(text(f"SAVEPOINT {name}"))
-    try:
-        yield
-    except Exception:
-        with suppress(SQLAlchemyError):  # a lost connection rolls everything back
-            await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
-        session.info[UNUSED] = is_first  # it still exists
-        raise
-
-
-@asynccontextmanager
-async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
-    """What is done inside is rolled back at the end, and its locks are released."""
-    async with savepoint(session) as begun:
-        try:
-            yield
-        finally:
-            await begun.rollback()
 
 
 Waiting = tuple[Callable[[], None], tuple[SessionTransaction, ...]]

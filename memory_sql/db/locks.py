@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from sqlalchemy import ARRAY, BigInteger, Select, Text, and_, any_, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.engine import taken_back_on_error
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
+from memory_sql.db.savepoints import taken_back_on_error
 
 Done = TypeVar("Done")
 

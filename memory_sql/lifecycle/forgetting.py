@@ -16,7 +16,6 @@ from functools import partial
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
-from memory_sql.db.engine import taken_back
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
@@ -25,6 +24,7 @@ from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.savepoints import taken_back
 from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.query import Query

@@ -19,6 +19,7 @@ from memory_sql import memory as awaited
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.errors import InputError, NotFoundError
+from memory_sql.resources.faces import FACES
 from memory_sql.sync import Memory
 from tests.factories import message
 
@@ -148,7 +149,7 @@ def public(cls: type) -> dict[str, Any]:
 def test_each_method_is_there_with_the_same_parameters() -> None:
     kinds: list[tuple[Any, Any]] = [(awaited.Memory, sync.Memory)]
     given = awaited.Memory("postgresql://nowhere/none", settings=Settings())
-    for part in (getattr(given, name) for name in awaited.FACES):
+    for part in (getattr(given, name) for name in FACES):
         kinds.append((type(part), getattr(sync, type(part).__name__)))
     for theirs, ours in kinds:
         assert {f"{theirs.__name__}.{name}" for name in set(public(theirs)) - set(public(ours))} <= ASYNC_ONLY

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_sql.memory import FACES, Memory
+from memory_sql.memory import Memory
+from memory_sql.resources.faces import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 

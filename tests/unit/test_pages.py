@@ -23,7 +23,7 @@ import yaml
 
 import memory_sql
 from memory_sql import Memory, Settings, cli, models
-from memory_sql.memory import FACES
+from memory_sql.resources.faces import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 import memory_sql
 from memory_sql import errors
 from memory_sql.domain import results
-from memory_sql.memory import FACES
+from memory_sql.resources.faces import FACES
 
 NOT_NAMED_BY_HOSTS = {"Database"}
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     Select,
     and_,
     any_,
@@ -462,7 +463,10 @@ def _erase_told() -> Select[Any]:
     """The erasing comes first: what is told of it and what is due by it ask for its rows."""
     rows = select(_erased).cte("erased").prefix_with("MATERIALIZED")
     what, counted = rows.c.what, rows.c.counted
-    counts = func.jsonb_object_agg(what, counted).filter(what.not_in(("standing", "unsettled")))
+    is_count = what.not_in(("standing", "unsettled"))
+    counts = func.json_object_agg(what, counted, type_=JSON).filter(
+        is_count
+    )  # keeps the order in which they are deleted
     detail = bindparam("detail", type_=JSONB).op("||")(func.jsonb_build_object("counts", counts))
     cause = (bindparam("actor", type_=Text), bindparam("reason", type_=Text))
     told = insert(EventRow).from_select(

@@ -1,0 +1,63 @@
+"""Savepoints in transactions of the library and of hosts, below SQLAlchemy's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession, AsyncTransaction
+
+# Keys of `Session.info`:
+OWN = "memory_sql.own"  # the transaction is the library's; the value counts its savepoints
+UNUSED = "memory_sql.unused"  # the savepoint `FIRST` was sent with BEGIN, and nobody has used it yet
+FIRST = "memory_sql_first"
+
+
+@asynccontextmanager
+async def savepoint(session: AsyncSession) -> AsyncIterator[AsyncTransaction]:
+    """A savepoint below SQLAlchemy's own transactions, so that the session's events don't report it.
+
+    Pending changes of the host are flushed first: the session wouldn't know that they were rolled back.
+    """
+    if OWN in session.info:  # rolling back to the first one would undo this one too
+        session.info[UNUSED] = False
+    if session.autoflush:
+        await session.flush()
+    async with (await session.connection()).begin_nested() as begun:
+        yield begun
+
+
+@asynccontextmanager
+async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
+    """As `savepoint`. In a transaction of the library the commit releases it, which saves a round trip.
+
+    The first one may have been sent with BEGIN, which saves another.
+    """
+    if OWN not in session.info:
+        async with savepoint(session):
+            yield
+        return
+    is_first, session.info[UNUSED] = session.info.get(UNUSED), False
+    session.info[OWN] += 1  # savepoints may be nested, so each has its own name
+    name = FIRST if is_first else f"memory_sql_{session.info[OWN]}"
+    if not is_first:
+        await session.execute(text(f"SAVEPOINT {name}"))
+    try:
+        yield
+    except Exception:
+        with suppress(SQLAlchemyError):  # a lost connection rolls everything back
+            await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
+        session.info[UNUSED] = is_first  # it still exists
+        raise
+
+
+@asynccontextmanager
+async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
+    """What is done inside is rolled back at the end, and its locks are released."""
+    async with savepoint(session) as begun:
+        try:
+            yield
+        finally:
+            await begun.rollback()

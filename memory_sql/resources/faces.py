@@ -1,0 +1,60 @@
+"""The methods of `Memory` by subject. Each subject is a module here, which is imported with the first of its calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memory_sql.later import imported
+
+if TYPE_CHECKING:
+    from memory_sql.resources.admin import Admin
+    from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.groups import Groups
+    from memory_sql.resources.holds import Holds
+    from memory_sql.resources.imports import Imports
+    from memory_sql.resources.observations import Observations
+    from memory_sql.resources.people import People
+    from memory_sql.resources.prompts import Prompts
+    from memory_sql.resources.runtime import Runtime
+    from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.work import Work
+
+FACES = {
+    "observations": "Observations",
+    "scopes": "Scopes",
+    "imports": "Imports",
+    "prompts": "Prompts",
+    "conversations": "Conversations",
+    "groups": "Groups",
+    "people": "People",
+    "holds": "Holds",
+    "work": "Work",
+    "admin": "Admin",
+}
+
+
+class Faces:
+    """Has each face as an attribute of its name."""
+
+    if TYPE_CHECKING:
+        _runtime: Runtime
+        observations: Observations
+        scopes: Scopes
+        imports: Imports
+        prompts: Prompts
+        conversations: Conversations
+        groups: Groups
+        people: People
+        holds: Holds
+        work: Work
+        admin: Admin
+    else:
+
+        def __getattr__(self, name: str) -> object:
+            if name not in FACES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            face = getattr(imported(f"memory_sql.resources.{name}"), FACES[name])(self._runtime)
+            return self.__dict__.setdefault(name, face)
+
+        def __dir__(self) -> list[str]:
+            return sorted({*super().__dir__(), *FACES})

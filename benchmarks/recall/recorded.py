@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from benchmarks.recall.formed import lines
 from memory_sql.consolidation.task import ConsolidationTask
-from memory_sql.formation.answers import OfferedScope
+from memory_sql.formation.answers import OfferedScope, handles_of
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
@@ -138,8 +138,8 @@ class RecordedModel:
         heard = [self._message(turn.said_at) for turn in asked.turns]
         turn_of = {message["id"]: turn.n for message, turn in zip(heard, asked.turns, strict=True)}
         handles = {
-            message["user_id"]: turn.handle
-            for message, turn in zip(heard, asked.turns, strict=True)
+            message["user_id"]: handle
+            for message, handle in zip(heard, handles_of(asked.turns), strict=True)
             if "user_id" in message
         }
         found: dict[str, list[Row]] = {scope.alias: [] for scope in asked.scopes}

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -139,9 +139,18 @@ async def working(memory: Memory, told: list[Health] | None = None) -> AsyncIter
 
 async def has_formed(memory: Memory, *conversations: str) -> None:
     asked = "SELECT conversation_id FROM memory.runs WHERE kind = 'formation' AND state IN ('succeeded', 'empty')"
+    await until(memory, asked, lambda found: {name for (name,) in found} >= set(conversations))
+
+
+async def has_consolidated(memory: Memory) -> None:
+    asked = "SELECT 1 FROM memory.scopes WHERE version = 0 OR due_at IS NOT NULL OR lease_until IS NOT NULL"
+    await until(memory, asked, lambda found: not found)
+
+
+async def until(memory: Memory, asked: str, is_so: Callable[[list[tuple[Any, ...]]], bool]) -> None:
     async with asyncio.timeout(SECONDS):
         while True:
-            if {name for (name,) in await rows(memory, asked)} >= set(conversations):
+            if is_so(await rows(memory, asked)):
                 return
             await asyncio.sleep(0.02)
 
@@ -224,6 +233,7 @@ async def test_answers_before_while_and_after_the_database_is_restarted(
         async with Memory(server.url, Parrot(), SETTINGS) as memory, working(memory, told) as worker:
             await say(memory, "monday")
             await has_formed(memory, "monday")
+            await has_consolidated(memory)  # so that nothing is interrupted
             await asyncio.to_thread(embedded.stop, data, force=True)
             health = await worker.health()
             assert not health.is_well

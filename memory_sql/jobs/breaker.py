@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from memory_sql.config import Settings
 from memory_sql.errors import ACCOUNT_REFUSED, LanguageModelError, UnavailableError
 from memory_sql.llm import Answer, LanguageModel, Request
-from memory_sql.retry import pause
+from memory_sql.llm.retry import pause
 
 T = TypeVar("T", bound=BaseModel | str)
 

@@ -33,7 +33,7 @@ from memory_sql.jobs.job import (
     TakenJob,
     Work,
 )
-from memory_sql.retry import pause
+from memory_sql.llm.retry import pause
 from memory_sql.telemetry import Telemetry
 
 log = logging.getLogger("memory_sql")

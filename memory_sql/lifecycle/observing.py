@@ -7,19 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
 
-from memory_sql.arguments import (
-    content_of,
-    id_of,
-    name_of,
-    observation_kind_of,
-    optional_id,
-    owner_of,
-    sensitivity_of,
-    share_of,
-    tags_of,
-    without_secrets,
-    word_of,
-)
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, ObservationKind, Secrets
 from memory_sql.db import Session
@@ -35,6 +22,19 @@ from memory_sql.db.repositories.observations import (
     observation_of,
 )
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
+from memory_sql.domain.arguments import (
+    content_of,
+    id_of,
+    name_of,
+    observation_kind_of,
+    optional_id,
+    owner_of,
+    sensitivity_of,
+    share_of,
+    tags_of,
+    without_secrets,
+    word_of,
+)
 from memory_sql.domain.ids import LONGEST_AHEAD, Id, OwnedKind, aware, owner_key
 from memory_sql.domain.observations import Observation, storable_metadata
 from memory_sql.domain.results import ObserveResult

@@ -30,6 +30,7 @@ from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.languages.text import clean, one_line
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.notation import as_written
+from memory_sql.llm.retry import is_unusable, judge
 from memory_sql.privacy.contact import without_contact
 from memory_sql.propagation import rules
 from memory_sql.propagation.answers import Decision
@@ -37,7 +38,6 @@ from memory_sql.propagation.judge import ask_judge
 from memory_sql.propagation.offers import Decided, Loaded, Names, Offer, Verdict, aliases_of, sources_of, task
 from memory_sql.propagation.screening import Screening, sharing_of
 from memory_sql.propagation.store import Store
-from memory_sql.retry import is_unusable, judge
 
 ASKED = "asked"  # the caller waits for the result and gets the error
 NAMES_AT_MOST = 5_000

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from memory_sql.arguments import id_of, optional_id, within
 from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
 from memory_sql.db.principals import service
@@ -19,6 +18,7 @@ from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_a
 from memory_sql.db.repositories.prices import list_prices, set_price
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
+from memory_sql.domain.arguments import id_of, optional_id, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.prices import Price, amount_of, currency_of, day_of, model_of
 from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from memory_sql.arguments import id_of, message_before, principal_of, within
 from memory_sql.db import Session
 from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.domain.arguments import id_of, message_before, principal_of, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.results import FormResult

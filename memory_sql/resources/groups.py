@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, get_args
 
-from memory_sql.arguments import id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.config.kinds import Sharing
 from memory_sql.db import Session
 from memory_sql.db.locks import lock_agent
@@ -18,6 +17,7 @@ from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
+from memory_sql.domain.arguments import id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.domain.groups import Departure, Group, Member, MemberSource
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, owner_key
 from memory_sql.errors import InputError, NotFoundError, TooLargeError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory_sql.arguments import held_of, id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.holds import HoldRepository
+from memory_sql.domain.arguments import held_of, id_of, optional_id, reason_of, within
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.people import Hold, PlacedHold
 from memory_sql.errors import NotFoundError

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from memory_sql.arguments import optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.savepoints import taken_back
+from memory_sql.domain.arguments import optional_id, reason_of, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.results import ImportCheck, ImportProgress, ImportReport, ImportRun, RolledBack
 from memory_sql.errors import InputError, NotFoundError

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from memory_sql.arguments import (
+from memory_sql.db import Session
+from memory_sql.db.queries import listed
+from memory_sql.db.repositories.messages import MessageRepository
+from memory_sql.domain.arguments import (
     content_of,
     moment_of,
     observation_before,
@@ -19,9 +22,6 @@ from memory_sql.arguments import (
     tags_of,
     within,
 )
-from memory_sql.db import Session
-from memory_sql.db.queries import listed
-from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, Verification, storable_metadata

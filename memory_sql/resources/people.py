@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
-from memory_sql.arguments import id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
@@ -17,6 +16,7 @@ from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
+from memory_sql.domain.arguments import id_of, optional_id, reason_of, within
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import Id, as_written, stored_id
 from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind, UserSummary

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from memory_sql.arguments import id_of, optional_id, optional_scope, reason_of, text_of, within
 from memory_sql.config.kinds import PromptMode, PromptName
 from memory_sql.db import Session
 from memory_sql.db.principals import service
@@ -13,6 +12,7 @@ from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.scope_settings import ScopeSettingsRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.domain.arguments import id_of, optional_id, optional_scope, reason_of, text_of, within
 from memory_sql.domain.ids import MOST_SEQ, Id, parse_scope_id
 from memory_sql.domain.prompts import ScopePrompt
 from memory_sql.errors import InputError, NotFoundError, TooLargeError

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from memory_sql.arguments import optional_id, reason_of
 from memory_sql.config import Settings
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
 from memory_sql.db.waiting import Limits
+from memory_sql.domain.arguments import optional_id, reason_of
 from memory_sql.domain.ids import Id, aware, stored_id
 from memory_sql.domain.reading import Asked, Retrieved
 from memory_sql.errors import InputError, NotFoundError, SchemaError

@@ -6,17 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from memory_sql.arguments import (
-    id_of,
-    moment_of,
-    optional_id,
-    optional_scope,
-    principal_of,
-    reason_of,
-    scope_of,
-    version_of,
-    within,
-)
 from memory_sql.config import ScopeSettings
 from memory_sql.config.scopes import stored
 from memory_sql.consolidation import diff
@@ -32,6 +21,17 @@ from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.scope_settings import ScopeSettingsRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.arguments import (
+    id_of,
+    moment_of,
+    optional_id,
+    optional_scope,
+    principal_of,
+    reason_of,
+    scope_of,
+    version_of,
+    within,
+)
 from memory_sql.domain.ids import Id, OwnedKind, ScopeKind, parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, PropagateResult
 from memory_sql.domain.scopes import Consolidation, Diff, Scope, ScopeDetails

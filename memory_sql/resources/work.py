@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from memory_sql.arguments import MOST_STORED, id_of, optional_id, reason_of, within
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog, read_waiting
@@ -15,6 +14,7 @@ from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, n
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.domain.arguments import MOST_STORED, id_of, optional_id, reason_of, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, FailedRun, MaintainResult, Review, Trimmed, Waiting
 from memory_sql.errors import NotFoundError

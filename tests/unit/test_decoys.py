@@ -15,6 +15,7 @@ import pytest
 from memory_sql.errors import JudgeError, UnavailableError
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 from memory_sql.llm import Request
+from memory_sql.llm.retry import is_unusable
 from memory_sql.privacy.contact import without_contact
 from memory_sql.propagation.answers import Claim, Decision, OfferedTarget
 from memory_sql.propagation.decoys import missed, mixed, table
@@ -22,7 +23,6 @@ from memory_sql.propagation.judge import ask_judge
 from memory_sql.propagation.rules import withheld
 from memory_sql.propagation.speech import covered, language_of
 from memory_sql.propagation.task import PropagationTask
-from memory_sql.retry import is_unusable
 from tests.decoys import verdict
 from tests.fakes import Scripted, promoted
 

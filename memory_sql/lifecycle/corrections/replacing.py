@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from memory_sql.arguments import without_secrets
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository
@@ -20,6 +19,7 @@ from memory_sql.db.repositories.observations import (
 )
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.arguments import without_secrets
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.errors import InputError

@@ -1,11 +1,13 @@
-"""`make bench`: runs all benchmarks in this folder, or those that are named: `python -m benchmarks hot_paths`."""
+"""`make bench`: runs all benchmarks in this folder, or those that are named: `python -m benchmarks hot_paths`.
+
+Some take options when they are run by themselves: `python -m benchmarks.scale --help`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
 
 HELPERS = {"crowd", "played", "server", "wire"}
@@ -16,8 +18,10 @@ def names() -> list[str]:
 
 
 def main() -> None:
-    named = list(takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
-    for name in named or names():
+    unknown = [name for name in sys.argv[1:] if name not in names()]
+    if unknown:
+        sys.exit(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(names())}")
+    for name in sys.argv[1:] or names():
         print(f"# {name}")
         asyncio.run(import_module(f"benchmarks.{name}").main())
 

@@ -1,6 +1,6 @@
 """An import from a dump, compared with a bare COPY of the same rows into a table with the same indexes.
 
-    python -m benchmarks importing [--records 1000000] [--verify]
+    python -m benchmarks.importing [--records 1000000] [--verify]
 
 Times are of one run each. Reading and planning the source is reported apart from storing it. MiB is the most memory that
 this process has used so far; the dump is written by another process. `--verify`: also runs `imports.verify` and
@@ -15,6 +15,7 @@ import io
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
@@ -34,20 +35,15 @@ COLUMNS = (
 )
 
 
-async def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("names", nargs="*")
-    asked.add_argument("--records", type=int, nargs="+", default=RECORDS)
-    asked.add_argument("--verify", action="store_true")
-    options = asked.parse_args()
+async def main(sizes: Sequence[int] = RECORDS, *, verify: bool = False) -> None:
     print(
         f"{'records':>9}{'planned/s':>11}{'stored/s':>10}{'COPY/s':>9}{'share':>8}{'minutes':>9}{'MiB':>6}{'taken out/s':>13}"
     )
-    for records in options.records:
+    for records in sizes:
         async with fresh_database() as url:
             with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as other:
                 await asyncio.to_thread(other.apply, _write, (folder, records))
-                await _measured(url, Path(folder), records, verify=options.verify)
+                await _measured(url, Path(folder), records, verify=verify)
 
 
 def _write(folder: str, records: int) -> None:
@@ -97,3 +93,11 @@ async def _copied(url: str) -> tuple[int, float]:
         return rows, copied
     finally:
         await connection.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.importing", description=__doc__)
+    parser.add_argument("--records", type=int, nargs="+", default=RECORDS)
+    parser.add_argument("--verify", action="store_true")
+    options = parser.parse_args()
+    asyncio.run(main(options.records, verify=options.verify))

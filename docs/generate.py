@@ -233,7 +233,7 @@ VIEWS = """# Views
 
 Each is `memory.<name>`; `\\d+ memory.v_users` in psql says the same, with types. Names, grain and columns are kept stable.
 Times are `timestamptz`, days in UTC. [analytics.md](analytics.md) says who may read which view, and has example queries."""
-COLUMN = re.compile(r"^COMMENT ON COLUMN memory\.\w+\.(\w+) IS '((?:[^']|'')*)';$", re.MULTILINE)
+COLUMN = re.compile(r"^COMMENT ON COLUMN memory\.\w+\.(\w+) IS\s'((?:[^']|'')*)';$", re.MULTILINE)
 
 
 def views() -> list[str]:

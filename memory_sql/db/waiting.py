@@ -62,11 +62,22 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
     limits = ""
 
     def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
-        limited = query + self.limits if query.startswith("BEGIN") else query
-        if limited != query:
-            self.limits = ""  # they apply to this transaction only
-        executed: Awaitable[str] = super().execute(limited, *args, timeout=timeout)
-        return executed
+        begins = bool(self.limits) and query.startswith("BEGIN")
+        executed: Awaitable[str] = super().execute(query + self.limits if begins else query, *args, timeout=timeout)
+        if not begins:
+            return executed
+        self.limits = ""  # they apply to this transaction only
+        return self._begun(executed)
+
+    async def _begun(self, executed: Awaitable[str]) -> str:
+        """If what is sent with BEGIN fails, a transaction has begun of which neither the driver nor SQLAlchemy knows."""
+        try:
+            return await executed
+        except Exception:
+            if not self.is_closed():
+                self._top_xact = None
+                await super().execute("ROLLBACK")
+            raise
 
 
 async def session_of(given: object) -> AsyncSession:

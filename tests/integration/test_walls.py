@@ -38,7 +38,7 @@ from memory_sql.languages.text import normal_form
 from memory_sql.memory import Memory
 from memory_sql.retrieval.query import parse
 from tests.commands import memory_sql
-from tests.conftest import as_login, login
+from tests.conftest import administer, as_login, login
 from tests.database import rows, statements
 from tests.factories import conversation
 from tests.fakes import Parrot, Scripted, extracted
@@ -711,6 +711,17 @@ async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Rol
 
 
 # What can't be used to get around
+
+
+async def test_connection_goes_on_after_a_principal_could_not_be_named(walled_database: str, walled: Memory) -> None:
+    """It is named together with BEGIN, whose transaction is then open and failed."""
+    told = await walled.observe(SECRET, **MIA)
+    await administer(walled_database, "ALTER FUNCTION memory.enter RENAME TO unknown")
+    with pytest.raises(DatabaseError, match="42883"):  # no such function
+        await walled.observations.confirm(told.id, **MIA)
+    await administer(walled_database, "ALTER FUNCTION memory.unknown RENAME TO enter")
+    assert (await walled.observations.confirm(told.id, **MIA)).verification == "confirmed"
+    assert [hit.observation.id for hit in (await walled.search("gate", **MIA)).results] == [told.id]
 
 
 async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled: Memory) -> None:

@@ -273,9 +273,10 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     """
     scopes, scope, verdict = ScopeRepository(session), loaded.scope, _verdict(loaded, error, settings, now)
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
-    if isinstance(error, GuardError):
+    refused = error if isinstance(error, GuardError) and await _is_as_read(scopes, scope) else None
+    if refused is not None:
         changes |= {"held_seq": scope.last_seq, "rebuild": False, "due_at": None}
-    elif is_unusable(error):
+    elif is_unusable(error) and not isinstance(error, GuardError):
         changes["suspects"] = len(loaded.inputs)
     if verdict.gives_up:
         changes |= {"errors": 0, "suspects": 0, "due_at": now + pause(0, settings)}
@@ -290,8 +291,14 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     if ours:
         await scopes.refresh_due(scope.agent_key, [scope.scope_id], settings.consolidation_threshold, now)
     await runs.fail(loaded.run, error, now, gives_up=set_aside is not None, set_aside=set_aside)
-    if ours and isinstance(error, GuardError) and error.held is not None:
-        await runs.hold(loaded.run, scope.scope_id, error.held)
+    if ours and refused is not None and refused.held is not None:
+        await runs.hold(loaded.run, scope.scope_id, refused.held)
+
+
+async def _is_as_read(scopes: ScopeRepository, scope: ScopeState) -> bool:
+    """Locks the scope. If it isn't, a refused text says nothing about what is pending now, and may tell what was deleted."""
+    locked = await scopes.lock(scope.agent_key, scope_ids=[scope.scope_id])
+    return any(now.holds_the_same(scope) for now in locked)
 
 
 def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> Verdict:

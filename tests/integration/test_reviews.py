@@ -140,6 +140,30 @@ async def test_text_that_waits_is_forgotten_with_what_it_was_made_of(memory: Mem
     assert list(await memory.admin.verify()) == []
 
 
+async def test_text_is_not_kept_when_something_in_it_was_forgotten_meanwhile(memory: Memory, llm: Scripted) -> None:
+    """While the model was asked. Nor does its refusal put off what is left to be rewritten."""
+    await memory.observe(OLD, **MIA)
+    llm.then(OLD)
+    await memory.run_due()
+    sold = await memory.observe("Mia sold her boat.", **MIA)
+    await memory.observe("Mia bought a kite.", **MIA)
+    left_out = [{"what": f"s{n}", "why": "slight"} for n in range(2, 31)]
+    short = json.dumps({"text": f"{SHORT} She bought a kite.", "left_out": left_out})
+
+    async def forgotten(_: object) -> str:
+        await memory.forget(sold.id, **ADA, wait=False)
+        return short
+
+    llm.then(short, forgotten)
+    assert (await memory.run_due()).failed
+    assert await waiting(memory) == []
+    assert await rows(memory, "SELECT count(*) FROM memory.runs WHERE held IS NOT NULL") == [(0,)]
+    llm.then(f"{OLD} She bought a kite.")
+    (consolidated,) = (await memory.run_due()).consolidated
+    assert consolidated.absorbed == 1
+    assert list(await memory.admin.verify()) == []
+
+
 async def test_other_agents_see_and_decide_nothing(memory: Memory, llm: Scripted) -> None:
     await with_held_contradictions(memory, llm)
     (review, *_) = await waiting(memory)

@@ -17,7 +17,10 @@ from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 
 from memory_sql.config import Settings
+from memory_sql.consolidation import consolidation
 from memory_sql.db.models import Base, EventRow
+from memory_sql.db.principals import SERVICE
+from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
@@ -314,6 +317,52 @@ async def test_consolidation_under_way_brings_nothing_back(memory: Memory, parro
     with pytest.raises(StaleError):
         await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     await memory.run_due()
+    await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
+    assert await texts(memory) == {"u:mia": "two"}
+    assert "ruby" not in await everything(memory)
+
+
+# A forgetting ends the runs that it finds. One whose run it doesn't find yet is refused by the epoch of the scope alone.
+
+
+async def test_formation_whose_run_begins_after_what_it_shows_was_forgotten_is_refused(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.observe("The ruby is red.", **ADA, collective=True, tags=["ruby"])
+    await memory.add([message("I sail a sloop.")], **JONAS, conversation_id="s")
+    start = FormationRepository.start
+
+    async def late(*given: Any) -> Any:
+        await memory.forget(Selection(tag="ruby"), **ADA)
+        return await start(*given)
+
+    monkeypatch.setattr(FormationRepository, "start", late)
+    with pytest.raises(StaleError, match="has been forgotten"):
+        await memory.conversations.form(**ADA, conversation_id="s")
+    monkeypatch.undo()
+    assert await remembered(memory) == set()
+    await memory.conversations.form(**ADA, conversation_id="s")
+    assert await remembered(memory) == {"I sail a sloop."}
+
+
+async def test_consolidation_whose_run_is_not_committed_when_it_is_forgotten_is_refused(
+    memory: Memory, parrot: Parrot
+) -> None:
+    """Behind walls or a pooler, all that it loads is one transaction."""
+    scope_id = (await memory.observe("ruby", **MIA, tags=["ruby"])).scope.key
+    await memory.observe("two", **MIA)
+    async with memory.database.transaction(principal=SERVICE) as unit:
+        scope = await consolidation.claim(unit, "ada", scope_id, memory.settings)
+    async with memory.database.transaction(principal=SERVICE) as unit:
+        loaded = await consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked")
+        await memory.forget(Selection(tag="ruby"), **ADA, wait=False)
+    assert loaded is not None
+    decided = await consolidation.decide(parrot, loaded, memory.settings)
+    with pytest.raises(StaleError, match="its text or its lease has changed") as stale:
+        async with memory.database.transaction(principal=SERVICE) as unit:
+            await consolidation.apply(unit, loaded, decided, memory.settings, MONDAY)
+    async with memory.database.transaction(principal=SERVICE) as unit:
+        await consolidation.fail(unit, loaded, stale.value, memory.settings, MONDAY)
     await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
     assert await texts(memory) == {"u:mia": "two"}
     assert "ruby" not in await everything(memory)

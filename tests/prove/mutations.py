@@ -181,10 +181,7 @@ MUTATIONS = (
     # Rule 7: what is forgotten goes with all that holds it, and doesn't come back
     Mutation(
         "7: forgetting does not raise the epoch of the scope",
-        (
-            Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET),
-            ENDED_RUNS_SUCCEED, ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED,
-        ),
+        (Change("SET epoch = s.epoch + 1,", "SET epoch = s.epoch,", FORGET),),
         FORGETTING,
     ),
     Mutation(

@@ -56,7 +56,9 @@ class Settings(  # in lists, the last base comes first
 ):
     """Every setting, resolved and frozen. Those that aren't passed come from the environment, the file or the default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, defer_build=False, hide_input_in_errors=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from memory_sql.config import AGENT_SETTINGS, Settings
@@ -212,6 +212,17 @@ def test_unknown_variable_is_a_warning_that_names_the_nearest(
     assert caplog.messages == [
         "MEMORY_SQL_POOLSIZE isn't a setting and has no effect; did you mean MEMORY_SQL_POOL_SIZE?"
     ]
+
+
+@pytest.mark.parametrize("name", ["url", "pool_size", "typo"])
+def test_value_that_is_wrong_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    """It may hold a password, and a host logs the error of `Settings(…)`."""
+    file = tmp_path / "memory-sql.toml"
+    file.write_text(f'{name} = "postgresql://memory:hunter2@db/\\u0007"')
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
+    with pytest.raises(ValidationError, match=name) as wrong:
+        Settings()
+    assert "hunter2" not in str(wrong.value)
 
 
 @pytest.mark.parametrize(

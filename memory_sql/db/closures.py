@@ -28,6 +28,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
 from memory_sql.db.locks import locking_found
 from memory_sql.db.models import (
     AgentRow,
+    ConversationRow,
     EvidenceRow,
     ImportedMessageRow,
     ImportedRow,
@@ -339,15 +340,20 @@ def stated_in(conversation_id: Any) -> tuple[ColumnElement[bool], ...]:
 
 
 def _begun_by() -> Select[Any]:
-    """One row: the scopes of a conversation, and what was stated in it."""
-    o, s = ObservationRow, ScopeRow
+    """One row: the scopes of a conversation, what was stated in it, and whether it has begun (`is_there`)."""
+    c, o, s = ConversationRow, ObservationRow, ScopeRow
     own = select(s.scope_id).where(s.agent_key == _AGENT, s.owner == bindparam("owner", type_=Text))
     stated = stated_in(bindparam("conversation_id", type_=Text))
     keys = (
         select(key).where(o.agent_key == _AGENT, *stated).order_by(o.scope_id, o.seq) for key in (o.scope_id, o.seq)
     )
     parts = zip(("scopes", "scope_ids", "seqs"), (own.order_by(s.scope_id), *keys), strict=True)
-    return select(*(func.array(part.scalar_subquery()).label(name) for name, part in parts))
+    its_row = select(c.epoch).where(
+        c.agent_key == _AGENT, c.conversation_id == bindparam("conversation_id", type_=Text)
+    )
+    return select(
+        *(func.array(part.scalar_subquery()).label(name) for name, part in parts), its_row.exists().label("is_there")
+    )
 
 
 CLOSED, CLOSED_OF_USERS = _closed(), _closed(of_users=True)

@@ -183,9 +183,8 @@ def locking_found(conversations: Any, scopes: Any) -> Select[Any]:
     return _in_order(named, *(func.array(one.scalar_subquery()) for one in (conversations, scopes)), shared=True)
 
 
-def locked_of(row: Any, named: Rows = NONE) -> Locks:
-    """`named`: what isn't looked for again, though there may be none of it."""
-    return Locks(row.agent_key, Rows(frozenset(row.scopes), frozenset(row.conversations)) | named)
+def locked_of(row: Any) -> Locks:
+    return Locks(row.agent_key, Rows(frozenset(row.scopes), frozenset(row.conversations)))
 
 
 _given = (bindparam("conversations", type_=ARRAY(Text)), bindparam("scopes", type_=ARRAY(BigInteger)))

@@ -24,6 +24,7 @@ from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.models import EventRow
 from memory_sql.db.principals import SERVICE
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
@@ -32,6 +33,7 @@ from memory_sql.errors import (
     DatabaseError,
     HeldError,
     InputError,
+    LockTimeoutError,
     NotFoundError,
     StaleError,
     VersionError,
@@ -391,6 +393,36 @@ async def test_scope_of_what_was_merged_and_is_held_is_locked_in_order(
         await host.commit()
         await ended(acting)
     assert ("g:crew" in await owners(memory)) == (act is ends_quarantine)
+
+
+async def test_conversation_that_begins_while_it_is_forgotten_is_locked(
+    memory: Memory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is formed between the look at what goes and its erasing, and what was made of it stays."""
+    await memory.observe("The dock opens at seven.", **MIA)
+    seeds, closed = ForgettingRepository.seeds, ForgettingRepository.closure_beside
+    looks = list[str]()
+
+    async def looking(*given: Any) -> Any:
+        if not looks:
+            await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
+        looks.append("s")
+        return await seeds(*given)
+
+    async def looked(*given: Any) -> Any:
+        found = await closed(*given)
+        with pytest.raises(LockTimeoutError):
+            await hasty.conversations.form(**ADA, conversation_id="s")
+        return found
+
+    monkeypatch.setattr(ForgettingRepository, "seeds", looking)
+    monkeypatch.setattr(ForgettingRepository, "closure_beside", looked)
+    async with Memory(database_url, Parrot(), SETTINGS.model_copy(update={"lock_timeout_seconds": 0.1})) as hasty:
+        receipt = await memory.forget(Selection(conversation_id="s"), **ADA, wait=False)
+    assert receipt.counts["messages"] == 1
+    monkeypatch.undo()
+    await memory.conversations.form(**ADA, conversation_id="s")
+    assert await rows(memory, "SELECT content FROM memory.observations") == [("The dock opens at seven.",)]
 
 
 async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) -> None:

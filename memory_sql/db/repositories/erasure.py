@@ -50,7 +50,7 @@ from memory_sql.db.closures import (
     released_rows,
     speaks_of,
 )
-from memory_sql.db.locks import Locks, Rows, locked_of
+from memory_sql.db.locks import Locks, locked_of
 from memory_sql.db.models import (
     Base,
     ConversationRow,
@@ -108,9 +108,7 @@ async def lock_around(session: AsyncSession, agent_id: str, selection: Selection
         around, owner = AROUND_CONVERSATION, owner_key("conversation", conversation_id)
         given = {"conversation_id": conversation_id, "owner": owner}
     row = (await session.execute(around, {"agent_id": agent_id, **given})).one_or_none()
-    if row is None:
-        return None
-    return locked_of(row, Rows(conversations=frozenset({conversation_id} if conversation_id else ())))
+    return None if row is None else locked_of(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ class ForgettingRepository:
         given = self._given({"conversation_id": conversation_id, "owner": owner_key("conversation", conversation_id)})
         begun = (await self._session.execute(BEGUN_BY, given)).one()
         return Seeds(
-            conversations=(conversation_id,),
+            conversations=(conversation_id,) if begun.is_there else (),  # it can't be locked before
             scopes=tuple(begun.scopes),
             observations=tuple(zip(begun.scope_ids, begun.seqs, strict=True)),
             confirmable=False,

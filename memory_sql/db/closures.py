@@ -275,10 +275,11 @@ def _beside(going: Any, scopes: Any) -> list[Any]:
     kept = func.memory.kept_beside(_AGENT, going.c.scope_ids, going.c.seqs, going.c.evidence_ids).table_valued(
         "scope_id", "seq", "reason", "users"
     )
+    imported = _imported(going, scopes).subquery()
     parts = {
         "tainted": tainted_by(going, scopes, _AGENT).subquery(),
         "kept": select(*kept.c).select_from(going.join(kept, true())).subquery(),
-        "refs": _imported(going, scopes).subquery(),
+        "refs": select(func.encode(imported.c.ref_hash, literal_column("'hex'")).label("ref")).subquery(),
     }
     return [_rows_of(part).label(name) for name, part in parts.items()]
 

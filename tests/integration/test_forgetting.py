@@ -21,6 +21,7 @@ from memory_sql.consolidation import consolidation
 from memory_sql.db.models import Base, EventRow
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.formations import FormationRepository
+from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
@@ -955,6 +956,27 @@ async def test_journal_says_what_was_committed(memory: Memory, journal_file: Pat
     assert committed
     assert entry.users == ("mia",)
     assert entry.messages == {"s": (1,)}
+
+
+async def test_journal_says_what_was_imported_whatever_form_a_host_gives_bytes(
+    memory: Memory, journal_file: Path
+) -> None:
+    key = parse_observation_id((await memory.observe("ruby", **MIA)).id)
+    await rows(
+        memory, "INSERT INTO memory.imports (source, state, key_hash, accounts) VALUES ('dump', 'running', 'k', '{}')"
+    )
+    await rows(
+        memory,
+        "INSERT INTO memory.imported SELECT agent_key, :scope_id, 'memory_user:1', import_id, :seq, 'a', 'b', '\\xc0ffee'"
+        " FROM memory.agents, memory.imports",
+        scope_id=key[0],
+        seq=key[1],
+    )
+    async with AsyncSession(memory.database.engine) as session:
+        await session.execute(sql("SET LOCAL bytea_output = 'escape'"))
+        await memory.forget(observation_id(*key), **ADA, session=session)
+        await session.commit()
+    assert '"refs":["c0ffee"]' in written(journal_file).replace(" ", "")
 
 
 async def test_journal_knows_the_hosts_savepoints(memory: Memory, journal_file: Path) -> None:

@@ -439,7 +439,7 @@ def _beside_of(row: Any) -> Beside:
             Kept(observation=observation_id(scope_id, seq), reason=reason, users=users)
             for scope_id, seq, reason, users in sorted(row.kept, key=lambda one: (one[0], one[1]))
         ),
-        tuple(sorted(ref.removeprefix("\\x") for (ref,) in row.refs)),
+        tuple(sorted(ref for (ref,) in row.refs)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncTransaction
 
 # Keys of `Session.info`:
@@ -47,7 +47,7 @@ async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
     try:
         yield
     except Exception:
-        with suppress(SQLAlchemyError):  # a lost connection rolls everything back
+        with suppress(PendingRollbackError):  # the connection was lost, which is the error
             await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
         session.info[UNUSED] = is_first  # it still exists
         raise

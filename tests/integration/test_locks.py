@@ -425,6 +425,23 @@ async def test_conversation_that_begins_while_it_is_forgotten_is_locked(
     assert await rows(memory, "SELECT content FROM memory.observations") == [("The dock opens at seven.",)]
 
 
+async def test_connection_that_is_lost_while_locks_are_given_back_is_a_named_error(memory: Memory) -> None:
+    scope_id = (await memory.observe("The dock opens at seven.", **MIA)).scope.key
+    ((agent_key,),) = await rows(memory, "SELECT agent_key FROM memory.agents")
+
+    async def step(unit: Session) -> None:
+        async def act(locks: Locks) -> None:
+            locks.need([scope_id])
+            pooled: Any = await (await unit.connection()).get_raw_connection()
+            pooled.driver_connection.terminate()
+            locks.need([scope_id, scope_id + 1])
+
+        await under_locks(unit, agent_key, act)
+
+    with pytest.raises(DatabaseError):
+        await memory.database.write(step)
+
+
 async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) -> None:
     for user in ("mia", "jonas"):
         await memory.observe("Tea.", **ADA, user_id=user)

@@ -372,7 +372,10 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
         changes["propagation_errors"] = 0
     if gives_up:
         offer = loaded.offers[0]
-        _, targets = await _locked(session, scope, [offer.target], [scope.scope_id], settings, now)
+        locked, targets = await _locked(session, scope, [offer.target], [scope.scope_id], settings, now)
+        gives_up = any(
+            (one.scope_id, one.epoch) == (scope.scope_id, scope.epoch) for one in locked
+        )  # else it may be gone
     if await ScopeRepository(session).release(scope, **changes) and gives_up:
         scope_id = targets[offer.target.owner].scope_id
         judgement = Judgement(offer.source.key, scope_id, "refused", "unusable_answer")

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -921,6 +922,19 @@ async def test_answer_that_cant_be_used_leaves_everything_where_it_was(memory: M
     assert await rows(memory, "SELECT count(*) FROM memory.judged") == [(0,)]
     parrot.promote = None
     assert len((await propagate(memory, own)).propagated) == 1
+
+
+async def test_claim_that_is_given_up_when_it_was_forgotten_meanwhile_gives_the_lease_back(
+    memory: Memory, parrot: Parrot
+) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    own = await learn(memory, "gene", DEADLINE)
+    await rows(memory, "UPDATE memory.scopes SET propagation_errors = 100 WHERE owner = 'u:gene'")
+    parrot.promote = lambda task: "no idea"
+    parrot.meanwhile = partial(memory.forget, own.id, **ADA, wait=False)
+    assert (await memory.run_due()).failed
+    assert await rows(memory, "SELECT 1 FROM memory.scopes WHERE lease_until IS NOT NULL") == []
+    assert await rows(memory, "SELECT count(*) FROM memory.judged") == [(0,)]
 
 
 @pytest.mark.slow

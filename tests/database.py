@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import CursorResult, event, text
 from memory_sql.db.principals import SERVICE
 from memory_sql.memory import Memory
 
+Sent = tuple[str, tuple[Any, ...]]
 TOLD = "memory.scopes LEFT JOIN memory.consolidations USING (agent_key, scope_id, version)"
 """The scopes, with their texts as `content`."""
 
@@ -30,20 +31,34 @@ async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, .
 def statements(memory: Memory) -> Iterator[list[str]]:
     """The statements sent meanwhile, whether by SQLAlchemy or by the driver directly."""
     seen: list[str] = []
+    with _noting(memory, lambda statement, _: seen.append(statement)):
+        yield seen
+
+
+@contextmanager
+def sent(memory: Memory) -> Iterator[list[Sent]]:
+    """As `statements`, with their parameters."""
+    seen: list[Sent] = []
+    with _noting(memory, lambda statement, given: seen.append((statement, given))):
+        yield seen
+
+
+@contextmanager
+def _noting(memory: Memory, note_one: Callable[[str, tuple[Any, ...]], None]) -> Iterator[None]:
     fetch = asyncpg.Connection.fetch
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        seen.append(statement)
+    def note(_connection: Any, _cursor: Any, statement: str, given: tuple[Any, ...], *_: Any) -> None:
+        note_one(statement, given)
 
     async def note_direct(connection: Any, statement: str, *parameters: Any) -> Any:
-        seen.append(statement)
+        note_one(statement, parameters)
         return await fetch(connection, statement, *parameters)
 
     engine = memory.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     asyncpg.Connection.fetch = note_direct
     try:
-        yield seen
+        yield
     finally:
         event.remove(engine, "before_cursor_execute", note)
         asyncpg.Connection.fetch = fetch

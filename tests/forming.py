@@ -15,5 +15,6 @@ async def loading(
     unit: Session, agent_id: str, conversation_id: str, settings: Settings, now: datetime, reason: str
 ) -> tuple[ConversationState, Loaded | None]:
     """The conversation, leased, and its next window."""
-    state = await formation.take(unit, formation.ConversationKey(agent_id, conversation_id), settings)
+    key = formation.ConversationKey(agent_id, conversation_id)
+    state = await formation.take(unit, key, settings) or await formation.refuse_untaken(unit, key)
     return state, await formation.load_claimed(unit, state, settings.of_agent(state.agent_settings), now, reason)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import reviewing
@@ -33,7 +33,6 @@ from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.waiting import lock_limit
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation, Repetition
 from memory_sql.errors import AnswerError, BusyError, GuardError, NotFoundError, StaleError
@@ -92,18 +91,12 @@ class Applied:
     more: bool
 
 
-async def claim(session: Session, agent_id: str, scope_id: int, settings: Settings) -> ScopeState:
-    """Leases the scope and returns it. Raises `BusyError`, `NotFoundError`."""
-    scopes = ScopeRepository(session)
-    scope = await scopes.claim_of(
-        agent_id, scope_id, timedelta(seconds=settings.lease_seconds), lock_limit(settings.lock_timeout_seconds)
-    )
-    if scope is not None:
-        return scope
+async def refuse_unclaimed(session: Session, agent_id: str, scope_id: int) -> NoReturn:
+    """Raises `BusyError`, `NotFoundError`."""
     agent_key = await agent_key_of(session, agent_id)
     if agent_key is None:
         raise NotFoundError("agent", agent_id)
-    if await scopes.exists(agent_key, scope_id):
+    if await ScopeRepository(session).exists(agent_key, scope_id):
         raise BusyError("scope", f"s{scope_id}")
     raise NotFoundError("scope", f"s{scope_id}")
 
@@ -118,7 +111,7 @@ async def load(
         return None
     await RunRepository(session).check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
     batch = _batch(scope, settings), settings.consolidation_batch_characters
-    begun = await ConsolidationRepository(session).begin(scope, *batch, now, lock_limit(settings.lock_timeout_seconds))
+    begun = await ConsolidationRepository(session).begin(scope, *batch, now)
     if begun is None:
         raise StaleError("scope", f"s{scope.scope_id}", "its text or its lease has changed")
     if begun.run_id is None:

@@ -20,6 +20,7 @@ from sqlalchemy.util import greenlet_spawn
 from sqlalchemy.util.concurrency import in_greenlet
 
 from memory_sql.db.failures import RAISED, raise_named
+from memory_sql.db.principals import Principal, serving
 
 ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself, on a connection that this lends
 
@@ -96,12 +97,18 @@ def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A pooled connection without SQLAlchemy: no transaction, cursor or result object; each statement is one round trip."""
+    """A pooled connection without SQLAlchemy: no transaction, cursor or result object; each statement is one round trip.
+
+    `_served`: the principal that each statement names, of the library's own work; None: it names none.
+    """
 
     _connection: Any
     _dialect: Dialect
+    _served: Principal | None = None
 
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
+        if self._served is not None:
+            statement, parameters = serving(statement), {**parameters, "serves": self._served["agent_id"]}
         prepared = _prepared(statement, self._dialect)
         try:
             records = await self._connection.fetch(prepared.sql, *prepared.values(parameters))
@@ -132,15 +139,16 @@ class Lent:
     open a connection, or to close one because there are too many.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, served: Principal | None = None) -> None:
         self._engine = engine
+        self._served = served
 
     async def __aenter__(self) -> Direct:
         try:
             self._pooled = await self._taken()
         except RAISED as error:
             raise_named(error)
-        return Direct(self._pooled.driver_connection, self._engine.dialect)
+        return Direct(self._pooled.driver_connection, self._engine.dialect, self._served)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None

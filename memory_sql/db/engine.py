@@ -156,7 +156,7 @@ class Database:
         event.listen(engine.sync_engine, "checkout", drop_if_closed)
         self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
 
-    def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[[], Lent], *, connections: int) -> None:
+    def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[..., Lent], *, connections: int) -> None:
         """`connections`: the most that are open at once."""
         self.engine = engine
         self._lent = lent
@@ -283,8 +283,7 @@ class Database:
                 yield host
             return
         self._check_loop()
-        whose = principal or self._principal
-        served = whose if self.walled and not snapshot and serves(whose) else None
+        served = None if snapshot else self._served(principal)
         saved = (
             locks and self._saves and (served or not self.walled)
         )  # a principal that is named later would be rolled back too
@@ -307,15 +306,20 @@ class Database:
     ) -> AsyncIterator[AsyncSession]:
         """For one statement, without BEGIN and COMMIT, except behind a pooler or if a principal is named first.
 
-        With the host's session, it runs in the host's transaction. Functions that name their principal need none. asyncpg
-        prepares a statement, then executes it: only in a transaction does a pooler send both to the same server connection.
+        With the host's session, it runs in the host's transaction. Functions that name their principal need none; for the
+        library's own work `ask` names it in the statement. asyncpg prepares a statement, then executes it: only in a
+        transaction does a pooler send both to the same server connection.
         """
         if self._needs_more(session, principal):
             async with self.transaction(session, principal) as unit:
                 yield unit
             return
         self._check_loop()
-        own = self._statements()
+        served = self._served(principal)
+        if served is None:
+            own = self._statements()
+        else:  # what `ask` sends names it; with anything else a transaction begins, which names it as well
+            own = self._units(info={ALONE: partial(self._lent, served=served), SERVED: served, OWN: 0})
         try:
             try:
                 yield own
@@ -338,11 +342,17 @@ class Database:
         if self._needs_more(session, principal):
             return self.statement(session, principal)
         self._check_loop()
-        return self._lent()
+        return self._lent(served=self._served(principal))
 
     def _needs_more(self, session: AsyncSession | None, principal: Principal | None) -> bool:
         """Whether more is needed than a connection for a statement that commits by itself."""
-        return session is not None or self.pooled or (self.walled and bool(principal or self._principal))
+        whose = principal or self._principal
+        return session is not None or self.pooled or (self.walled and whose is not None and not serves(whose))
+
+    def _served(self, principal: Principal | None) -> Principal | None:
+        """The principal of the library's own work, where it has to be named."""
+        whose = principal or self._principal
+        return whose if self.walled and serves(whose) else None
 
     def _single(
         self, session: AsyncSession | None = None, principal: Principal | None = None

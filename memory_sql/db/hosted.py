@@ -174,8 +174,8 @@ class HostDatabase(Database):
 class Borrowed(Lent):
     """A connection of the host's pool, whose pings and listeners may have to be awaited."""
 
-    def __init__(self, engine: AsyncEngine, lock_limit: str) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: AsyncEngine, lock_limit: str, served: Principal | None = None) -> None:
+        super().__init__(engine, served)
         self._lock_limit = lock_limit
 
     async def __aenter__(self) -> Direct:
@@ -183,7 +183,7 @@ class Borrowed(Lent):
             self._pooled = await greenlet_spawn(_checked_out, self._engine.sync_engine)
         except RAISED as error:
             raise_named(error)
-        return Limiting(self._pooled.driver_connection, self._engine.dialect, self._lock_limit)
+        return Limiting(self._pooled.driver_connection, self._engine.dialect, self._served, self._lock_limit)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
@@ -197,7 +197,7 @@ class Borrowed(Lent):
 class Limiting(Direct):
     """Each statement itself sets how long it waits for a lock."""
 
-    _lock_limit: str
+    _lock_limit: str = ""
 
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
         limited = {**parameters, "lock_limit": self._lock_limit}

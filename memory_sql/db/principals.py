@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Boolean, Text, bindparam, cast, func, or_, select
+from sqlalchemy import Boolean, Select, Text, bindparam, cast, func, or_, select
 from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -34,6 +35,17 @@ def entering(principal: Principal) -> str:
     agent_id = principal["agent_id"]
     agent = "NULL" if agent_id is None else f"convert_from(decode('{agent_id.encode().hex()}', 'hex'), 'UTF8')"
     return f"SELECT memory.enter({agent}, NULL, NULL, true);"
+
+
+@lru_cache(maxsize=256)
+def serving(statement: Select[Any]) -> Select[Any]:
+    """The same statement, which first does what `enter` does for the library's own work, for the agent `serves`.
+
+    Nothing in the condition depends on a row, so it is checked before any row is read, and policies are evaluated later.
+    """
+    agent_id = bindparam("serves", type_=Text)
+    named = select(func.memory.enter(agent_id, None, None, True).is_(None)).scalar_subquery()
+    return statement.where(named.is_not(None))
 
 
 _tables = pg_catalog.pg_class

@@ -137,11 +137,6 @@ def flushed_later() -> ColumnElement[bool]:
     return select(relaxed).scalar_subquery().is_not(None)
 
 
-def lock_limit(seconds: float) -> str:
-    """The parameter of `limits_locks`."""
-    return f"{_milliseconds(timedelta(seconds=seconds))}ms"
-
-
 async def _restore_locks(session: AsyncSession, before: str) -> None:
     await session.execute(select(func.set_config("lock_timeout", before, True)))
 

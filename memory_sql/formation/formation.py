@@ -56,11 +56,10 @@ class Applied:
     more: bool
 
 
-async def take(session: Session, key: ConversationKey, settings: Settings) -> ConversationState:
-    """The conversation, leased, with what is to be read of it. Raises `BusyError`, `NotFoundError`."""
+async def take(session: Session, key: ConversationKey, settings: Settings) -> ConversationState | None:
+    """The conversation, leased, with what is to be read of it; None where it can't be had."""
     lease = timedelta(seconds=settings.lease_seconds)
-    state = await FormationRepository(session).claim_batch(*key, lease, settings)
-    return await refuse_untaken(session, key) if state is None else state
+    return await FormationRepository(session).claim_batch(*key, lease, settings)
 
 
 async def refuse_untaken(session: Session, key: ConversationKey) -> NoReturn:

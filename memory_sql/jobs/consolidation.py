@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from datetime import datetime
-from typing import ClassVar
+from datetime import datetime, timedelta
+from typing import ClassVar, NoReturn
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.db import Session
-from memory_sql.db.repositories.scopes import DueColumn
+from memory_sql.db.repositories.scopes import DueColumn, ScopeRepository
 from memory_sql.domain.results import ConsolidateResult, RunDueResult
 from memory_sql.jobs.scopes import HeldScope, ScopeJob, ScopeKey
 
@@ -21,8 +21,12 @@ class Consolidation(ScopeJob):
     apply = staticmethod(consolidation.apply)
     fail = staticmethod(consolidation.fail)
 
-    async def take(self, session: Session, key: ScopeKey, settings: Settings) -> HeldScope:
-        return HeldScope(key.agent_id, await consolidation.claim(session, *key, settings))
+    async def take(self, session: Session, key: ScopeKey, settings: Settings) -> HeldScope | None:
+        scope = await ScopeRepository(session).claim_of(*key, timedelta(seconds=settings.lease_seconds))
+        return None if scope is None else HeldScope(key.agent_id, scope)
+
+    def refuse(self, session: Session, key: ScopeKey) -> Awaitable[NoReturn]:
+        return consolidation.refuse_unclaimed(session, *key)
 
     def load_claimed(
         self, session: Session, held: HeldScope, settings: Settings, now: datetime, reason: str

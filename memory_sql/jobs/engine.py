@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
@@ -84,12 +84,17 @@ class Engine:
     async def _load(
         self, job: Asked[Key, Held, Loaded, Decided, Applied, Result], key: Key, reason: str, so_far: list[Result]
     ) -> tuple[Held, Loaded | None]:
-        if isinstance(job, TakenJob):
-            held: Held = await self._database.write(partial(job.take, key=key, settings=self._settings), single=True)
+        if _is_taken(job):
+            held = await self._database.write(partial(job.take, key=key, settings=self._settings), direct=True)
+            if held is None:
+                await self._database.write(partial(job.refuse, key=key))
             return held, await self._load_claimed(job, held, reason, job.let_go)
+        at_once: Any = job
         for attempt in self._database.attempts():
             async with attempt as unit:
-                loaded = await job.load(unit, key, self._settings, self._now(), reason, so_far)
+                loaded: tuple[Held, Loaded | None] = await at_once.load(
+                    unit, key, self._settings, self._now(), reason, so_far
+                )
         return loaded
 
     async def _run(
@@ -123,10 +128,10 @@ class Engine:
                 decided = await job.decide(loaded, settings)  # no connection is held here
             keep = job.keep(loaded, decided, settings)
             if keep is not None:
-                await self._persist(keep, single=True)
+                await self._persist(keep, direct=True)
             if job.applies_alone:
                 given: dict[str, Any] = {"loaded": loaded, "decided": decided, "settings": settings}
-                applied = await self._nobodys.write(partial(job.apply, **given, now=self._now()), single=True)
+                applied = await self._nobodys.write(partial(job.apply, **given, now=self._now()), direct=True)
                 return job.result(loaded, decided, applied)
             for attempt in self._database.attempts():
                 async with attempt as unit:
@@ -138,7 +143,7 @@ class Engine:
 
     async def claim_due(self, job: AnyDueJob, agent_id: str | None, by: datetime) -> DueWork | None:
         """What has been due longest, leased, as a call that does it; None where nothing is due."""
-        held = await self._database.write(lambda unit: job.claim(unit, agent_id, by, self._lease), single=True)
+        held = await self._database.write(lambda unit: job.claim(unit, agent_id, by, self._lease), direct=True)
         if held is None:
             return None
         return DueWork(held.agent_id, job.name(held), job.may_be_more(held), partial(self._run_due, job, held))
@@ -164,7 +169,7 @@ class Engine:
         load = partial(job.load_claimed, held=held, settings=own, now=self._now(), reason=reason)
         try:
             async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
-                return await self._database.write(load, single=isinstance(job, TakenJob))
+                return await self._database.write(load, single=_is_taken(job))
         except BaseException as error:
             await self._record(give_back, held, error, own)
             raise
@@ -211,20 +216,24 @@ class Engine:
             await asyncio.wait([recording], timeout=RECORD_SECONDS)
             raise
 
-    async def _persist(self, step: Step, *, single: bool = False) -> None:
+    async def _persist(self, step: Step, *, direct: bool = False) -> None:
         """A step that must not be lost to a passing failure of the database: what it stores was paid for."""
         for again_in in PERSIST_AGAIN_SECONDS:
             with suppress(DatabaseError):
-                await self._database.write(step, single=single)
+                await self._database.write(step, direct=direct)
                 return
             await asyncio.sleep(again_in)
-        await self._database.write(step, single=single)
+        await self._database.write(step, direct=direct)
 
     def _put_off(self, error: MemorySQLError) -> datetime | None:
         """Until when what stays due has to wait; None: the ledger has said so already."""
         if isinstance(error, BudgetError):
             return error.until
         return self._now() + pause(0, self._settings) if isinstance(error, StaleError | BusyError) else None
+
+
+def _is_taken(job: object) -> TypeGuard[TakenJob[Any, Any, Any, Any, Any, Any]]:
+    return hasattr(job, "take")
 
 
 def _counts(result: object) -> dict[str, int]:

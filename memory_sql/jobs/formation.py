@@ -28,6 +28,7 @@ class Formation:
     due_reason = "due"
     applies_alone = True
     take = staticmethod(formation.take)
+    refuse = staticmethod(formation.refuse_untaken)
     load_claimed = staticmethod(formation.load_claimed)
     apply = staticmethod(formation.apply)
     fail = staticmethod(formation.fail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -86,7 +86,7 @@ class DueJob(Work[Key_co, Held, Loaded, Decided, Applied, Result], Protocol):
     """Work that becomes due by itself: any worker may claim it, and give it back."""
 
     def claim(self, session: Session, agent_id: str | None, by: datetime, lease: timedelta) -> Awaitable[Held | None]:
-        """The lease on what has been due longest, of one agent or of all; None: nothing is due."""
+        """The lease on what has been due longest, of one agent or of all, by one statement; None: nothing is due."""
 
     def may_be_more(self, held: Held) -> bool:
         """Whether anything else may be due."""
@@ -114,15 +114,17 @@ class DueJob(Work[Key_co, Held, Loaded, Decided, Applied, Result], Protocol):
     def report(self, result: Result) -> RunDueResult: ...
 
 
-@runtime_checkable
 class TakenJob(DueJob[Key, Held, Loaded, Decided, Applied, Result], Protocol):
     """Work that can be asked for, and takes its lease before it reads anything. What it loads then isn't locked.
 
     `load_claimed` loads it, whoever asked, each statement by itself.
     """
 
-    def take(self, session: Session, key: Key, settings: Settings) -> Awaitable[Held]:
-        """What is worked on, leased. Raises `BusyError`, `NotFoundError`."""
+    def take(self, session: Session, key: Key, settings: Settings) -> Awaitable[Held | None]:
+        """What is worked on, leased, by one statement; None where it can't be had."""
+
+    def refuse(self, session: Session, key: Key) -> Awaitable[NoReturn]:
+        """Says why it couldn't be taken. Raises `BusyError`, `NotFoundError`."""
 
     def let_go(
         self, session: Session, held: Held, error: BaseException, settings: Settings, now: datetime

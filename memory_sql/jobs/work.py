@@ -123,8 +123,8 @@ class Jobs:
     async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
         self._llm()  # where there is none, also when nothing is due
         await self._catch_up_now_and_then()
-        async with self._database.statement() as unit:
-            due = await due_kinds(unit, agent_id, self._now())
+        async with self._database.reading() as reader:
+            due = await due_kinds(reader, agent_id, self._now())
         done = RunDueResult()
         for kind in DUE_KINDS:
             if kind in due or done != RunDueResult():  # what one kind has made is due to the next

@@ -406,6 +406,7 @@ async def test_run_starts_only_under_the_lease_that_it_was_claimed_with(memory: 
     async with memory.database.statement(principal=SERVICE) as unit:
         held = await formation.take(unit, formation.ConversationKey("ada", "s"), memory.settings)
         await rows(memory, "UPDATE memory.conversations SET fence = fence + 1")
+        assert held is not None
         with pytest.raises(StaleError, match="lease"):
             await formation.load_claimed(unit, held, memory.settings, MONDAY, "asked")
     assert await rows(memory, "SELECT count(*) FROM memory.runs") == [(0,)]

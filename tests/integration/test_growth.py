@@ -9,7 +9,6 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from sqlalchemy import event
 
 from benchmarks.server import plain_url
 from memory_sql.config import Settings
@@ -18,6 +17,7 @@ from memory_sql.db.roles import Roles
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.conftest import administer, as_login, named
+from tests.database import Sent, sent
 from tests.fakes import Scripted
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,6 @@ _OBSERVATIONS = """
     SELECT agent_key, scope_id, i, 'Tea.', now(), 'observe', 1 FROM memory.scopes CROSS JOIN generate_series(1, 3) i
     ON CONFLICT DO NOTHING
 """
-Sent = tuple[str, tuple[Any, ...]]
 
 
 class Grown:
@@ -157,17 +156,7 @@ async def test_what_keeps_less_than_its_budget_is_not_read(grown: Grown) -> None
 
 
 async def _sent(memory: Memory, look: Callable[[], Awaitable[object]]) -> list[Sent]:
-    seen: list[Sent] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, given: tuple[Any, ...], *_: Any) -> None:
-        if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "WITH")):
-            seen.append((statement, given))
-
-    engine = memory.database.engine.sync_engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with sent(memory) as seen:
         await look()
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     assert seen
-    return seen
+    return [one for one in seen if one[0].lstrip().upper().startswith(("SELECT", "UPDATE", "WITH"))]

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.direct import ask
 from memory_sql.errors import UnavailableError
 from memory_sql.jobs.engine import Engine
 from memory_sql.memory import Memory
@@ -75,7 +76,8 @@ class Counting:
 
     async def _note(self, session: Session, step: str, what: object) -> None:
         self.done.append((step, what))
-        self.transactions.append((await session.execute(text("SELECT txid_current()"))).scalar_one())
+        ((transaction,),) = await ask(session, select(func.txid_current()), {})
+        self.transactions.append(transaction)
 
 
 @pytest.fixture

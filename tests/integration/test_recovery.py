@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import pytest
 from pydantic import BaseModel
-from sqlalchemy import text
+from sqlalchemy import func, select
 
 from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
+from memory_sql.db.direct import ask
 from memory_sql.domain.results import DeadRun, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
@@ -617,7 +618,7 @@ async def test_answer_outlives_a_database_that_fails_for_a_moment(
     async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
         kept.append(1)
         if len(kept) < 3:
-            await session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+            await ask(session, select(func.pg_terminate_backend(func.pg_backend_pid())), {})
         await real(session, loaded, answered, settings)
 
     real = formation.keep

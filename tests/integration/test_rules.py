@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import Session
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, NotFoundError, StaleError
 from memory_sql.formation import formation
@@ -813,7 +815,8 @@ async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for
     asked, go = asyncio.Event(), asyncio.Event()
     llm.then(slowly("one", asked, go))
     async with memory.database.transaction() as unit:
-        scope = await consolidation.claim(unit, "ada", scope_id, memory.settings)
+        scope = await ScopeRepository(unit).claim_of("ada", scope_id, timedelta(minutes=5))
+        assert scope is not None
         loaded = await consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked")
     assert loaded is not None
 

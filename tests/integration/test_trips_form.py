@@ -102,10 +102,8 @@ async def test_a_worker_takes_and_forms_in_six(database_url: str) -> None:
         assert await working(memory, wire) == (1, 5)
 
 
-async def test_behind_walls_transactions_are_added_where_somebody_has_to_be_named(
-    walled_database: str, roles: Roles
-) -> None:
+async def test_behind_walls_as_many_are_taken_save_where_a_user_reads(walled_database: str, roles: Roles) -> None:
     async with wired(as_login(walled_database, roles)) as (memory, wire):
         assert await observing(memory, wire) == (1, 2, 4, 2)
-        assert await forming(memory, wire) == 11
+        assert await forming(memory, wire) == 5
         assert (await memory.conversations.form(agent_id="ada", conversation_id="s0")).messages == 0

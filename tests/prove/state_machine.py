@@ -14,7 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -23,6 +23,7 @@ from sqlalchemy import text
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import BusyError, InputError, NotFoundError
 from memory_sql.formation import formation
@@ -511,7 +512,10 @@ class Life(RuleBasedStateMachine):
 
         async def die() -> None:
             async with self.memory.database.transaction() as unit:
-                scope = await consolidation.claim(unit, self.agent, scope_id, SETTINGS)
+                scope = await ScopeRepository(unit).claim_of(
+                    self.agent, scope_id, timedelta(seconds=SETTINGS.lease_seconds)
+                )
+                assert scope is not None
                 loaded = await consolidation.load(unit, self.agent, scope, SETTINGS, now, "asked")
             if loaded is not None:
                 self.model.leased.add(owner)

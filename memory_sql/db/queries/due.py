@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import DateTime, Integer, Text, and_, bindparam, cast, func, or_, select, true
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.bounds import ONE, number
+from memory_sql.db.direct import Reader
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 
 KINDS = {
@@ -19,10 +19,10 @@ KINDS = {
 }
 
 
-async def due_kinds(session: AsyncSession, agent_id: str | None, by: datetime) -> set[str]:
+async def due_kinds(reader: Reader, agent_id: str | None, by: datetime) -> set[str]:
     """The kinds with work that is due by then and that nobody works on, for one agent or for all."""
-    found = await session.execute(_DUE, {"agent_id": agent_id, "by": by})
-    return {kind for kind, is_due in found.one()._mapping.items() if is_due}
+    (found,) = await reader.execute(_DUE, {"agent_id": agent_id, "by": by})
+    return {kind for kind, is_due in zip(KINDS, found, strict=True) if is_due}
 
 
 def _is_due(due_at: Any) -> Any:

@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
 
 from memory_sql.db.arrays import among
+from memory_sql.db.direct import ask
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, RunRow, ScopeRow, columns_of
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.db.scope_rows import scope_ref
-from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Consolidation, PendingObservation, ScopeRef
 from memory_sql.errors import StaleError
@@ -63,19 +63,17 @@ class Begun:
 class ConsolidationRepository:
     _session: AsyncSession
 
-    async def begin(
-        self, state: ScopeState, most: int, max_characters: int, now: datetime, lock_limit: str
-    ) -> Begun | None:
+    async def begin(self, state: ScopeState, most: int, max_characters: int, now: datetime) -> Begun | None:
         """The oldest pending observations, as many as fit, and a run that reads them. Runs under an older lease are ended.
 
         At least one observation, if there is any. None: the lease, the version or the epoch has changed. It reads a single
         snapshot, later than `state`; later changes raise version or epoch, so nothing has to be locked.
         """
-        limits = {"most": most, "max_characters": max_characters, "lock_limit": lock_limit}
-        found = await self._session.execute(_BEGIN, {**_named(_of(state), now=now), **limits})
-        row = found.one_or_none()
-        if row is None:
+        given = {**_named(_of(state), now=now), "most": most, "max_characters": max_characters}
+        rows = await ask(self._session, _BEGIN, given)
+        if not rows:
             return None
+        (row,) = rows
         return Begun(
             row.run_id, row.text, tuple(map(PendingObservation, row.seqs or (), row.contents or (), row.times or ()))
         )
@@ -107,8 +105,7 @@ class ConsolidationRepository:
             now=now,
         )
         own = {"inputs": list(inputs), "interval": propagation_interval, "threshold": threshold}
-        found = await self._session.execute(_COMMIT, given | own)
-        row = found.one()
+        (row,) = await ask(self._session, _COMMIT, given | own)
         if row.waits is None:
             raise StaleError("scope", f"s{state.scope_id}", "its text or its lease has changed")
         if row.ended is None:
@@ -329,7 +326,7 @@ def _begin() -> Any:
     held = (
         select(_s.c.scope_id)
         .where(_s.c.agent_key == _AGENT, _s.c.scope_id == _SCOPE, _s.c.fence == _FENCE)
-        .where(limits_locks(), _s.c.version == version, _s.c.epoch == _given("epoch", _s.c.epoch))
+        .where(_s.c.version == version, _s.c.epoch == _given("epoch", _s.c.epoch))
         .cte("held")
     )
     pending = pending_observations(_AGENT, _SCOPE, done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
@@ -13,7 +14,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
-from sqlalchemy.types import ARRAY, BigInteger, Interval, Text
+from sqlalchemy.types import ARRAY, BigInteger, DateTime, Interval, Text
 
 from memory_sql.config import Settings
 from memory_sql.config.kinds import (
@@ -32,7 +33,6 @@ from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
 from memory_sql.db.queries.due import scopes_judged_by_more
 from memory_sql.db.scope_parts import newest_buffer, newest_disputed, newest_pending, pending_observations
 from memory_sql.db.scope_rows import buffer_of, disputed_of, pending_of, scope_ref
-from memory_sql.db.waiting import limits_locks
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef
@@ -204,6 +204,7 @@ _STATE = select(
     _PROMPTS.label("newest_prompts"),
 )
 _WIDTH = len(_STATE.selected_columns)
+_NAMED = tuple(column.label(name) for name, column in _STATE.selected_columns.items())  # the text is a subquery
 _WITH_PENDING = (
     _STATE.add_columns(*newest_pending.c, *newest_disputed.c, *newest_buffer.c)
     .select_from(ScopeRow)
@@ -366,13 +367,10 @@ class ScopeRepository:
         row = claimed.one_or_none()
         return None if row is None else _state(row)
 
-    async def claim_of(self, agent_id: str, scope_id: int, lease: timedelta, lock_limit: str) -> ScopeState | None:
+    async def claim_of(self, agent_id: str, scope_id: int, lease: timedelta) -> ScopeState | None:
         """As `claim`, in one statement that may commit by itself; also None if there is no such agent or scope."""
-        found = await self._session.execute(
-            _CLAIM_OF, {"of_agent": agent_id, "of_scope": scope_id, "lease": lease, "lock_limit": lock_limit}
-        )
-        row = found.one_or_none()
-        return None if row is None else _state(row)
+        rows = await ask(self._session, _CLAIM_OF, {"of_agent": agent_id, "of_scope": scope_id, "lease": lease})
+        return _state(rows[0]) if rows else None
 
     async def claim_due(
         self, agent_id: str | None, by: datetime, lease: timedelta, what: DueColumn = "due_at"
@@ -384,36 +382,9 @@ class ScopeRepository:
         Due to be consolidated (`due_at`) or propagated (`propagate_at`). A simultaneous caller gets the next one: nobody
         waits, and no two get the same.
         """
-        other, due_at = aliased(ScopeRow), getattr(ScopeRow, what)
-        free = (
-            select(ScopeRow.agent_key, ScopeRow.scope_id)
-            .where(due_at <= by, _is_free())
-            .order_by(due_at)
-            .limit(ONE)
-            .with_for_update(skip_locked=True, key_share=True)
-        )
-        others = (
-            select(other.scope_id)
-            .where(getattr(other, what) <= by, _is_free(other), other.scope_id != ScopeRow.scope_id)
-            .order_by(getattr(other, what))
-            .limit(ONE)
-        )
-        if agent_id is not None:
-            agent_key = select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
-            free, others = free.where(ScopeRow.agent_key == agent_key), others.where(other.agent_key == agent_key)
-        due, more = free.cte("due"), others.correlate(ScopeRow).scalar_subquery().is_not(None)
-        claimed = await self._session.execute(
-            update(ScopeRow)
-            .where(
-                ScopeRow.agent_key == due.c.agent_key,
-                ScopeRow.scope_id == due.c.scope_id,
-                AgentRow.agent_key == ScopeRow.agent_key,
-            )
-            .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + lease)
-            .returning(*_STATE.selected_columns, AgentRow.agent_id, more.label("more"))
-        )
-        row = claimed.one_or_none()
-        return None if row is None else (row.agent_id, _state(row), row.more)
+        given = {"by": by, "lease": lease} | ({} if agent_id is None else {"of_agent": agent_id})
+        rows = await ask(self._session, _claim_due(what, of_all=agent_id is None), given)
+        return (rows[0].agent_id, _state(rows[0]), rows[0].more) if rows else None
 
     async def release(self, state: ScopeState, **values: Any) -> bool:
         """Releases the lease, with these changes; False: it has passed to somebody else, and nothing was changed."""
@@ -482,10 +453,46 @@ def in_scope(table: Any, state: ScopeState) -> Any:
     return and_(table.agent_key == state.agent_key, table.scope_id == state.scope_id)
 
 
-_CLAIM_OF = (
+_OF_AGENT = AgentRow.agent_id == bindparam("of_agent", type_=Text)
+_LEASED = {"fence": ScopeRow.fence + 1, "lease_until": _CLOCK + bindparam("lease", type_=Interval)}
+_CLAIM_OF = select(
     update(ScopeRow)
-    .where(ScopeRow.agent_key == AgentRow.agent_key, AgentRow.agent_id == bindparam("of_agent", type_=Text))
-    .where(ScopeRow.scope_id == bindparam("of_scope", type_=BigInteger), _is_free(), limits_locks())
-    .values(fence=ScopeRow.fence + 1, lease_until=_CLOCK + bindparam("lease", type_=Interval))
-    .returning(*_STATE.selected_columns)
+    .where(ScopeRow.agent_key == AgentRow.agent_key, _OF_AGENT)
+    .where(ScopeRow.scope_id == bindparam("of_scope", type_=BigInteger), _is_free())
+    .values(_LEASED)
+    .returning(*_NAMED)
+    .cte("claimed")
 )
+
+
+@cache
+def _claim_due(what: DueColumn, *, of_all: bool) -> Any:
+    other, due_at, by = aliased(ScopeRow), getattr(ScopeRow, what), bindparam("by", type_=DateTime(timezone=True))
+    free = (
+        select(ScopeRow.agent_key, ScopeRow.scope_id)
+        .where(due_at <= by, _is_free())
+        .order_by(due_at)
+        .limit(ONE)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    others = (
+        select(other.scope_id)
+        .where(getattr(other, what) <= by, _is_free(other), other.scope_id != ScopeRow.scope_id)
+        .order_by(getattr(other, what))
+        .limit(ONE)
+    )
+    if not of_all:
+        agent_key = select(AgentRow.agent_key).where(_OF_AGENT).scalar_subquery()
+        free, others = free.where(ScopeRow.agent_key == agent_key), others.where(other.agent_key == agent_key)
+    due, more = free.cte("due"), others.correlate(ScopeRow).scalar_subquery().is_not(None)
+    claimed = (
+        update(ScopeRow)
+        .where(
+            ScopeRow.agent_key == due.c.agent_key,
+            ScopeRow.scope_id == due.c.scope_id,
+            AgentRow.agent_key == ScopeRow.agent_key,
+        )
+        .values(_LEASED)
+        .returning(*_NAMED, AgentRow.agent_id, more.label("more"))
+    )
+    return select(claimed.cte("claimed"))

@@ -10,10 +10,10 @@ from sqlalchemy.types import BigInteger
 from memory_sql.db.models import ObservationRow, ObservationStateRow, ScopeRow
 
 
-def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any) -> Any:
+def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any, most: Any = None) -> Any:
     """`memory.pending_observations` as a FROM clause."""
     columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
-    return func.memory.pending_observations(agent_key, scope_id, done_seq).table_valued(
+    return func.memory.pending_observations(agent_key, scope_id, done_seq, most).table_valued(
         *(item.expression for item in columns), name="pending"
     )
 
@@ -40,7 +40,7 @@ def _arrays(found: Any, most: Any, name: str) -> Any:
 
 
 _PENDING_MAX = bindparam("pending_max", type_=BigInteger)
-_waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
+_waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq, _PENDING_MAX)
 newest_pending = _arrays(
     select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at).order_by(_waiting.c.seq.desc()),
     _PENDING_MAX,

@@ -86,6 +86,21 @@ async def test_page_is_read_as_quickly_of_a_large_scope(memory: Memory) -> None:
     assert large_far <= 1.3 * small_far
 
 
+async def test_of_what_waits_no_more_is_read_than_is_shown(memory: Memory) -> None:
+    await memory.observe("Tea.", **MIA)
+    pages = []
+    for size in (1000, 10_000):
+        await rows(memory, FILL.format(size=size))
+        await rows(memory, "UPDATE memory.scopes SET last_seq = :size", size=size)
+        await rows(memory, "ANALYZE memory.observations")
+        pages.append(await buffers(memory, WAITING))
+    assert pages[1] <= 1.3 * pages[0]
+
+
+WAITING = """
+    SELECT p.seq FROM memory.scopes s
+    CROSS JOIN LATERAL memory.pending_observations(s.agent_key, s.scope_id, s.done_seq, 40) p
+"""
 LISTED = "SELECT * FROM memory.listed('ada', 'mia', NULL, NULL, NULL, 50, {}, {}, {})"
 
 

@@ -32,7 +32,7 @@ BEGIN
             CROSS JOIN LATERAL (SELECT CASE WHEN c.rebuild THEN 1 ELSE least.threshold END AS pending) wanted
             CROSS JOIN LATERAL (
                 SELECT count(*) AS pending
-                FROM (SELECT FROM memory.pending_observations(p_agent, v_scope, c.done_seq) LIMIT wanted.pending) enough
+                FROM (SELECT FROM memory.pending_observations(p_agent, v_scope, c.done_seq, wanted.pending) LIMIT wanted.pending) enough
             ) found
             WHERE c.agent_key = p_agent AND c.scope_id = v_scope
         ) is_due

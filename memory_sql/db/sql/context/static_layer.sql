@@ -56,7 +56,7 @@ BEGIN
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (
             SELECT o.seq, o.content, o.observed_at
-            FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq) o
+            FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq, v_pending_max) o
             ORDER BY o.seq DESC
             LIMIT v_pending_max
         ) n

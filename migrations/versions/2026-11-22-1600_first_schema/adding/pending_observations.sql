@@ -1,20 +1,24 @@
-CREATE OR REPLACE FUNCTION memory.pending_observations(p_agent bigint, p_scope bigint, p_done integer)
+CREATE OR REPLACE FUNCTION memory.pending_observations(
+    p_agent bigint, p_scope bigint, p_done integer, p_most bigint DEFAULT NULL
+)
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-    SELECT o.seq, o.content, o.observed_at, o.created_at
+    (SELECT o.seq, o.content, o.observed_at, o.created_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
       AND NOT EXISTS (
           SELECT FROM memory.observation_states t
           WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND NOT memory.in_use(t.status)
       )
+    ORDER BY o.seq DESC LIMIT p_most)
     UNION ALL
-    SELECT o.seq, o.content, o.observed_at, o.created_at
+    (SELECT o.seq, o.content, o.observed_at, o.created_at
     FROM memory.observation_states t
     JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
     WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend AND memory.in_use(t.status)
       AND o.lane = 'absorb'
+    ORDER BY o.seq DESC LIMIT p_most)
 $$;
 COMMENT ON FUNCTION memory.pending_observations IS
     'The observations of a scope that wait for its next consolidation; one row per observation.';

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from memory_sql.languages.anchors import Anchored, letters_in
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Pattern, Sharing
 from memory_sql.languages.text import in_lower_case
@@ -11,9 +12,9 @@ from memory_sql.languages.text import in_lower_case
 
 def said_in_confidence(text: str) -> bool:
     lower = in_lower_case(text)
-    return any(pattern.search(lower) for pattern in _patterns())
+    return any(pattern.search(lower) for pattern in _patterns().worth_trying(lower, letters_in(lower)))
 
 
 @cache
-def _patterns() -> tuple[Pattern, ...]:
-    return tuple(listed.confidence for listed in of_all(Sharing).values())
+def _patterns() -> Anchored[Pattern]:
+    return Anchored((listed.confidence, listed.confidence.pattern) for listed in of_all(Sharing).values())

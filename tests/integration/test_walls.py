@@ -17,16 +17,17 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
 from memory_sql.db import ddl
 from memory_sql.db.contents import ENTER
+from memory_sql.db.direct import ask
 from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
 from memory_sql.db.hashes import keyed_hashes
-from memory_sql.db.models import Base
+from memory_sql.db.models import Base, ObservationRow
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.queries.search import COLUMNS, FOUND
 from memory_sql.db.repositories.observations import OBSERVATION
@@ -756,6 +757,44 @@ async def test_hot_calls_are_one_statement_behind_walls(walled: Memory) -> None:
     for whose, found in ((MIA, ("o1-1",)), (JONAS, ())):
         for at in (None, then):
             assert (await walled.digest(**whose, query="gate", as_of=at)).included == found
+
+
+async def test_own_work_names_its_principal_in_each_statement_and_leaves_none(walled: Memory) -> None:
+    await walled.observe(SECRET, **MIA)
+    database, told = walled.database, select(func.count()).select_from(ObservationRow)
+    with statements(walled) as sent:
+        async with database.statement(principal=service("ada")) as unit:
+            assert await ask(unit, told, {}) == [(1,)]
+        async with database.reading(principal=service("bob")) as reader:
+            assert await reader.execute(told, {}) == [(0,)]
+        async with database.naming_nobody().reading() as reader:
+            assert await reader.execute(told, {}) == [(0,)]
+    assert len(sent) == 3
+    async with database.statement(principal=service("ada")) as unit:
+        assert await unit.scalar(told) == 1  # begins a transaction
+        assert await ask(unit, told, {}) == [(1,)]
+
+
+PLANS = ("nestloop", "hashjoin", "indexscan", "seqscan")
+
+
+@pytest.mark.direct  # a pooler passes on no options
+@pytest.mark.parametrize("without", PLANS)
+async def test_own_work_is_named_before_anything_is_read_whatever_the_plan(
+    walled_database: str, roles: Roles, llm: Scripted, settings: Settings, without: str
+) -> None:
+    url = asyncpg_url(as_login(walled_database, roles)).update_query_dict({"options": f"-c enable_{without}=off"})
+    own = settings.model_copy(update={"consolidation_threshold": 1})
+    async with Memory(url.render_as_string(hide_password=False), Parrot(), own) as memory:
+        for n in range(2):
+            await memory.add(conversation(4), **MIA, conversation_id=f"s{n}", group_ids=["harbor"])
+        formed = await memory.conversations.form(agent_id="ada", conversation_id="s0")
+        assert formed.messages == 4
+        done = await memory.run_due()
+        assert not done.failed
+        assert {one.scope.kind for one in done.consolidated} == {"individual"}
+        again = await memory.scopes.list(**MIA)
+        assert [one.consolidation is not None for one in again if one.ref.kind == "individual"] == [True]
 
 
 async def test_memory_without_walls_names_no_principal(database_url: str, llm: Scripted) -> None:

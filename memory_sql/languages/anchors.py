@@ -71,7 +71,10 @@ class _UntoldError(Exception):
 
 def needed_by(pattern: str) -> frozenset[Needed] | None:
     """A text in lower case in which the pattern is found meets one of these. None: they can't be determined."""
-    tree = _parser.parse(pattern)
+    return _needed_in(_parser.parse(pattern))
+
+
+def _needed_in(tree: Any) -> frozenset[Needed] | None:
     if tree.state.flags & (re.ASCII | re.IGNORECASE):
         return None
     try:
@@ -131,7 +134,9 @@ def _walked(items: Iterable[Any], ways: _Ways) -> _Ways:
 
 
 def _fewer(ways: _Ways) -> _Ways:
-    """If there are many ways, keeps only the rarest word of each."""
+    """Leaves out ways that need more than another that has come as far. If there are still many, keeps the rarest words."""
+    for blank in _BLANK & ways:  # needs nothing
+        ways = frozenset(way for way in ways if way.tail or way.is_open > blank.is_open or way == blank)
     if len(ways) <= MANY_WAYS:
         return ways
     fewer = frozenset(_Way(way.tail, way.is_open, way.words[:1], way.piece) for way in ways)
@@ -199,6 +204,7 @@ def _repeated(argument: tuple[int, int, Any], ways: _Ways) -> _Ways:
     return found if int(most) <= _FEW else found | _unknown(None, last)
 
 
+_BLANK = frozenset({_Way(is_open=False), _Way(is_open=True)})
 _DIGITS = ([(_parser.CATEGORY, _parser.CATEGORY_DIGIT)], [(_parser.RANGE, (48, 57))])
 _STEPS: dict[str, Callable[[Any, _Ways], _Ways]] = {
     "IN": _class,
@@ -222,7 +228,9 @@ def _refuses_letters(items: Any) -> bool:
 
 def _rarest(words: tuple[str, ...]) -> tuple[str, ...]:
     """At most two: the longest, and function words only if there are no others."""
-    some = {word for word in words if word not in _small_words()} or set(words)
+    if len(words) == 1:
+        return words
+    some = {*words} - _small_words() or {*words}
     return tuple(sorted(some, key=_length, reverse=True)[:2])
 
 
@@ -237,19 +245,23 @@ def _small_words() -> Words:
 
 
 class Anchored(Generic[T]):
-    """Patterns indexed by what they need, each with a name of its own, so that only possible ones are tried on a text."""
+    """Patterns indexed by what they need, each with a name of its own, so that only possible ones are tried on a text.
+
+    `digits`: the least number of consecutive digits that a pattern needs, by name, where it needs some.
+    """
 
     def __init__(self, patterns: Iterable[tuple[T, str]]) -> None:
         self._by_word: dict[str, dict[str, set[T]]] = {}  # then by the second word it needs, or ""
         self._by_piece: dict[str, set[T]] = {}
-        self._digits: dict[T, re.Pattern[str]] = {}
+        self.digits: dict[T, int] = {}
         for name, pattern in patterns:
-            for words, piece in needed_by(pattern) or (Needed((), ""),):
+            tree = _parser.parse(pattern)
+            for words, piece in _needed_in(tree) or (Needed((), ""),):
                 first, second = (*words, "", "")[:2]
                 some = self._by_word.setdefault(first, {}).setdefault(second, set()) if first else self._pieces(piece)
                 some.add(name)
-            if digits := digits_needed_by(pattern):
-                self._digits[name] = _in_a_row(digits)
+            if digits := _digits(tree)[0]:
+                self.digits[name] = digits
         self._words = frozenset(self._by_word)
         self._plain = [piece for piece in self._by_piece if piece.isascii()]
 
@@ -266,10 +278,11 @@ class Anchored(Generic[T]):
             for beside, names in self._by_word[word].items():
                 if not beside or beside in words:
                     found |= names
-        if found.isdisjoint(self._digits):
+        if found.isdisjoint(self.digits):
             return found
-        rows = {row for row in {*map(self._digits.get, found)} if row and row.search(text) is None}
-        return {name for name in found if self._digits.get(name) not in rows} if rows else found
+        counts = {*map(self.digits.get, found)}
+        missing = {count for count in counts if count and _in_a_row(count).search(text) is None}
+        return {name for name in found if self.digits.get(name) not in missing} if missing else found
 
 
 @cache

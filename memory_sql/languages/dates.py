@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from memory_sql.errors import InputError
-from memory_sql.languages.anchors import Anchored, digits_needed_by, letters_in
+from memory_sql.languages.anchors import Anchored, letters_in
 from memory_sql.languages.data import of_all
 from memory_sql.languages.days import (
     Days,
@@ -106,7 +106,7 @@ def name_relative_days(
     Most texts contain no word for that, so all of them are first checked together.
     """
     rules, lowered = _rules(language), _lowered("\n".join(texts))
-    if rules is None or not rules.relative.worth_trying(lowered, letters_in(lowered)):
+    if rules is None or rules.near.worth_trying(lowered, letters_in(lowered)).isdisjoint(_RELATIVE):
         return [False] * len(texts)
     return [
         any(found.relative for found in find_dates(text, moment, zone, language))
@@ -145,25 +145,28 @@ _RELATIVE = frozenset(
 )
 
 
-class _Rules(NamedTuple):
-    """`any` finds dates of all forms, `written` only those that need a year. `near` tells which forms a text can contain.
+class _Rules:
+    """`near` tells which forms of dates a text can contain; what finds them is compiled when a text contains one."""
 
-    `relative` does the same for dates that depend on another day.
-    """
-
-    language: Dates
-    near: Anchored[str]
-    relative: Anchored[str]
-    with_year: frozenset[str]
-    any: re.Pattern[str]
-    written: re.Pattern[str]
-    each: Mapping[str, re.Pattern[str]]
+    def __init__(self, language: Dates) -> None:
+        near = {name: rf"(?<![\w-])(?:{pattern})(?![\w-])" for name, pattern in language.patterns.items()}
+        self.language, self.near = language, Anchored(near.items())
+        self._with_year = frozenset(name for name, digits in self.near.digits.items() if digits >= 4)
 
     def worth_trying(self, lowered: str) -> re.Pattern[str] | None:
         names = self.near.worth_trying(lowered, letters_in(lowered))
         if not names:
             return None
-        return self.written if names <= self.with_year else self.any
+        return self._written if names <= self._with_year else self._any
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        return _any_of(self.language.patterns)
+
+    @cached_property
+    def _written(self) -> re.Pattern[str]:
+        """Finds only those that need a year."""
+        return _any_of({name: p for name, p in self.language.patterns.items() if name in self._with_year})
 
 
 class _Said(NamedTuple):
@@ -182,19 +185,7 @@ class _Said(NamedTuple):
 @cache
 def _rules(language: str) -> _Rules | None:
     table = of_all(Dates).get(language)
-    if table is None:
-        return None
-    near = {name: rf"(?<![\w-])(?:{pattern})(?![\w-])" for name, pattern in table.patterns.items()}
-    with_year = frozenset(name for name, pattern in near.items() if digits_needed_by(pattern) >= 4)
-    return _Rules(
-        table,
-        Anchored(near.items()),
-        Anchored((name, pattern) for name, pattern in near.items() if name in _RELATIVE),
-        with_year,
-        _any_of(table.patterns),
-        _any_of({name: pattern for name, pattern in table.patterns.items() if name in with_year}),
-        {name: re.compile(rf"{pattern}(?![\w-])") for name, pattern in table.patterns.items()},
-    )
+    return None if table is None else _Rules(table)
 
 
 def _any_of(patterns: Mapping[str, str]) -> re.Pattern[str]:
@@ -202,9 +193,15 @@ def _any_of(patterns: Mapping[str, str]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:{either})(?![\w-])(?:'s\b)?")
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"{pattern}(?![\w-])")
+
+
 def _read(rules: _Rules, name: str, match: re.Match[str], text: str, today: date) -> Days | None:
     """None if it isn't a date after all, or one that doesn't exist or can't be represented."""
-    language, said = rules.language, rules.each[name].match(match.string, match.start())
+    language = rules.language
+    said = _compiled(language.patterns[name]).match(match.string, match.start())
     assert said is not None  # the same pattern, at the same place
     if _is_quoted(text, match) or _is_verb(name, said, text, language) or _is_recurring(match, language):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_sql.languages.anchors import Anchored, Needed, digits_needed_by, letters_in, needed_by
 from memory_sql.languages.data import of_all
-from memory_sql.languages.tables import Dates
+from memory_sql.languages.tables import Dates, Signals
 from memory_sql.privacy import personal
 from tests.sizes import examples
 
@@ -26,6 +27,7 @@ TEXTS = [line for path in sorted(Path(__file__).parent.glob("*.txt")) for line i
         (r"\bself[ -]?harm", {Needed(("self",), "harm"), Needed((), "selfharm")}),
         (r"loans?\b", {Needed((), "loan"), Needed((), "loans")}),
         (r"(?<!\w)Hall\s\d", {Needed(("hall",), "")}),
+        (r"(?:^|\b(?:and|please|tomorrow)\s)(?:call|ring)\b", {Needed(("call",), ""), Needed(("ring",), "")}),
         (r"\bsteuer-?id\b", {Needed(("steuer", "id"), ""), Needed(("steuerid",), "")}),
         (r"\bborn\b[^\n]{0,25}may", {Needed(("born",), "may")}),
         (r"\bnon\w+stop\b", {Needed((), "stop")}),
@@ -60,6 +62,12 @@ def test_letters_are_the_same_runs_in_any_script() -> None:
 
 PHRASES = [phrase for _, phrase in personal.phrases()] + [
     rf"(?<![\w-])(?:{pattern})(?![\w-])" for table in of_all(Dates).values() for pattern in table.patterns.values()
+]
+PHRASES += [
+    pattern
+    for signals in of_all(Signals).values()
+    for field in fields(Signals)
+    for pattern in getattr(signals, field.name).values()
 ]
 ALL = Anchored((phrase, phrase) for phrase in PHRASES)
 WORDS = sorted({word for phrase in PHRASES for word in re.findall(r"[^\W\d_]{2,}", phrase)})

@@ -168,11 +168,13 @@ def _compiled(pattern: str, place: str) -> Pattern:
 
 def _phrases(raw: Raw, parts: _Parts, place: str) -> Phrases:
     kinds = {kind: {said: parts.fill(_joined(p)) for said, p in some.items()} for kind, some in raw.items()}
-    for phrase in (phrase for some in kinds.values() for phrase in some.values()):
-        if _compiled(phrase, place).groups:
-            raise ConfigurationError(f"{place}: write (?:…) for (…) in {phrase}")
     groups = (f"(?P<{kind}>{'|'.join(some.values())})" for kind, some in kinds.items())
-    return Phrases(kinds, _compiled("|".join(groups), place))
+    found = _compiled("|".join(groups), place)
+    if found.groups > len(kinds):
+        every = (phrase for some in kinds.values() for phrase in some.values())
+        wrong = next(phrase for phrase in every if _compiled(phrase, place).groups)
+        raise ConfigurationError(f"{place}: write (?:…) for (…) in {wrong}")
+    return Phrases(kinds, found)
 
 
 _MAKERS: Mapping[Any, Callable[[Any, _Parts, str], Any]] = {

@@ -253,7 +253,7 @@ def _replaced(seen: _Seen, spans: Iterator[tuple[tuple[int, int], str]], found: 
 
 
 def _secrets(rule: secrets.SecretRule, text: str) -> Iterator[tuple[int, int]]:
-    for match in rule.pattern.finditer(text):
+    for match in rule.compiled().finditer(text):
         first, last = match.span("secret")
         if rule.look != "any":
             value = match["secret"].rstrip(_CLOSING)

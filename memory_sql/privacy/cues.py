@@ -34,7 +34,6 @@ class Cues:
             letters = max(letters_in(cue), key=lambda run: (len(run), run), default="")
             (self._by_letters.setdefault(letters, []) if len(letters) > 1 else self._bare).append(cue)
         self._any = re.compile("|".join(map(re.escape, self._by_letters)))
-        self._numeric = frozenset(n for n, rule in enumerate(rules) if digits_needed_by(rule.pattern.pattern))
         self._dull: set[str] = set()
         self._telling: dict[str, tuple[str, ...]] = {}
 
@@ -45,8 +44,8 @@ class Cues:
             known = self._telling.get(word)
             cues.update(self._looked_at(word) if known is None else known)
         cued = {number for cue in cues if cue in lower for number in self._by_cue[cue]} if cues else set[int]()
-        if not cued.isdisjoint(self._numeric) and _DIGIT.search(lower) is None:
-            cued -= self._numeric
+        if cued and _DIGIT.search(lower) is None:
+            cued = {number for number in cued if not _needs_digit(self._rules[number].pattern)}
         return [self._rules[number] for number in sorted(cued)]
 
     def _looked_at(self, word: str) -> tuple[str, ...]:
@@ -64,6 +63,11 @@ class Cues:
             self._telling[word] = cues
         else:
             self._dull.add(word)
+
+
+@cache
+def _needs_digit(pattern: str) -> bool:
+    return digits_needed_by(pattern) > 0
 
 
 @cache

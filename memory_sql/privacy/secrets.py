@@ -7,14 +7,13 @@ The group `secret` is what is masked.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Literal, NamedTuple
 
 Look = Literal["any", "password", "strong", "code"]
 
 
-@dataclass(frozen=True, slots=True)
-class SecretRule:
+class SecretRule(NamedTuple):
     """`cues`: the pattern is tried only if the text, in lower case, contains one of them.
 
     `look`: what the value must look like.
@@ -22,12 +21,22 @@ class SecretRule:
 
     kind: str
     cues: tuple[str, ...]
-    pattern: re.Pattern[str]
+    pattern: str
     look: Look = "any"
+    flags: int = 0
+
+    def compiled(self) -> re.Pattern[str]:
+        return _compiled(self.pattern, self.flags)
+
+
+@cache
+def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
+    """Compiles each when it is first tried: few texts contain a cue."""
+    return re.compile(pattern, flags)
 
 
 def rule(kind: str, cues: str, pattern: str, look: Look = "any", flags: int = 0) -> SecretRule:
-    return SecretRule(kind, tuple(cues.split("|")), re.compile(pattern, flags), look)
+    return SecretRule(kind, tuple(cues.split("|")), pattern, look, flags)
 
 
 # Providers give their keys prefixes so that they can be detected.

@@ -4,8 +4,6 @@
 states the unit and what no value means; range and default are added wherever it is shown (`describe`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

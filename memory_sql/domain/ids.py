@@ -120,7 +120,7 @@ OptionalId = Annotated[str | None, BeforeValidator(_id_or_none)]
 
 
 class Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 MOST_SEQ = 2**31 - 1  # of a scope; there is none with a higher number

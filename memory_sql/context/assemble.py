@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.context import digest as digests
@@ -30,8 +30,7 @@ from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What is looked for, and by which settings.
 
     `top_k` and `keywords`: how many of the hits go into the XML and into the digest at most. `by_meaning`: vectors count.
@@ -51,11 +50,10 @@ class _Plan:
         """Whether what was found for the other is what this looks for."""
         if self.digests and self.sought.as_of is not None:
             return self == other  # the past isn't read by a function that asks for the settings itself
-        return replace(self, settings=other.settings, top_k=other.top_k, keywords=other.keywords) == other
+        return self._replace(settings=other.settings, top_k=other.top_k, keywords=other.keywords) == other
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(NamedTuple):
     """What was found, by which vector, and how long the database took."""
 
     found: Found
@@ -116,7 +114,7 @@ def _planned(turn: Turn, settings: Settings, asking: Asking) -> _Plan:
     if asked and (top_k or keywords):
         overtaken = OVERTAKEN if top_k else 0
         outside = turn.principal["conversation_id"]  # what was said there the host has; a digest may stand alone
-        query = replace(asked, outside=outside, elsewhere=not keywords, unformed=True, overtaken=overtaken)
+        query = asked._replace(outside=outside, elsewhere=not keywords, unformed=True, overtaken=overtaken)
     else:
         query = Query()
     by_meaning = bool((top_k and (turn.retrieve or asking.asks)) or (keywords and settings.digest_semantic))
@@ -156,7 +154,7 @@ async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Session | None
     meant = WORDS_ALONE
     if plan.by_meaning:  # no connection is held meanwhile
         meant = await reads.semantics.vector(plan.query.text)
-    sought = replace(plan.sought, vector=meant.vector, model=meant.model)
+    sought = plan.sought._replace(vector=meant.vector, model=meant.model)
     wanted = _wanted(reads, turn, searched=plan.asks_words)
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
         began = time.perf_counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from memory_sql.context.layouts import TRUNCATED, Block, Layout, escape
 from memory_sql.languages.text import sentence_ends
@@ -20,8 +20,7 @@ TEXTS = ("individual", "group", "collective", "conversation", "entity", "agent",
 LINES = ("disputed", "retrieved", "messages", "buffer", "pending")
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(NamedTuple):
     """`incomplete`: whole texts were left out."""
 
     blocks: list[Block]
@@ -139,15 +138,14 @@ def _until(block: Block, end: int) -> Block:
     if end == len(block.text):
         return block
     text = block.text[:end].rstrip()
-    return replace(block, text=text, xml=escape(text), cut=True)
+    return block._replace(text=text, xml=escape(text), cut=True)
 
 
 def _only(block: Block, lines: set[int]) -> Block:
     if len(lines) == len(block.lines):
         return block
     chosen = sorted(lines)
-    return replace(
-        block,
+    return block._replace(
         lines=tuple(block.lines[n] for n in chosen),
         times=tuple(block.times[n] for n in chosen),
         cut=True,

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from memory_sql.config import ContextFormat
 from memory_sql.domain.layer import ScopeRef
@@ -26,8 +25,7 @@ Attributes = tuple[tuple[str, str], ...]
 Role = Literal["text", "buffer", "pending", "disputed", "retrieved", "messages"]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A scope's text, or lines of one kind, `times` being theirs; `cut`: there was more of it.
 
     `attributes` are names and values, `text` is as it was stored, `xml` the same escaped. `own`: the lines stand at
@@ -53,8 +51,7 @@ class Block:
     behind: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """An element inside the outermost one. Its first `stable` characters don't change with the time or what is new."""
 
     xml: str
@@ -63,8 +60,7 @@ class Piece:
     stable: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A whole context. Its first `stable` characters stay the same until memory itself changes."""
 
     xml: str
@@ -73,8 +69,7 @@ class Written:
     stable: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """How `pieces` are made of blocks, and what stands around and between them."""
 
     attributes: str

@@ -7,10 +7,9 @@ last; then everything that carries a day or depends on the message.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
 from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
@@ -35,8 +34,7 @@ RETRIEVED = "RetrievedObservations"
 Told = Callable[[Sequence[str], Sequence[datetime]], list[str]]  # when each of these texts was said, in words
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     """How a context is to look: the kinds of scopes that it shows, in their order, its layout and limits."""
 
     order: tuple[ContextKind, ...]
@@ -57,8 +55,7 @@ class Style:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Static:
+class Static(NamedTuple):
     """The static layer as a context shows it, in its order."""
 
     scopes: Sequence[ScopeText]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, bindparam, column, func, select, table, union_all
 from sqlalchemy.dialects.postgresql import pg_catalog
@@ -24,8 +23,7 @@ VERSION_SCHEMA = "memory"
 INSTALLATION = "installation"  # a table of one row: the id and the key of the database
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """The revisions that Alembic recorded. `own`: in our version table; else in the host's, perhaps with ours among them.
 
     `tables`: our tables exist. `fits`: the first schema that made them is that of this release.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory_sql.domain.ids import ScopeKind, Value
 
@@ -27,8 +26,7 @@ class ScopeRef(Value):
         return ":".join(part for part in parts if part)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingObservation:
+class PendingObservation(NamedTuple):
     """An observation that its scope's text doesn't contain yet."""
 
     seq: int
@@ -36,8 +34,7 @@ class PendingObservation:
     observed_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeText:
+class ScopeText(NamedTuple):
     """A visible scope as the prompt shows it; pending observations oldest first.
 
     `more_pending`: how many older ones are also pending. `disputed`: those, pending or in the text, that somebody says are
@@ -55,8 +52,7 @@ class ScopeText:
     more_pending: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StaticLayer:
+class StaticLayer(NamedTuple):
     """The input of a context: the visible scopes, unordered, and the agent's own settings.
 
     `more`: how many more scopes are visible, whose contents the settings leave out.

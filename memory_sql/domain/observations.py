@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -83,8 +82,7 @@ def budget_kind(kind: str | None, *, has_key: bool) -> str:
     return kind if kind in BUDGET_KINDS else "fact" if has_key else "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An observation that a digest may contain, with the fields that its line shows. `kind` None: not classified."""
 
     scope: ScopeRef

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
 
 from memory_sql.languages.days import Days
 from memory_sql.languages.words import Term
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """How far a search looks, for observations and for messages.
 
     In a scope of more than `large` items, only the rarest words are looked up, as long as together they are found at most
@@ -26,8 +26,7 @@ class Bounds:
     best: int = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """The weights of a score. 0 turns a reason off.
 
     A text's own words count by BM25: `k1` bounds what one word can count for, `b` how much a long text loses.
@@ -59,8 +58,7 @@ class Weights:
     bounds: Bounds = Bounds()
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A parsed query. `left_out` says which words are not looked for, and why.
 
     `names`: every word, because speakers of messages may be among them. `spans`: the days that it names. A text must contain
@@ -88,7 +86,7 @@ class Query:
     absorbed: bool = False
     superseded: bool = False
     overtaken: int = 0
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = MappingProxyType({})
     language: str = "english"
 
     @property
@@ -127,9 +125,9 @@ class Query:
 
 @lru_cache(maxsize=8)
 def _numbers(weights: Weights) -> dict[str, float]:
-    numbers = asdict(weights)
+    numbers = weights._asdict()
     bounds = numbers.pop("bounds")
-    return {**numbers, **bounds}
+    return {**numbers, **bounds._asdict()}
 
 
 def _multirange(spans: Iterable[Days]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -176,8 +176,7 @@ class Context(Value):
         return of_parts + (self.digest.included if self.digest else ())
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """An agent's queries of one day with the same reason, and the time that searching took; reason `none`: no search."""
 
     agent_id: str
@@ -190,8 +189,7 @@ class Asked:
     slowest_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
+class Retrieved(NamedTuple):
     """How often searches of one day found and returned an observation of an agent."""
 
     agent_id: str

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_sql.config import Secrets, Settings
 from memory_sql.db import Session
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.results import FormResult
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """One call of `add`, checked. `call` is its idempotency key.
 
     `places` are those of the messages in the call, from 0; the other places are those of the refused.

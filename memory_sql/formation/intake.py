@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ SHORT, SMALL_WORDS = 60, 2  # what has more characters is in a language of which
 SKIPPED_ROLES = frozenset({"system", "developer"})  # instructions to the agent are not something that was said
 
 
-@dataclass(frozen=True, slots=True)
-class Screened:
+class Screened(NamedTuple):
     """Messages with their secrets masked, and the kinds of these, by the position (from 0) of the message."""
 
     messages: tuple[Message, ...]
@@ -55,8 +53,7 @@ def refuse(screened: Screened, secrets: Secrets, places: Sequence[int]) -> None:
         raise InvalidMessageError(places[position], f"contains a secret: {', '.join(dict.fromkeys(kinds))}")
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(NamedTuple):
     """A message with what the trigger needs to know. Weight is in tokens; skipped messages weigh nothing.
 
     Skipped are instructions to the agent, and what was scheduled: nobody said it.
@@ -109,9 +106,9 @@ def _signals() -> tuple[_Spoken, ...]:
         _Spoken(
             table(language, FunctionWords).common | table(language, ToldBy).words,
             Anchored(
-                ((place, field.name.replace("_", " "), pattern), pattern)
-                for place, field in enumerate(fields(Signals))
-                for pattern in getattr(signals, field.name).values()
+                ((place, kind.replace("_", " "), pattern), pattern)
+                for place, kind in enumerate(Signals._fields)
+                for pattern in getattr(signals, kind).values()
             ),
         )
         for language, signals in of_all(Signals).items()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -80,13 +79,13 @@ def of_all(kind: type[Table]) -> Mapping[str, Table]:
 def names() -> Names:
     """The names of all languages together."""
     every = of_all(Names).values()
-    return Names(*(Words().union(*(getattr(one, field.name) for one in every)) for field in fields(Names)))
+    return Names(*(Words().union(*(getattr(one, field) for one in every)) for field in Names._fields))
 
 
 def made(kind: Any, raw: Raw, place: str) -> Any:
     """Builds a table of that class from these values. Raises `ConfigurationError` for an unknown key."""
     known = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]
+    names = kind._fields
     unknown = [key for key in raw if key not in names and key != "parts"]
     if unknown:
         raise ConfigurationError(f"{place} knows no {unknown[0]}; it knows {', '.join(names)}")

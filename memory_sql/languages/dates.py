@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import MAXYEAR, date, datetime, timedelta, tzinfo
 from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
@@ -48,8 +47,7 @@ from memory_sql.languages.tables import Dates
 LAST_YEAR = MAXYEAR - 1  # the day after a range must be a valid date too
 
 
-@dataclass(frozen=True, slots=True)
-class DateFound:
+class DateFound(NamedTuple):
     """`text[start:end]` names these days. `relative`: they can't be known without the time of speaking.
 
     `certain`: they are the days of a single event, not of a habit, nor part of a name.
@@ -283,7 +281,7 @@ def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFo
         if weekdays[n] and any(not weekdays[other] and _NO_WORD.fullmatch(gap) for gap, other in gaps):
             continue
         in_list = weekdays[n] and any(weekdays[other] and len(gap.split()) <= 1 for gap, other in gaps)
-        kept.append(replace(item, certain=False) if in_list else item)
+        kept.append(item._replace(certain=False) if in_list else item)
     return kept
 
 

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 Words = frozenset[str]
 Pattern = re.Pattern[str]
 Alternatives = tuple[str, ...]  # patterns that are still to be joined
 
 NOTHING = re.compile(r"(?!)")
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
-def _table() -> Any:
-    return field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Phrases:
+class Phrases(NamedTuple):
     """Patterns by kind. `any` finds all of them; the group that matched names the kind."""
 
-    kinds: Mapping[str, Mapping[str, str]] = _table()
+    kinds: Mapping[str, Mapping[str, str]] = _NONE
     any: Pattern = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionWords:
+class FunctionWords(NamedTuple):
     """The function words of a language. Each of the other fields adds words for one use.
 
     `common` serves all uses. `telling` words also identify the language. `asking` words frame a question and say nothing
@@ -44,20 +39,18 @@ class FunctionWords:
     claiming: Words = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(NamedTuple):
     """`words`: the number words from 0 up, in order; alternatives for one number as a/b. `beyond`: larger numbers.
 
     `joins`: the word between two parts of a number.
     """
 
     words: str = ""
-    beyond: Mapping[str, int] = _table()
+    beyond: Mapping[str, int] = _NONE
     joins: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToldBy:
+class ToldBy(NamedTuple):
     """Function words that identify a language among others. English has [function_words] instead.
 
     `letters`: its letters besides a to z. A word with any other letter counts against the language.
@@ -67,8 +60,7 @@ class ToldBy:
     letters: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(NamedTuple):
     """How a message asks, and asks about earlier conversations.
 
     Patterns are matched in lower case against one sentence without surrounding punctuation, with straight apostrophes and
@@ -90,40 +82,37 @@ class Recall:
     task: Alternatives = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
+class Signals(NamedTuple):
     """What a user says to have something remembered. Case doesn't matter."""
 
-    correction: Mapping[str, str] = _table()
-    standing_instruction: Mapping[str, str] = _table()
-    lasting_preference: Mapping[str, str] = _table()
-    introduction: Mapping[str, str] = _table()
-    decision: Mapping[str, str] = _table()
-    for_the_record: Mapping[str, str] = _table()
+    correction: Mapping[str, str] = _NONE
+    standing_instruction: Mapping[str, str] = _NONE
+    lasting_preference: Mapping[str, str] = _NONE
+    introduction: Mapping[str, str] = _NONE
+    decision: Mapping[str, str] = _NONE
+    for_the_record: Mapping[str, str] = _NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(NamedTuple):
     """`forms`: words that no stemmer relates, one line for each set."""
 
     forms: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Dates:
+class Dates(NamedTuple):
     """Words are in lower case. `patterns`: one for each way to name a date, in which `{name}` is any word of that table.
 
     `holidays`: month × 100 + day. `leading`: small words that may precede a date at the beginning of a sentence.
     """
 
-    numbers: Mapping[str, int] = _table()
-    units: Mapping[str, str] = _table()
-    weekdays: Mapping[str, int] = _table()
-    months: Mapping[str, int] = _table()
-    holidays: Mapping[str, int] = _table()
-    seasons: Mapping[str, int] = _table()
-    offsets: Mapping[str, int] = _table()
-    relations: Mapping[str, int] = _table()
+    numbers: Mapping[str, int] = _NONE
+    units: Mapping[str, str] = _NONE
+    weekdays: Mapping[str, int] = _NONE
+    months: Mapping[str, int] = _NONE
+    holidays: Mapping[str, int] = _NONE
+    seasons: Mapping[str, int] = _NONE
+    offsets: Mapping[str, int] = _NONE
+    relations: Mapping[str, int] = _NONE
     past: Words = frozenset()
     past_ending: str = ""
     not_past: Words = frozenset()
@@ -133,19 +122,17 @@ class Dates:
     verbs_too: Words = frozenset()
     never_after: Words = frozenset()
     leading: Words = frozenset()
-    patterns: Mapping[str, str] = _table()
+    patterns: Mapping[str, str] = _NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Category:
+class Category(NamedTuple):
     """What identifies something personal; a single word is enough. Matched in lower case without accents."""
 
     words: Words = frozenset()
     phrases: Alternatives = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Personal:
+class Personal(NamedTuple):
     """Of all languages together. `{whose}` and the like in phrases: any of these words, in any language.
 
     `mailboxes`: those of firms, not of people. `streets`: matched against the original text, because capitals matter.
@@ -164,8 +151,7 @@ class Personal:
     streets: Alternatives = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(NamedTuple):
     """Of all languages together, in lower case.
 
     `given`: common given names, not of anybody in particular. `words_too`: given names that are also words; they count
@@ -178,8 +164,7 @@ class Names:
     familiar: Words = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Secrets:
+class Secrets(NamedTuple):
     """How secrets are named, in all languages together. Plain words: spaces may be missing, case doesn't matter.
 
     `password`, `key`, `login`, `account`: words that a secret follows. `code_of` and `code`: the two parts of "door
@@ -203,8 +188,7 @@ class Secrets:
     counted: Alternatives = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+class Sharing(NamedTuple):
     """What keeps a statement from being shared. Matched in lower case.
 
     Of all languages together: `opens_order`: how a clause that gives an order begins; `ordered`: an order to the reader
@@ -220,8 +204,7 @@ class Sharing:
     somebody: Pattern = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(NamedTuple):
     """How two short statements are compared.
 
     Words: `vague`: say nothing about what is claimed; `units`: follow a figure; `negations`: of all languages together;
@@ -238,4 +221,4 @@ class Likeness:
     named_team: Pattern = NOTHING
     opposites: Words = frozenset()
     same: str = ""
-    numbers: Mapping[str, int] = _table()
+    numbers: Mapping[str, int] = _NONE

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -51,8 +51,7 @@ WORD_MAX_CHARACTERS = 200  # longer ones are data, not words
 KNOWN_MOST_CHARACTERS = 40  # of a word whose forms are cached
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """One item that a query asks for.
 
     `words`: forms still to be stemmed for the text's language; `extra`: forms as stored.

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from memory_sql.languages.anchors import letters_in
 from memory_sql.languages.tables import Words
@@ -54,16 +53,14 @@ _EVEN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(NamedTuple):
     """`categories`: sorted, from `CATEGORIES`; empty: nothing personal was found."""
 
     categories: tuple[str, ...]
     sensitivity: Literal["private", "sensitive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Masked:
+class Masked(NamedTuple):
     """The text with a mark in place of each secret. `found`: the kinds of the secrets, sorted, one for each secret."""
 
     text: str
@@ -134,8 +131,7 @@ def _mask(text: str) -> tuple[Masked, frozenset[str] | None]:
     return Masked(text, ()), words if text.isascii() else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """A text as it is read: without invisible characters, in plain letters and spaces.
 
     `pieces`: what each character replaces; None: each character is the original.

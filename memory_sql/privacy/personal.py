@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from memory_sql.languages.anchors import Anchored
 from memory_sql.languages.data import of_all
@@ -38,8 +38,7 @@ _ISO_DAY = r"(?:19|20)\d\d-[01]\d-[0-3]\d(?!\d)"  # as we ask models to write da
 _PHONE = rf"(?:[^\n\d+(]|{_ISO_DAY}){{0,25}}[(+]{{0,2}}(?!{_ISO_DAY})\d(?:[ ()./-]{{0,2}}\d){{6,14}}(?!\d)"
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """`words`: the categories of each word. `phrases`: by category and pattern. A single match of either is enough.
 
     Phrases of the category `location` are `streets`. The `mailboxes` of firms aren't a person's address.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import cache
+from typing import NamedTuple
 
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Secrets, Words
@@ -23,8 +23,7 @@ _KEY = (  # as in programs
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(NamedTuple):
     """`plain`: what is said about a password without stating it.
 
     `into`: "changed to". `counted`: follows a number that isn't one.
@@ -39,7 +38,7 @@ class Spoken:
 @cache
 def spoken() -> Spoken:
     every = tuple(of_all(Secrets).values())
-    names = [field.name for field in fields(Secrets) if field.name != "plain"]
+    names = [name for name in Secrets._fields if name != "plain"]
     said = {name: tuple(dict.fromkeys(word for one in every for word in getattr(one, name))) for name in names}
     return Spoken(
         rules=(*FORMS, *_rules(said)),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import NOTHING, FunctionWords, Pattern, Recall, Words
@@ -19,8 +19,7 @@ END_CHARACTERS = 1500  # of a longer message its two ends are read
 SENTENCE_CHARACTERS = 240
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(NamedTuple):
     """`asks`: a sentence of it asks, or wants to be told something.
 
     `recalls`: the kind of phrase by which it asks for what was said before; "": it doesn't say so. `past`: it asks for a
@@ -50,8 +49,7 @@ _CLAUSE = re.compile(r"(?:[,:] |[–—] ?| - )")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(NamedTuple):
     """`plain` is what the patterns see: in lower case, without the marks around it.
 
     `asks`: it ends in a question mark; `open`: in no mark.

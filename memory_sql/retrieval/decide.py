@@ -7,10 +7,9 @@ what is asked it holds. Fitted on conversations by `python -m benchmarks.recall.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from memory_sql.domain.reading import Decision, Hit, MessageHit
 from memory_sql.retrieval.asking import Asking
@@ -20,8 +19,7 @@ ALIKE = 0.5  # from which share of a score on another matches about as well
 OVERTAKEN = 3  # how many of what was superseded are shown at most
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """What each counts for."""
 
     constant: float

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory_sql.domain.query import Query
 from memory_sql.languages.data import of_all, table
@@ -26,8 +25,7 @@ MAX_TERMS = 32
 PAST_YEARS = 30  # how far back "in May" reaches
 
 
-@dataclass(frozen=True, slots=True)
-class _Searched:
+class _Searched(NamedTuple):
     """`frame`: words that frame a question and say nothing of its answer (R085), beside the stop words of the text search.
 
     `variants`: forms that no stemmer brings together, each word with its others.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from memory_sql.config import Settings
@@ -62,10 +61,8 @@ class Reads:
 async def answer(reads: Reads, question: Question, session: Session | None = None) -> SearchResult:
     """What the question finds; counted."""
     settings = reads.settings
-    query = replace(
-        parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language),
-        superseded=question.superseded,
-    )
+    query = parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language)
+    query = query._replace(superseded=question.superseded)
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
     async with reads.database.reading(session, _walled_as(question, session)) as reader:

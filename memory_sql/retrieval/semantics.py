@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.errors import ConfigurationError, LanguageModelError
@@ -20,8 +20,7 @@ log = logging.getLogger("memory_sql")
 NO_MODEL = "no embedding model; the extra `vector` brings one, the setting embedding names another"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryVector:
+class QueryVector(NamedTuple):
     """`vector`: its bits as text. None: words alone count; `notice` says why, where that wasn't meant."""
 
     vector: str | None = None

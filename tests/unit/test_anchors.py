@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -63,12 +62,7 @@ def test_letters_are_the_same_runs_in_any_script() -> None:
 PHRASES = [phrase for _, phrase in personal.phrases()] + [
     rf"(?<![\w-])(?:{pattern})(?![\w-])" for table in of_all(Dates).values() for pattern in table.patterns.values()
 ]
-PHRASES += [
-    pattern
-    for signals in of_all(Signals).values()
-    for field in fields(Signals)
-    for pattern in getattr(signals, field.name).values()
-]
+PHRASES += [pattern for signals in of_all(Signals).values() for kind in signals for pattern in kind.values()]
 ALL = Anchored((phrase, phrase) for phrase in PHRASES)
 WORDS = sorted({word for phrase in PHRASES for word in re.findall(r"[^\W\d_]{2,}", phrase)})
 

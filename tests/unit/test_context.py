@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -175,7 +174,7 @@ def test_conversation_that_others_follow_keeps_what_is_recent_outside() -> None:
         scope("individual", "Mia knows.", owner="mia", number=3),
         scope("conversation", "They talk.", "of a crane", owner="s", number=5),
     ]
-    root = ElementTree.fromstring(str(rendered(scopes, replace(STYLE, order=("conversation", "individual")))))
+    root = ElementTree.fromstring(str(rendered(scopes, STYLE._replace(order=("conversation", "individual")))))
     assert [(part.tag, part.get("scope")) for part in root] == [
         ("SessionMemory", None), ("UserMemory", None), ("RecentObservations", "conversation"),
     ]  # fmt: skip
@@ -188,7 +187,7 @@ def test_order_is_the_hosts_and_what_it_leaves_out_is_not_shown() -> None:
         scope("collective", "All know.", "new to all", number=1),
         scope("group", "Team knows.", "new to the team", owner="harbor", number=2),
     ]
-    style = replace(STYLE, order=("individual", "collective"))
+    style = STYLE._replace(order=("individual", "collective"))
     context = render(scopes, [hit("of the team", "o2-9", "group")], MONDAY, style, reason="asked")
     root = ElementTree.fromstring(context.xml)
     assert [(part.tag, part.get("scope")) for part in root] == [
@@ -245,7 +244,7 @@ def test_legacy_layout_is_the_one_of_before() -> None:
         scope("individual", "Mia is a harbour master.", "Answer in short.", owner="mia", number=3),
         scope("conversation", None, "They spoke of the gate.", "They spoke of the ferry.", owner="s", number=4),
     ]
-    legacy = replace(STYLE, layout="legacy")
+    legacy = STYLE._replace(layout="legacy")
     context = render(scopes, [], now, legacy)
     assert f"{context.xml}\n" == (Path(__file__).parent / "legacy_context.xml").read_text()
     assert context.sources == ("s2v3", "o2-1", "o1-1", "o1-2", "s3v3", "o3-1", "o4-1", "o4-2")
@@ -280,7 +279,7 @@ def worlds(draw: st.DrawFn) -> list[ScopeText]:
         disputed = tuple(
             PendingObservation(n, line, MONDAY) for n, line in enumerate(draw(st.lists(PROSE, max_size=2)), 4)
         )
-        scopes.append(replace(made, disputed=disputed))
+        scopes.append(made._replace(disputed=disputed))
     return scopes
 
 
@@ -315,7 +314,7 @@ def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText],
     root = ElementTree.fromstring(context.xml)
     for element in root.iter():
         assert element is root or len(element) or (element.text or "").strip()
-    whole = at_turn(scopes, turn, replace(style, max_tokens=None))
+    whole = at_turn(scopes, turn, style._replace(max_tokens=None))
     assert not whole.truncated
     assert {*context.sources} <= {*whole.sources}
     lines = {line for part in whole.parts for line in part.lines}
@@ -331,7 +330,7 @@ def test_stable_characters_are_the_same_until_memory_changes(
 ) -> None:
     """Whatever the clock, the message and what is found by it, and what was observed meanwhile."""
     lines = tuple(PendingObservation(n, line, MONDAY) for n, line in enumerate(new, 20))
-    later = [replace(scope, pending=(*scope.pending, *lines)) for scope in scopes]
+    later = [scope._replace(pending=(*scope.pending, *lines)) for scope in scopes]
     before, after = at_turn(scopes, turn, style), at_turn(later, other, style)
     common = min(before.stable_characters, after.stable_characters)
     assert before.xml[:common] == after.xml[:common]
@@ -345,7 +344,7 @@ def test_stable_characters_are_the_same_until_memory_changes(
 @given(worlds(), turns())
 def test_budget_that_is_enough_changes_nothing(scopes: list[ScopeText], turn: Turn) -> None:
     whole = at_turn(scopes, turn, STYLE)
-    assert at_turn(scopes, turn, replace(STYLE, max_tokens=max(4, whole.tokens))) == whole
+    assert at_turn(scopes, turn, STYLE._replace(max_tokens=max(4, whole.tokens))) == whole
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=8), st.integers(-10, 2000))
@@ -370,7 +369,7 @@ def test_texts_are_cut_after_sentences_and_keep_fair_shares() -> None:
         scope("collective", text, number=1), scope("group", "Short.", owner="harbor", number=2),
         scope("individual", text, "new <one>", "newer", owner="mia", number=3),
     ]  # fmt: skip
-    context = rendered(scopes, replace(STYLE, max_tokens=300))
+    context = rendered(scopes, STYLE._replace(max_tokens=300))
     collective, group, user = context.parts
     assert (collective.truncated, group.truncated, user.truncated) == (True, False, True)
     root = ElementTree.fromstring(context.xml)
@@ -388,32 +387,32 @@ def test_where_little_has_room_the_user_comes_first_and_the_newest_pending() -> 
         scope("collective", "All know it.", number=1), scope("group", "Team knows it.", owner="harbor", number=2),
         scope("individual", "Mia knows it.", owner="mia", number=3),
     ]  # fmt: skip
-    context = rendered(scopes, replace(STYLE, max_tokens=35))
+    context = rendered(scopes, STYLE._replace(max_tokens=35))
     assert [part.element for part in context.parts] == ["UserMemory"]
     assert context.xml.startswith('<MemoryContext truncated="true">')
     waiting = [scope("individual", None, *(f"observation {n}" for n in range(9)), owner="mia", number=3)]
-    aged = replace(
-        waiting[0], pending=tuple(replace(p, observed_at=MONDAY + timedelta(hours=p.seq)) for p in waiting[0].pending)
+    aged = waiting[0]._replace(
+        pending=tuple(p._replace(observed_at=MONDAY + timedelta(hours=p.seq)) for p in waiting[0].pending)
     )
-    context = rendered([aged], replace(STYLE, max_tokens=50))
+    context = rendered([aged], STYLE._replace(max_tokens=50))
     assert [line.id for line in context.parts[0].lines] == ["o3-7", "o3-8", "o3-9"]
     assert context.left_out == 6
     assert '<RecentObservations truncated="true">' in context.xml
-    assert rendered(scopes, replace(STYLE, max_tokens=4)).xml == "<MemoryContext/>"
+    assert rendered(scopes, STYLE._replace(max_tokens=4)).xml == "<MemoryContext/>"
 
 
 def test_mark_of_what_was_left_out_has_room_as_well() -> None:
-    left_out = replace(scope("collective", "Tea."), disputed=(PendingObservation(4, "No tea.", MONDAY),) * 2)
+    left_out = scope("collective", "Tea.")._replace(disputed=(PendingObservation(4, "No tea.", MONDAY),) * 2)
     for tokens in range(4, 120):
         for layout in get_args(ContextFormat):
-            style = replace(STYLE, layout=layout, max_tokens=tokens)
+            style = STYLE._replace(layout=layout, max_tokens=tokens)
             assert rendered([left_out], style, messages=[said(""), said("")]).tokens <= tokens
 
 
 def test_first_places_go_to_what_was_retrieved() -> None:
     scopes = [scope("individual", None, *("pending " * 8 for _ in range(5)), owner="mia", number=3)]
     hits = [hit("found " * 8, f"o9-{n}") for n in range(5)]
-    context = render(scopes, hits, MONDAY, replace(STYLE, max_tokens=110), reason="asked")
+    context = render(scopes, hits, MONDAY, STYLE._replace(max_tokens=110), reason="asked")
     found, pending = context.parts[1].lines, context.parts[0].lines
     assert [line.id for line in found] == ["o9-0", "o9-1"]
     assert len(pending) >= 1

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import FromClause, Select, false, select
 
@@ -44,8 +43,7 @@ def _is_of_layer(row: Any) -> bool:
     return row.l_scope_id is not None or bool(row.l_settings or row.l_scopes_more)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What a turn's memory is made of; each list as its source orders it."""
 
     layer: StaticLayer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Boolean, Text, bindparam, cast, column, func, select, true
 from sqlalchemy.dialects.postgresql import JSONB
@@ -24,8 +23,7 @@ else:
     past = later("memory_sql.db.queries.past_candidates")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Who asks for a digest, and with which settings: the process's, and those that this call overrides.
 
     `defaults`: the former, as `defaults_of` writes them; `searched`: the digest also searches for words.

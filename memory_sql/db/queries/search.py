@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ClauseElement, ColumnClause, Executable, Select, bindparam, cast, column, func, select
 from sqlalchemy.dialects.postgresql import BIT, JSONB
@@ -88,8 +87,7 @@ def _explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:
 _PLAN = _Explain(_SEARCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Sought:
+class Sought(NamedTuple):
     """What a search is to return: at most this many observations and messages (0: none of that kind), as of when.
 
     `days`: how long messages are kept if the agent has no setting of its own; None: for ever. `vector`: the query's, by the

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.dialects.postgresql import JSONB
@@ -16,8 +15,7 @@ from memory_sql.config import FORMATION_LIMITS, Secrets, Settings
 from memory_sql.domain.adding import FormationOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(NamedTuple):
     """`differs`: nothing was stored, for this is the first position (from 0) that its idempotency key knows otherwise."""
 
     accepted: int

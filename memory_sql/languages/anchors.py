@@ -228,10 +228,8 @@ def _refuses_letters(items: Any) -> bool:
 
 def _rarest(words: tuple[str, ...]) -> tuple[str, ...]:
     """At most two: the longest, and function words only if there are no others."""
-    if len(words) == 1:
-        return words
     some = {*words} - _small_words() or {*words}
-    return tuple(sorted(some, key=_length, reverse=True)[:2])
+    return (*some,) if len(some) == 1 else tuple(sorted(some, key=_length, reverse=True)[:2])
 
 
 def _length(word: str) -> tuple[int, str]:

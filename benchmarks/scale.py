@@ -213,7 +213,7 @@ async def nearness(crowd: Crowd, giant: Person) -> None:
 
 
 async def _nearest_to(crowd: Crowd, person: Person, n: int) -> object:
-    return await crowd.connection.fetch(_SIMILAR, AGENT, person.user_id, str(n))
+    return await crowd.connection.fetch(_SIMILAR, crowd.agent_key, [person.scope_id], str(n))
 
 
 _BITS = "('x' || md5({0} || 'a') || md5({0} || 'b') || md5({0} || 'c') || md5({0} || 'd'))::bit(512)"
@@ -222,7 +222,7 @@ _VECTORS = f"""
     SELECT agent_key, scope_id, seq, 'bench:512', {_BITS.format("seq")} FROM memory.observations
     WHERE agent_key = $1 AND scope_id = $2
 """  # noqa: S608 (bits)
-_SIMILAR = f"SELECT * FROM memory.similar($1, $2, NULL, NULL, 'bench:512', {_BITS.format('$3::text')}, false)"  # noqa: S608
+_SIMILAR = f"SELECT * FROM memory.similar($1, $2, 'bench:512', {_BITS.format('$3::text')}, false, NULL, NULL)"  # noqa: S608
 
 
 async def overhead(memory: Memory, connection: asyncpg.Connection, person: Person) -> None:

@@ -32,9 +32,10 @@ NOISE = ("The mole is closed.", "Rent is due on Friday.", "Jonas moved to Bergen
 ASKED = "Which vessel has she got?"
 COUNT = "SELECT count(*) FROM memory.observation_vectors"
 BITS = bits_of([1.0] * 3 + [0.0] * 13)  # what a boat means
+OF_MIA = "SELECT agent_key, ARRAY[scope_id] FROM memory.scopes WHERE owner = 'u:mia'"
 NEAR = (
-    "SELECT seq, meaning FROM memory.similar('ada', :user, NULL, NULL, 'meanings:16',"  # noqa: S608 (bits)
-    f" CAST('{BITS}' AS varbit), :superseded) ORDER BY meaning DESC, seq"
+    "SELECT seq, meaning FROM memory.similar(:agent_key, :scopes, 'meanings:16',"  # noqa: S608 (bits)
+    f" CAST('{BITS}' AS varbit), false, NULL, NULL) ORDER BY meaning DESC, seq"
 )
 
 Open = Callable[..., AbstractAsyncContextManager[Memory]]
@@ -54,6 +55,11 @@ async def memory(database_url: str, model: Meanings, llm: Scripted, settings: Se
 async def remember(memory: Memory, *texts: str) -> None:
     for text_ in texts:
         await memory.observe(text_, **MIA)
+
+
+async def nearest(memory: Memory) -> list[Any]:
+    ((agent_key, scopes),) = await rows(memory, OF_MIA)
+    return await rows(memory, NEAR, agent_key=agent_key, scopes=scopes)
 
 
 def contents(found: SearchResult) -> list[str]:
@@ -79,7 +85,7 @@ async def test_nearest_fifty_stand_above_the_last_of_them(memory: Memory) -> Non
     """By how many standard deviations, of the fifty."""
     await remember(memory, SLOOP, *(f"Note {n}." for n in range(60)))
     await memory.work.embed()
-    found = await rows(memory, NEAR, user="mia", superseded=False)
+    found = await nearest(memory)
     distances = [row[0] for row in await rows(memory, DISTANCES)]
     assert len(found) == 50
     assert found[0][0] == 1
@@ -90,7 +96,7 @@ async def test_nearest_fifty_stand_above_the_last_of_them(memory: Memory) -> Non
 async def test_one_alone_is_found_and_stands_above_none(memory: Memory) -> None:
     await remember(memory, SLOOP)
     await memory.work.embed()
-    assert await rows(memory, NEAR, user="mia", superseded=False) == [(1, 0.0)]
+    assert await nearest(memory) == [(1, 0.0)]
     assert contents(await memory.search(ASKED, **MIA)) == [SLOOP]
 
 
@@ -425,17 +431,18 @@ async def test_walls_stand_around_vectors(
         for who in (MIA, JONAS):  # nobody is shown them, not even one's own
             async with memory.database.transaction(principal={**who, "conversation_id": None}) as unit:
                 assert await unit.scalar(text(COUNT)) == 0
-        async with memory.database.transaction(principal={**JONAS, "conversation_id": None}) as unit:
-            assert (await unit.execute(text(NEAR), {"user": "mia", "superseded": False})).all() == []
+        ((agent_key, scopes),) = await fetch(walled_database, OF_MIA)
+        for who in (MIA, JONAS):
+            async with memory.database.transaction(principal={**who, "conversation_id": None}) as unit:
+                assert (await unit.execute(text(NEAR), {"agent_key": agent_key, "scopes": scopes})).all() == []
         await memory.forget(Selection(user_id="mia"), agent_id="ada")
     assert await fetch(walled_database, COUNT) == [(0,)]
-    for role in (roles.analyst, roles.content):
-        with pytest.raises(Exception, match="permission denied for function similar"):
-            await execute(
-                walled_database,
-                f'SET LOCAL ROLE "{role}"',
-                "SELECT memory.similar('ada', 'mia', NULL, NULL, 'meanings:16', '0'::varbit, false)",
-            )
+    with pytest.raises(Exception, match="permission denied for table observation_"):
+        await execute(
+            walled_database,
+            f'SET LOCAL ROLE "{roles.analyst}"',
+            f"SELECT memory.similar({agent_key}, '{{{scopes[0]}}}', 'meanings:16', '{BITS}'::varbit, false, NULL, NULL)",
+        )
     with pytest.raises(Exception, match="permission denied"):
         await execute(
             walled_database, f'SET LOCAL ROLE "{roles.analyst}"', "SELECT bits FROM memory.observation_vectors"

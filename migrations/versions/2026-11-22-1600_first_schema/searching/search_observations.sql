@@ -64,7 +64,7 @@ BEGIN
         RETURN;
     END IF;
     IF p_as_of IS NOT NULL THEN
-        SELECT array_agg(k.scope_id), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
+        SELECT coalesce(array_agg(k.scope_id), '{}'), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
         INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
         FROM memory.known_at(p_agent, p_user, p_conversation, p_as_of) k
         WHERE memory.is_sought(k.status, v_superseded);
@@ -116,8 +116,7 @@ BEGIN
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
         SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning)
         INTO v_near_scopes, v_near_seqs, v_meanings
-        FROM memory.similar(p_agent, p_user, p_conversation, p_as_of, p_model, p_vector, v_superseded) s
-        WHERE s.scope_id = ANY (seen.scopes);
+        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, v_superseded, v_known_scopes, v_known_seqs) s;
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);

@@ -29,6 +29,7 @@ FUNCTIONS = (
     "adding/number_setting",
     "adding/settings_over",
     "forgetting/retention_start",
+    "visibility/is_kept",
     "visibility/messages_since",
     "visibility/retained_messages",
     "visibility/my_scopes",

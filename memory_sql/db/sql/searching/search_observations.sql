@@ -41,10 +41,8 @@ DECLARE
     best record;
     v_gone boolean;
     lexemes record;
-    queries record;
     v_known_scopes bigint[]; v_known_seqs integer[]; v_known_statuses text[]; v_known_pending boolean[];
-    v_eights integer;
-    v_queries tsquery[];  -- for memory.words_held: so many eights for each language
+    v_queries tsquery[];  -- for memory.words_held: 32 for each language
     v_near_scopes bigint[]; v_near_seqs integer[]; v_meanings double precision[];
     v_scope record;
     v_newest bigint[] := '{}';
@@ -94,14 +92,10 @@ BEGIN
            max(t.g) AS most
     INTO lexemes
     FROM memory.query_lexemes(p_query -> 'terms', seen.languages) t;
-    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.query) AS queries
-    INTO queries
-    FROM memory.lexeme_queries(lexemes.g, lexemes.languages, lexemes.lexemes) t;
-    v_eights := greatest((lexemes.most + 7) / 8, 1);
     v_queries := ARRAY(
         SELECT q.query
-        FROM unnest(seen.languages) WITH ORDINALITY l(language, n) CROSS JOIN generate_series(1, v_eights * 8) g(g)
-        LEFT JOIN unnest(queries.g, queries.languages, queries.queries) q(g, language, query) USING (g, language)
+        FROM unnest(seen.languages) WITH ORDINALITY l(language, n) CROSS JOIN generate_series(1, 32) g(g)
+        LEFT JOIN memory.lexeme_queries(lexemes.g, lexemes.languages, lexemes.lexemes) q USING (g, language)
         ORDER BY l.n, g.g
     );
 
@@ -115,9 +109,7 @@ BEGIN
         v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
         IF seen.any_large THEN
             FOR v_scope IN SELECT s.* FROM unnest(seen.scopes, seen.sizes) s(id, size) WHERE s.size > w.large LOOP
-                v_shares := memory.words_sampled(
-                    seen.agent, v_scope.id, v_scope.size, queries.g, queries.languages, queries.queries
-                );
+                v_shares := memory.words_sampled(seen.agent, v_scope.id, v_scope.size, seen.languages, v_queries, lexemes.most);
                 v_chosen := memory.rarest_words(v_shares, lexemes.g, w.large);
                 v_common := ARRAY(
                     SELECT a.known + a.here
@@ -172,11 +164,8 @@ BEGIN
 
     WITH read AS (
         SELECT o.scope_id, o.seq, o.observed_at, o.meaning, o.near, length(o.search) AS length,
-               memory.words_held(o.search, v_queries, o.at) | CASE WHEN v_eights > 1 THEN (
-                   SELECT bit_or(memory.words_held(o.search, v_queries, o.at + n * 8) << n * 8) FROM generate_series(1, v_eights - 1) n
-               ) ELSE 0 END AS mask, CASE WHEN w.terms > 0 AND o.cues <> '' THEN (
-                   SELECT bit_or(memory.words_held(o.cues, v_queries, o.at + n * 8) << n * 8) FROM generate_series(0, v_eights - 1) n
-               ) ELSE 0 END AS held,
+               memory.words_held(o.search, v_queries, o.at, lexemes.most) AS mask,
+               CASE WHEN w.terms > 0 AND o.cues <> '' THEN memory.words_held(o.cues, v_queries, o.at, lexemes.most) ELSE 0 END AS held,
                CASE
                    WHEN v_dated AND (
                        (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
@@ -196,7 +185,7 @@ BEGIN
                    )) AS fits
         FROM (
             SELECT o.*, NULL::double precision AS meaning, false AS near,
-                   (array_position(seen.languages, o.language) - 1) * v_eights * 8 AS at
+                   (array_position(seen.languages, o.language) - 1) * 32 AS at
             FROM (
                 SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
                 FROM memory.observations o
@@ -217,7 +206,7 @@ BEGIN
                 SELECT n.scope_id, n.seq FROM unnest(v_near_scopes, v_near_seqs) n(scope_id, seq)
             ))
             UNION ALL  -- what is near is read by its key, whether or not it has a word as well
-            SELECT o.*, n.meaning, true, (array_position(seen.languages, o.language) - 1) * v_eights * 8
+            SELECT o.*, n.meaning, true, (array_position(seen.languages, o.language) - 1) * 32
             FROM unnest(v_near_scopes, v_near_seqs, v_meanings) n(scope_id, seq, meaning)
             CROSS JOIN LATERAL (
                 SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags

@@ -1,8 +1,8 @@
--- memory.words_sampled(agent_key, scope_id, size, g, languages, queries): in how many of a scope's observations each
+-- memory.words_sampled(agent_key, scope_id, size, languages, queries, most): in how many of a scope's observations each
 -- word of a query stands, by its number; never in none. From a sample of 256, spread evenly over the `size` that there
--- are. The words are what memory.lexeme_queries gives. What no search finds isn't looked at, or a score would tell of it.
+-- are. The words are asked as memory.words_held does. What no search finds isn't looked at, or a score would tell of it.
 CREATE OR REPLACE FUNCTION memory.words_sampled(
-    p_agent bigint, p_scope bigint, p_size integer, p_g integer[], p_languages text[], p_queries tsquery[]
+    p_agent bigint, p_scope bigint, p_size integer, p_languages text[], p_queries tsquery[], p_most integer
 )
 RETURNS double precision[]
 LANGUAGE plpgsql STABLE
@@ -13,10 +13,10 @@ DECLARE
 BEGIN
     RETURN (
         WITH sample AS MATERIALIZED (
-            SELECT o.language, o.search
+            SELECT memory.words_held(o.search, p_queries, o.at, p_most) AS mask
             FROM generate_series(1, c_sample) i(i)
             CROSS JOIN LATERAL (
-                SELECT o.seq, o.language, o.search
+                SELECT o.seq, o.search, (array_position(p_languages, o.language) - 1) * 32 AS at
                 FROM memory.observations o
                 WHERE o.agent_key = p_agent AND o.scope_id = p_scope
                   AND o.seq = (i.i::bigint * p_size / c_sample)::integer
@@ -32,15 +32,14 @@ BEGIN
         )
         SELECT array_agg(x.found * p_size ORDER BY x.g)
         FROM (
-            SELECT g.g, (count(o.language) + 0.5) / (c_sample + 1.0) AS found
-            FROM generate_series(1, (SELECT max(g) FROM unnest(p_g) g)) g(g)
-            LEFT JOIN unnest(p_g, p_languages, p_queries) t(g, language, query) ON t.g = g.g
-            LEFT JOIN sample o ON o.language = t.language AND o.search @@ t.query
+            SELECT g.g, (count(s.mask) + 0.5) / (c_sample + 1.0) AS found
+            FROM generate_series(1, p_most) g(g)
+            LEFT JOIN sample s ON s.mask >> (g.g - 1) & 1 = 1
             GROUP BY g.g
         ) x
     );
 END
 $$;
 
-COMMENT ON FUNCTION memory.words_sampled(bigint, bigint, integer, integer[], text[], tsquery[]) IS
+COMMENT ON FUNCTION memory.words_sampled IS
     'In how many of a scope''s observations each word of a query stands, from a sample.';

@@ -17,35 +17,36 @@ DECLARE
     w record;
     f record;
     lexemes record;
-    queries record;
     v_agent bigint;
     v_since timestamptz;
+    v_aside boolean;  -- many agents have nothing that is set aside
     v_scopes bigint[];
     v_languages text[];
-    v_conversations text[]; v_last_numbers bigint[]; v_newer numeric[];
+    v_conversations text[]; v_last_numbers bigint[]; v_times timestamptz[];
+    v_newer bigint[];  -- how many messages the later conversations have, where that is asked
     v_total double precision;
     v_owners bigint[];
-    v_terms integer;
-    v_eights integer;
-    v_queries tsquery[];  -- for memory.words_held: so many eights for each language
+    v_queries tsquery[];  -- for memory.words_held: 32 for each language
     v_common double precision[];
     v_chosen integer[];
     v_tokens bigint[];
-    v_hit_conversations text[]; v_hit_numbers bigint[]; v_hit_masks bigint[]; v_hit_lengths integer[];
+    v_hit_conversations text[]; v_hit_numbers bigint[]; v_hit_last_numbers bigint[]; v_hit_masks bigint[]; v_hit_lengths integer[];
     v_hit_asks boolean[]; v_hit_speakers text[]; v_hit_words double precision[];
     v_average double precision;
     v_idf double precision[];
     v_named text[];
     v_dated boolean; v_textual boolean; v_fitting boolean; v_all boolean;
 BEGIN
-    SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_since FROM memory.agents a WHERE a.agent_id = p_agent;
+    SELECT memory.retention_start(a.settings, p_days, p_at), EXISTS (
+               SELECT FROM memory.observation_states t WHERE t.agent_key = a.agent_key AND memory.is_aside(t.status)
+           )
+    INTO v_since, v_aside
+    FROM memory.agents a
+    WHERE a.agent_id = p_agent;
     SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
-           array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.so_far - v.last_number)
-    INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_newer
-    FROM (  -- so_far: messages from the latest conversation on
-        SELECT v.*, sum(v.last_number) OVER (ORDER BY v.last_activity_at DESC, v.conversation_id) AS so_far
-        FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-    ) v
+           array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.last_activity_at)
+    INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_times
+    FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
     HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= v_since);
     IF NOT FOUND THEN
         RETURN;
@@ -65,33 +66,40 @@ BEGIN
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
+    v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     v_scopes := ARRAY(SELECT v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v);
     v_languages := ARRAY(
         SELECT coalesce(a.settings ->> 'language', p_query ->> 'language') FROM memory.agents a WHERE a.agent_key = v_agent
         UNION
         SELECT s.language FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes)
     );
-    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.lexeme) AS lexemes
+    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.lexeme) AS lexemes, coalesce(max(t.g), 0) AS most
     INTO lexemes
     FROM memory.query_lexemes(p_query -> 'terms', v_languages) t;  -- of a subquery it would be planned each time
-    SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.query) AS queries
-    INTO queries
-    FROM memory.lexeme_queries(lexemes.g, lexemes.languages, lexemes.lexemes) t;
-    v_terms := coalesce((SELECT max(g) FROM unnest(lexemes.g) g), 0);
-    v_eights := greatest((v_terms + 7) / 8, 1);
     v_queries := ARRAY(
         SELECT q.query
-        FROM unnest(v_languages) WITH ORDINALITY l(language, n) CROSS JOIN generate_series(1, v_eights * 8) g(g)
-        LEFT JOIN unnest(queries.g, queries.languages, queries.queries) q(g, language, query) USING (g, language)
+        FROM unnest(v_languages) WITH ORDINALITY l(language, n) CROSS JOIN generate_series(1, 32) g(g)
+        LEFT JOIN memory.lexeme_queries(lexemes.g, lexemes.languages, lexemes.lexemes) q USING (g, language)
         ORDER BY l.n, g.g
     );
-    IF v_terms > 0 THEN
-        v_common := array_fill(0::double precision, ARRAY[v_terms]);
+    v_all := lexemes.most = 0 AND NOT v_dated AND v_fitting;
+    IF v_total > w.large OR v_all OR v_dated THEN
+        v_newer := ARRAY(
+            SELECT v.so_far - v.last_number
+            FROM (
+                SELECT v.place, v.last_number, sum(v.last_number) OVER (ORDER BY v.at DESC, v.conversation_id) AS so_far
+                FROM unnest(v_conversations, v_last_numbers, v_times) WITH ORDINALITY v(conversation_id, last_number, at, place)
+            ) v
+            ORDER BY v.place
+        );
+    END IF;
+    IF lexemes.most > 0 THEN
+        v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
         v_chosen := lexemes.g;
         IF v_total > w.large THEN
             -- How common each word is, from the newest messages of the newest conversations; never none.
             WITH sample AS MATERIALIZED (
-                SELECT m.language, m.search
+                SELECT memory.words_held(m.search, v_queries, m.at, lexemes.most) AS mask
                 FROM (
                     SELECT v.*
                     FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
@@ -99,7 +107,7 @@ BEGIN
                     LIMIT 25
                 ) v
                 CROSS JOIN LATERAL (
-                    SELECT m.language, m.search
+                    SELECT m.search, (array_position(v_languages, m.language) - 1) * 32 AS at
                     FROM memory.messages_since(v_agent, v.conversation_id, v_since, p_as_of) m
                     ORDER BY m.number DESC
                     LIMIT 25
@@ -108,10 +116,9 @@ BEGIN
             SELECT array_agg(x.found * v_total ORDER BY x.g)
             INTO v_common
             FROM (
-                SELECT g.g, (count(m.language) + 0.5) / ((SELECT count(*) FROM sample) + 1.0) AS found
-                FROM generate_series(1, v_terms) g(g)
-                LEFT JOIN unnest(queries.g, queries.languages, queries.queries) t(g, language, query) ON t.g = g.g
-                LEFT JOIN sample m ON m.language = t.language AND m.search @@ t.query
+                SELECT g.g, (count(m.mask) + 0.5) / ((SELECT count(*) FROM sample) + 1.0) AS found
+                FROM generate_series(1, lexemes.most) g(g)
+                LEFT JOIN sample m ON m.mask >> (g.g - 1) & 1 = 1
                 GROUP BY g.g
             ) x;
             v_chosen := memory.rarest_words(v_common, lexemes.g, w.large);
@@ -122,44 +129,43 @@ BEGIN
             CROSS JOIN unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
             WHERE t.g = ANY (v_chosen)
         );
-        WITH found AS MATERIALIZED (
-            SELECT m.conversation_id, m.number
+        WITH found AS (
+            SELECT m.agent_key, m.conversation_id, m.number, m.language, m.speaker, m.content, m.search
             FROM memory.messages m
             WHERE memory.search_tokens(hashtextextended(m.owner, m.agent_key), m.search) && v_tokens
-              AND m.content IS NOT NULL
-        ), newest AS MATERIALIZED (
-            SELECT m.conversation_id, m.number
+              AND memory.is_kept(m, v_since, p_as_of)
+            UNION ALL
+            SELECT m.agent_key, m.conversation_id, m.number, m.language, m.speaker, m.content, m.search
             FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.large
-            WHERE cardinality(v_chosen) = 0 AND v.newer < w.large
+            WHERE cardinality(v_chosen) = 0 AND v.newer < w.large AND memory.is_kept(m, v_since, p_as_of)
+            OFFSET 0  -- by its words alone: no index of the agent is read beside
+        ), heard AS (  -- others may have said it to the same owner elsewhere
+            SELECT f.*, v.last_number, (array_position(v_languages, f.language) - 1) * 32 AS at
+            FROM found f
+            FULL JOIN unnest(v_conversations, v_last_numbers) v(conversation_id, last_number)  -- full: no nested loop can do that
+                ON v.conversation_id = f.conversation_id
+            OFFSET 0
         ), hit AS (
-            SELECT m.conversation_id, m.number, length(m.search) AS length,
-                   strpos(m.content, '?') > 0 OR strpos(m.content, U&'\FF1F') > 0 AS asks,
-                   split_part(lower(m.speaker), ' ', 1) AS first_name, nullif((
-                       SELECT bit_or(memory.words_held(
-                           m.search, v_queries, ((array_position(v_languages, m.language) - 1) * v_eights + n) * 8
-                       ) << n * 8)
-                       FROM generate_series(0, v_eights - 1) n
-                   ), 0) AS mask
-            FROM (
-                SELECT f.*  -- of those of the same owner, first what lies in a conversation of the principal's
-                FROM found f
-                WHERE f.conversation_id IN (SELECT unnest(v_conversations))
-                UNION ALL
-                TABLE newest
-            ) h
-            CROSS JOIN LATERAL (
-                SELECT m.*
-                FROM memory.messages_since(v_agent, h.conversation_id, v_since, p_as_of) m
-                WHERE m.number = h.number
-                LIMIT 1
-            ) m
+            SELECT h.conversation_id, h.number, h.last_number, length(h.search) AS length,
+                   strpos(h.content, '?') > 0 OR strpos(h.content, U&'\FF1F') > 0 AS asks,
+                   split_part(lower(h.speaker), ' ', 1) AS first_name,
+                   nullif(memory.words_held(h.search, v_queries, h.at, lexemes.most), 0) AS mask
+            FROM heard h
+            WHERE h.agent_key = v_agent AND h.last_number IS NOT NULL AND NOT (v_aside AND EXISTS (  -- as memory.messages_since
+                SELECT
+                FROM memory.evidence e
+                JOIN memory.observation_states t ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq
+                WHERE e.agent_key = v_agent AND e.conversation_id = h.conversation_id AND e.number = h.number
+                  AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
+                OFFSET 0  -- by its key
+            ))
             OFFSET 0  -- each mask is worked out once
         )
-        SELECT array_agg(h.conversation_id), array_agg(h.number), array_agg(h.mask), array_agg(h.length), array_agg(h.asks),
-               array_agg(h.first_name), avg(h.length)
-        INTO v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_lengths, v_hit_asks, v_hit_speakers, v_average
+        SELECT array_agg(h.conversation_id), array_agg(h.number), array_agg(h.last_number), array_agg(h.mask), array_agg(h.length),
+               array_agg(h.asks), array_agg(h.first_name), avg(h.length)
+        INTO v_hit_conversations, v_hit_numbers, v_hit_last_numbers, v_hit_masks, v_hit_lengths, v_hit_asks, v_hit_speakers, v_average
         FROM hit h
         WHERE h.mask IS NOT NULL;
         -- A name of somebody who speaks there says who said it, not what.
@@ -186,29 +192,28 @@ BEGIN
             ORDER BY h.n
         );
     END IF;
-    v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
-    v_all := v_terms = 0 AND NOT v_dated AND v_fitting;
     RETURN QUERY
     WITH candidate AS MATERIALIZED (
-        SELECT c.conversation_id, c.number, max(c.mask) AS mask, max(c.words) AS words, max(c.asked) AS asked,
-               sum(c.near) AS near, max(c.lent) AS lent, bit_or(c.around) AS around
+        SELECT c.conversation_id, c.number, max(c.mask) AS mask, coalesce(max(c.words), 0) AS words, max(c.asked) AS asked,
+               coalesce(sum(c.near), 0) AS near, coalesce(max(c.lent), 0) AS lent, bit_or(c.around) AS around
         FROM (
-            SELECT h.conversation_id, h.number + a.distance AS number, CASE WHEN a.distance = 0 THEN h.mask END AS mask,
-                   CASE WHEN a.distance = 0 THEN h.words ELSE 0 END AS words,
-                   CASE WHEN a.distance = 1 AND h.asks THEN w.asked * h.words END AS asked,
-                   CASE WHEN abs(a.distance) = 2 THEN w.near * h.words ELSE 0 END AS near, 0 AS lent, h.mask AS around,
-                   false AS asked_for
-            FROM unnest(v_hit_conversations, v_hit_numbers, v_hit_masks, v_hit_words, v_hit_asks)
-                AS h(conversation_id, number, mask, words, asks)
-            CROSS JOIN generate_series(-c_around, c_around) a(distance)
-            WHERE h.mask IS NOT NULL
+            SELECT h.conversation_id, h.number + h.distance AS number, CASE WHEN h.distance = 0 THEN h.mask END AS mask,
+                   CASE WHEN h.distance = 0 THEN h.words END AS words,
+                   CASE WHEN h.distance = 1 AND h.asks THEN w.asked * h.words END AS asked,
+                   CASE WHEN abs(h.distance) = 2 THEN w.near * h.words END AS near, NULL AS lent, h.mask AS around
+            FROM (
+                SELECT h.*, generate_series(greatest(-c_around, 1 - h.number), least(c_around, h.last_number - h.number)) AS distance
+                FROM unnest(v_hit_conversations, v_hit_numbers, v_hit_last_numbers, v_hit_masks, v_hit_words, v_hit_asks)
+                    AS h(conversation_id, number, last_number, mask, words, asks)
+                WHERE h.mask IS NOT NULL
+            ) h
             UNION ALL
-            SELECT e.conversation_id, e.number, NULL, 0, NULL, 0, l.score, NULL, true
+            SELECT e.conversation_id, e.number, NULL, NULL, NULL, NULL, l.score, NULL
             FROM unnest(p_lent_scopes, p_lent_seqs, p_lent_scores) l(scope_id, seq, score)
             JOIN memory.evidence e ON e.agent_key = v_agent AND e.scope_id = l.scope_id AND e.seq = l.seq
             WHERE e.number IS NOT NULL
             UNION ALL
-            SELECT m.conversation_id, m.number, NULL, 0, NULL, 0, 0, NULL, true
+            SELECT m.conversation_id, m.number, NULL, NULL, NULL, NULL, 0, NULL
             FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.newest
@@ -216,9 +221,10 @@ BEGIN
               AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
         ) c
         GROUP BY c.conversation_id, c.number
-        HAVING max(c.mask) IS NOT NULL OR max(c.asked) IS NOT NULL OR bool_or(c.asked_for)
+        HAVING max(c.mask) IS NOT NULL OR max(c.asked) IS NOT NULL OR max(c.lent) IS NOT NULL
             OR bit_count(bit_or(c.around)::bit(64)) >= 2
-        ORDER BY max(c.words) + coalesce(max(c.asked), 0) + sum(c.near) + max(c.lent) DESC, c.conversation_id, c.number
+        ORDER BY coalesce(max(c.words), 0) + coalesce(max(c.asked), 0) + coalesce(sum(c.near), 0) + coalesce(max(c.lent), 0) DESC,
+                 c.conversation_id, c.number
         LIMIT CASE WHEN NOT (v_fitting OR v_textual OR v_dated) THEN greatest(w.best, p_limit) END
     ), ranked AS (  -- where the score is known before a message is read, only the best are read
         SELECT p.*, CASE
@@ -230,7 +236,7 @@ BEGIN
             LEFT JOIN (
                 SELECT d.around, sum(v_idf[g.g] ORDER BY g.g) AS idf
                 FROM (SELECT DISTINCT c.around FROM candidate c) d
-                JOIN generate_series(1, v_terms) g(g) ON d.around >> (g.g - 1) & 1 = 1
+                JOIN generate_series(1, lexemes.most) g(g) ON d.around >> (g.g - 1) & 1 = 1
                 GROUP BY d.around
             ) a ON a.around = c.around
             WHERE c.conversation_id IN (SELECT unnest(v_conversations))  -- what lent may have been heard by others alone

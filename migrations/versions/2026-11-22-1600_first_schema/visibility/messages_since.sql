@@ -7,11 +7,7 @@ AS $$
     FROM memory.messages m
     WHERE m.agent_key = p_agent
       AND m.conversation_id = p_conversation
-      AND m.content IS NOT NULL
-      AND m.eligible
-      AND m.withdrawn_by IS NULL
-      AND m.created_at >= p_since
-      AND (p_as_of IS NULL OR m.created_at <= p_as_of)
+      AND memory.is_kept(m, p_since, p_as_of)
       AND NOT EXISTS (
           SELECT
           FROM memory.evidence e

@@ -96,6 +96,8 @@ _known_forms = lru_cache(maxsize=8_192)(_all_forms)
 
 def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
     """The terms for one word of a query: the word itself, a compound and its parts, the pairs of a run."""
+    if word.isascii() and word.isalnum() and _CAMEL.search(word) is None:  # as most are
+        return [Term(word, tuple(dict.fromkeys((word.lower(), *variants))))]
     if _RUN.search(word):
         return [Term(form, extra=(form,)) for form in dict.fromkeys(_pairs(word))] + [
             term for part in _RUN.sub(" ", word).split() for term in terms_of(part)

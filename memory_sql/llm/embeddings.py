@@ -65,7 +65,7 @@ def name_of(model: EmbeddingModel) -> str:
 
 def bits_of(vector: Sequence[float]) -> str:
     """The sign of each dimension: `1` if it is above zero, else `0`."""
-    return "".join("1" if number > 0 else "0" for number in vector)
+    return "".join(["1" if number > 0 else "0" for number in vector])
 
 
 def _unit(vector: Sequence[float], dimensions: int) -> list[float]:

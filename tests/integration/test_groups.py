@@ -416,6 +416,22 @@ async def test_who_is_forgotten_is_related_to_nothing_that_others_said_as_well(m
     assert await rows(memory, "SELECT related_users FROM memory.observations") == [(["jonas"],)]
 
 
+async def test_name_goes_with_the_only_message_under_it(memory: Memory) -> None:
+    """Else it stays when the user is forgotten: by then nothing relates them to what another has said as well."""
+    await crew(memory, "mia", "jonas")
+    said = message("We ship in April.", name="Mia Marsh")
+    await memory.add([said], **MIA, conversation_id="s", group_ids=["crew"])
+    await memory.conversations.share(**ADA, conversation_id="s")
+    await memory.conversations.form(**ADA, conversation_id="s")
+    await memory.observe("We ship in April.", **JONAS, group_id="crew")
+    assert await rows(memory, "SELECT speaker FROM memory.observations") == [("Mia Marsh",)]
+    await memory.forget(Selection(conversation_id="s", message_id="m1"), **ADA)
+    assert await rows(memory, "SELECT speaker FROM memory.observations") == [(None,)]
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    names_left = "SELECT speaker, speakers FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id)"
+    assert await rows(memory, names_left) == [(None, [])]
+
+
 async def test_forgetting_somebody_leaves_conversations_of_those_forgotten_before(memory: Memory) -> None:
     await say(memory, "Keep this.", session="held")  # by a hold, when Mia was forgotten
     await rows(memory, "UPDATE memory.conversations SET participants = '{}'")

@@ -113,8 +113,7 @@ BEGIN
         RETURNING e.scope_id, e.seq
     ), left_by_others AS (  -- whom nothing relates to it any more: also a user one of whose messages is forgotten
         UPDATE memory.observations o
-        SET speaker = CASE WHEN o.related_users && p_users THEN NULL ELSE o.speaker END,
-            related_users = l.users
+        SET speaker = NULL, related_users = l.users
         FROM (
             SELECT o.scope_id, o.seq, ARRAY(
                 SELECT u.user_id

@@ -198,6 +198,27 @@ async def test_hold_on_a_group_keeps_no_members_own_observation_in_use(memory: M
     assert await kept(memory) == (0, 0)
 
 
+@pytest.mark.parametrize("how", ["observe", "confirm", "say"])
+async def test_hold_keeps_what_was_said_after_another_had_said_it(memory: Memory, how: str) -> None:
+    await members(memory, "mia", "jonas")
+    await say(memory, "We meet at noon.", session="s", **GROUP)
+    (said,) = await memory.observations.list(**JONAS)
+    if how == "observe":
+        assert (await memory.observe("We meet at noon.", **JONAS, group_id="crew")).id == said.id
+    elif how == "confirm":
+        await memory.observations.confirm(said.id, **JONAS)
+    else:
+        await say(memory, "We meet at noon.", user="jonas", session="t", **GROUP)
+    held: dict[str, Any] = {"conversation_id": "t"} if how == "say" else {"user_id": "jonas"}
+    hold = await memory.holds.place(**ADA, **held)
+    assert hold.observations == 1
+    receipt = await memory.forget(said.id, **ADA)
+    assert (receipt.observations, receipt.withdrawn) == ((), (said.id,))
+    await stands(memory)
+    await memory.holds.release(hold.hold_id, **ADA)
+    assert await rows(memory, "SELECT 1 FROM memory.observations") == []
+
+
 async def test_marking_withdraws_what_was_made_and_is_held(memory: Memory) -> None:
     await members(memory, "mia")
     low = await memory.observe("Mia's ruby.", **MIA)

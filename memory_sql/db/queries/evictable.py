@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Text, and_, case, cast, exists, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Text, and_, cast, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
@@ -114,15 +114,6 @@ def _is_state() -> ColumnElement[bool]:
     return and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq)
 
 
-def _is_held() -> Any:
-    """Whether an open hold is on it, its group, its conversation, or on any id of the user who owns it or said it."""
-    ids = func.memory.held_ids(_h.agent_key, _h.target, _h.created_at).table_valued("user_id", name="ids")
-    theirs = or_(_s.owner == "u:" + ids.c.user_id, ids.c.user_id == func.any(_o.related_users))
-    of_user = exists(select(ids.c.user_id).where(theirs).correlate(_h, _o, _s))
-    covers = case(
-        (_h.kind == "observation", _h.target == func.format("o%s-%s", _o.scope_id, _o.seq)),
-        (_h.kind == "group", _s.owner == "g:" + _h.target),
-        (_h.kind == "conversation", func.coalesce(_o.conversation_id == _h.target, False)),
-        else_=of_user,
-    )
-    return exists(select(_h.hold_id).where(_h.agent_key == _o.agent_key, _h.released_at.is_(None), covers))
+def _is_held() -> ColumnElement[bool]:
+    is_any = exists().where(_h.agent_key == _o.agent_key, _h.released_at.is_(None))
+    return and_(is_any, func.memory.is_held_observation(_o.agent_key, _o.scope_id, _o.seq))

@@ -32,7 +32,8 @@ COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers 
 
 -- memory.holds_observation(agent_key, hold_id, observation, owner): whether an open hold, any or this one, keeps this observation itself:
 -- by its key, the group or the conversation, or a user, whose ids are all that stand for them. Then it is what lies in
--- their own scopes, and what they said, withdrawn words included. `owner` is its scope's. One value.
+-- their own scopes, and what they said. What was said in a conversation or by a user counts also where another had said it
+-- first, and where the word is withdrawn. `owner` is its scope's. One value.
 CREATE OR REPLACE FUNCTION memory.holds_observation(
     p_agent bigint, p_hold bigint, p_observation memory.observations, p_owner text
 ) RETURNS boolean
@@ -44,13 +45,17 @@ AS $$
           AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
             WHEN 'observation' THEN h.target = format('o%s-%s', (p_observation).scope_id, (p_observation).seq)
             WHEN 'group' THEN p_owner = 'g:' || h.target
-            WHEN 'conversation' THEN (p_observation).conversation_id = h.target
+            WHEN 'conversation' THEN coalesce((p_observation).conversation_id = h.target, false) OR EXISTS (
+                SELECT FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
+                  AND e.conversation_id = h.target
+            )
             ELSE EXISTS (
                 SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
                 WHERE p_owner = 'u:' || i.user_id OR i.user_id = ANY ((p_observation).related_users) OR EXISTS (
                     SELECT FROM memory.evidence e
                     WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
-                      AND e.user_id = i.user_id AND e.withdrawn_by IS NOT NULL
+                      AND e.user_id = i.user_id
                 )
             )
         END

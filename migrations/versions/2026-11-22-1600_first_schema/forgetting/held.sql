@@ -34,13 +34,17 @@ AS $$
           AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
             WHEN 'observation' THEN h.target = format('o%s-%s', (p_observation).scope_id, (p_observation).seq)
             WHEN 'group' THEN p_owner = 'g:' || h.target
-            WHEN 'conversation' THEN (p_observation).conversation_id = h.target
+            WHEN 'conversation' THEN coalesce((p_observation).conversation_id = h.target, false) OR EXISTS (
+                SELECT FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
+                  AND e.conversation_id = h.target
+            )
             ELSE EXISTS (
                 SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
                 WHERE p_owner = 'u:' || i.user_id OR i.user_id = ANY ((p_observation).related_users) OR EXISTS (
                     SELECT FROM memory.evidence e
                     WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
-                      AND e.user_id = i.user_id AND e.withdrawn_by IS NOT NULL
+                      AND e.user_id = i.user_id
                 )
             )
         END

@@ -1268,6 +1268,24 @@ async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_
     assert ASYNC not in str((await texts(memory))["c"])
 
 
+@pytest.mark.parametrize("how", ["merge", "forget"])
+async def test_who_confirms_what_everybody_knows_is_none_of_the_three(memory: Memory, how: str) -> None:
+    """Else one of three could go while they stand in for another, and when they go themselves nobody would notice."""
+    await belong(memory, "eden", "gene", "mia", "dora")
+    await belong(memory, "atlas", "jo", "tim")
+    for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo")):
+        last = await learn_in_group(memory, group, user, ASYNC)
+    (made,) = (await propagate(memory, last)).propagated
+    assert made.observation is not None
+    await memory.observations.confirm(made.observation, **ADA, user_id="dora")
+    await memory.people.merge(**ADA, user_id="mia", into_user_id="gene")
+    if how == "merge":
+        await memory.people.merge(**ADA, user_id="dora", into_user_id="jo")
+    else:
+        await memory.forget(Selection(user_id="dora"), **ADA)
+    assert await known(memory, "c") == []
+
+
 async def test_what_gave_way_to_what_a_merge_of_users_takes_out_stands_again(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     await belong(memory, "atlas", "jo", "tim")

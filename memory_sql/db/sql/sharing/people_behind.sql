@@ -2,7 +2,7 @@
 -- observations' own evidence and that of all their sources. One row per observation (scope_ids[i], seqs[i]) and person.
 -- `established`: the person had been known for `new_days` days at least once when they said it; if the agent wasn't that old
 -- at the time, everybody counts as established. The host doesn't count as a person, and sources that are set aside support
--- nothing.
+-- nothing. Behind what was merged from several stand its sources alone: whoever has confirmed it had it from them.
 CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
 RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
 LANGUAGE sql STABLE
@@ -26,6 +26,13 @@ AS $$
         FROM line n
         JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = n.source_scope_id AND e.seq = n.source_seq
         WHERE e.user_id IS NOT NULL AND e.withdrawn_by IS NULL
+          AND NOT (
+              (n.source_scope_id, n.source_seq) = (n.scope_id, n.seq) AND EXISTS (
+                  SELECT
+                  FROM memory.lineage m
+                  WHERE m.agent_key = p_agent AND m.scope_id = n.scope_id AND m.seq = n.seq AND NOT m.whole
+              )
+          )
     ), known AS (
         SELECT u.user_id, memory.person(p_agent, u.user_id) AS person, least(
             (

@@ -21,6 +21,13 @@ AS $$
         FROM line n
         JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = n.source_scope_id AND e.seq = n.source_seq
         WHERE e.user_id IS NOT NULL AND e.withdrawn_by IS NULL
+          AND NOT (
+              (n.source_scope_id, n.source_seq) = (n.scope_id, n.seq) AND EXISTS (
+                  SELECT
+                  FROM memory.lineage m
+                  WHERE m.agent_key = p_agent AND m.scope_id = n.scope_id AND m.seq = n.seq AND NOT m.whole
+              )
+          )
     ), known AS (
         SELECT u.user_id, memory.person(p_agent, u.user_id) AS person, least(
             (

@@ -398,6 +398,22 @@ async def test_what_was_said_in_an_excluded_conversation_stays(memory: Memory, p
     assert shown(parrot) == []
 
 
+async def test_what_came_from_a_conversation_excluded_since_goes_no_further(memory: Memory) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    await belong(memory, "atlas", "jo", "tim")
+    said = await memory.observe(ASYNC, **ADA, user_id="gene", conversation_id="eden-gene")
+    await memory.scopes.consolidate(**ADA, scope_id=said.scope.id)
+    (made,) = (await propagate(memory, said)).propagated
+    await memory.conversations.exclude(**ADA, conversation_id="eden-gene")
+    await tell(memory)
+    for user in ("jo", "tim"):
+        last = await learn_in_group(memory, "atlas", user, ASYNC)
+    assert told((await propagate(memory, last)).judged) == [("collective", "waiting", "too_few_people")]
+    assert (await memory.scopes.propagate(**ADA, scope_id=made.target_scope_id)).judged == ()
+    await memory.conversations.exclude(**ADA, conversation_id="eden-gene", excluded=False)
+    assert told((await propagate(memory, last)).judged) == [("collective", "propagated", "shared")]
+
+
 @pytest.mark.parametrize(
     ("rewritten", "reason"),
     [

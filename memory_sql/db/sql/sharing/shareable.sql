@@ -2,7 +2,7 @@
 -- per observation. This is the wall before every propagation prompt. It lets through only observations that are active,
 -- undisputed and in the scope's text; classified as not personal except for contact data, which is cut out (an observation
 -- that was never classified counts as personal); not sensitive and not marked; not a remark of one person about another;
--- said by a user or the host (memory.trust); and neither from an excluded conversation nor from an excluded user.
+-- said by a user or the host (memory.trust); and neither they nor their sources from an excluded conversation or user.
 -- `proposed`: the scope of the one group for which it was meant, s12; collective or null: any.
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, proposed text)
@@ -20,6 +20,13 @@ AS $$
       AND coalesce(t.verification, 'unverified') <> 'disputed'
       AND o.categories <@ '{contact,location}'::text[] AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
+      AND NOT EXISTS (  -- a group's, made of what a member said
+          SELECT
+          FROM memory.lineage l
+          JOIN memory.observations m ON m.agent_key = l.agent_key AND m.scope_id = l.source_scope_id AND m.seq = l.source_seq
+          JOIN memory.conversations x ON x.agent_key = m.agent_key AND x.conversation_id = m.conversation_id
+          WHERE l.agent_key = o.agent_key AND l.scope_id = o.scope_id AND l.seq = o.seq AND x.excluded
+      )
       AND NOT (
           s.kind = 'individual' AND EXISTS (
               SELECT

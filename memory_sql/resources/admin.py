@@ -73,8 +73,9 @@ class Admin(Face):
     async def restore_check(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
         """Repeats the forgettings of the journal that are missing in a restored database; run it before using the database.
 
-        Skips a forgetting that may not have been committed, unless `unsure`, and those of an unknown agent or another
-        database (`journal_status` counts the latter). Needs a Memory that was opened with `restoring=True`.
+        Skips a forgetting that may not have been committed, unless `unsure`, and those of another database
+        (`journal_status` counts them). An agent that the backup doesn't have yet is created, so that its forgettings aren't
+        repeated when it has something new. Needs a Memory that was opened with `restoring=True`.
         """
         receipts = []
         own = (await self.journal_status(journal_file)).database
@@ -145,8 +146,6 @@ class Admin(Face):
 
 
 async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:
-    """None if there is nothing to forget again."""
-    agent_key = await agent_key_of(unit, entry.agent_id)
-    if agent_key is None and entry.refs:  # what is imported into it next mustn't bring that back
-        agent_key = (await ensure_agent(unit, entry.agent_id, asked.now)).key
-    return None if agent_key is None else await forgetting.again(unit, asked, agent_key, entry)
+    """None if the database knows of it. An agent that isn't there is made, so that it does from now on."""
+    agent_key = (await ensure_agent(unit, entry.agent_id, asked.now)).key
+    return await forgetting.again(unit, asked, agent_key, entry)

@@ -1041,6 +1041,23 @@ async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
     assert "ruby" not in await everything(memory)
 
 
+async def test_backup_from_before_the_agent_forgets_once_too(
+    memory: Memory, parrot: Parrot, journal_file: Path
+) -> None:
+    """Else the agent's first words would close the database, and the check would forget what is new."""
+    await say(memory, "I hide my ruby.")
+    await memory.forget(Selection(user_id="mia"), **ADA)
+    await rows(memory, "TRUNCATE memory.agents CASCADE")
+    with pytest.raises(RestoredError):
+        await Memory(str_url(memory), parrot, memory.settings).open()
+    assert len(await memory.admin.restore_check(journal_file)) == 1
+    async with Memory(str_url(memory), parrot, memory.settings) as opened:
+        await say(opened, "I sail a sloop.")
+    async with Memory(str_url(memory), parrot, memory.settings) as opened:
+        assert await opened.admin.restore_check(journal_file) == []
+        assert "sloop" in await everything(opened)
+
+
 async def test_forgettings_of_another_database_are_skipped(memory: Memory, parrot: Parrot, journal_file: Path) -> None:
     """One journal may serve several: by the id of the database they are told apart, not by the agent's."""
     await say(memory, "I hide my ruby.")

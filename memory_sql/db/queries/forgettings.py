@@ -19,7 +19,7 @@ async def database_id(session: AsyncSession) -> str:
 async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]]) -> frozenset[str]:
     """The ids of those of these forgettings, each `(agent_id, id)`, that the database hasn't recorded.
 
-    Forgettings of an unknown agent aren't included: the database has nothing of that agent.
+    So is one of an agent that isn't there: once it is there again, nothing tells what is new from what was forgotten.
     """
     agents, ids = ([pair[place] for pair in forgettings] for place in (0, 1))
     listed = func.unnest(cast(agents, ARRAY(Text)), cast(ids, ARRAY(Text)))
@@ -30,6 +30,6 @@ async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]])
         EventRow.detail.op("->>")(literal_column("'id'")) == entry.c.id,
     )
     found = await session.scalars(
-        select(entry.c.id).join(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(~exists(recorded))
+        select(entry.c.id).outerjoin(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(~exists(recorded))
     )
     return frozenset(found)

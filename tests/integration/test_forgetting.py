@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from memory_sql.consolidation import consolidation
 from memory_sql.db.models import Base, EventRow
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.formations import FormationRepository
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Kept, Receipt
@@ -353,7 +354,8 @@ async def test_consolidation_whose_run_is_not_committed_when_it_is_forgotten_is_
     scope_id = (await memory.observe("ruby", **MIA, tags=["ruby"])).scope.key
     await memory.observe("two", **MIA)
     async with memory.database.transaction(principal=SERVICE) as unit:
-        scope = await consolidation.claim(unit, "ada", scope_id, memory.settings)
+        scope = await ScopeRepository(unit).claim_of("ada", scope_id, timedelta(minutes=1))
+    assert scope is not None
     async with memory.database.transaction(principal=SERVICE) as unit:
         loaded = await consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked")
         await memory.forget(Selection(tag="ruby"), **ADA, wait=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ARRAY, ColumnElement, Text, and_, cast, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession

@@ -2,9 +2,7 @@
 -- empty object. One object. It runs as its owner: a user who reads needs them before anybody has named a principal. Who
 -- has been named one is told of no other agent.
 CREATE OR REPLACE FUNCTION memory.agent_settings(p_agent text) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     SELECT coalesce((
         SELECT a.settings
         FROM memory.agents a

@@ -8,8 +8,7 @@ CREATE OR REPLACE FUNCTION memory.apply_formation(
     p_agent text, p_read jsonb, p_wanted jsonb, p_shown jsonb, p_drafts jsonb, p_threshold integer, p_limits jsonb,
     p_at timestamptz
 ) RETURNS TABLE (place integer, scope_id bigint, seq integer, outcome text, more boolean)
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_before text := memory.serve(p_agent);
@@ -89,8 +88,7 @@ COMMENT ON FUNCTION memory.apply_formation(text, jsonb, jsonb, jsonb, jsonb, int
 CREATE OR REPLACE FUNCTION memory.advance_conversation(
     p_agent bigint, p_conversation text, p_fence bigint, p_to bigint, p_limits jsonb, p_at timestamptz
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     UPDATE memory.conversations c
     SET formed_number = p_to, unformed_messages = u.messages, unformed_tokens = u.tokens, unformed_since = u.since,

@@ -2,8 +2,7 @@
 -- as many as buffer_max; the others are evicted, each with an event. A part of memory.refresh_due, and so of every transaction
 -- that adds observations or changes their status; the caller holds the scopes' row locks.
 CREATE OR REPLACE FUNCTION memory.evict_buffers(p_agent bigint, p_scopes bigint[], p_at timestamptz) RETURNS void
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_scope bigint;
 BEGIN

@@ -3,8 +3,7 @@
 CREATE OR REPLACE FUNCTION memory.number_setting(
     p_settings jsonb, p_name text, p_else double precision, p_most numeric DEFAULT 2147483647
 ) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN jsonb_typeof(p_settings -> p_name) = 'number' THEN
         CASE WHEN (p_settings -> p_name)::numeric = 0 OR (p_settings -> p_name)::numeric BETWEEN 0.000001 AND p_most
             THEN round((p_settings -> p_name)::numeric, 6)::double precision

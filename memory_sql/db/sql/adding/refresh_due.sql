@@ -6,8 +6,7 @@
 -- threshold is the scope's own, else the agent's, else the one that is given; by which it was judged is in waits_below.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_scope bigint;
     v_due timestamptz;

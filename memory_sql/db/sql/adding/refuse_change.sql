@@ -1,7 +1,6 @@
 -- memory.refuse_change(): trigger. What was remembered and what was written of it never change; a correction is a new row.
 CREATE OR REPLACE FUNCTION memory.refuse_change() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'rows of %.% never change', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
 END

@@ -1,8 +1,7 @@
 -- memory.settings_over(defaults, own): the defaults, each replaced by what the agent has of its own, where that is of the
 -- same kind and a number not absurd: what was stored wrongly counts as not being there. One object. It never raises.
 CREATE OR REPLACE FUNCTION memory.settings_over(p_defaults jsonb, p_own jsonb) RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT p_defaults || coalesce(
         (
             SELECT jsonb_object_agg(o.key, o.value)

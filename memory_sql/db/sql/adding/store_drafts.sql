@@ -6,8 +6,7 @@
 CREATE OR REPLACE FUNCTION memory.store_drafts(
     p_agent bigint, p_wanted jsonb, p_shown jsonb, p_drafts jsonb, p_run bigint, p_threshold integer, p_at timestamptz
 ) RETURNS TABLE (place integer, scope_id bigint, seq integer, outcome text)
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_drafts jsonb;
@@ -63,8 +62,7 @@ COMMENT ON FUNCTION memory.store_drafts(bigint, jsonb, jsonb, jsonb, bigint, int
 -- held was forgotten.
 CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_shown jsonb, p_at timestamptz)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_id bigint;
     v_ids bigint[];
@@ -127,8 +125,7 @@ CREATE OR REPLACE FUNCTION memory.observe(
     OUT agent_key bigint, OUT scope_id bigint, OUT seq integer, OUT outcome text, OUT lanes text, OUT is_known jsonb,
     OUT empty_group boolean
 )
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_before text := memory.serve(p_agent);

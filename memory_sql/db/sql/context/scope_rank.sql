@@ -2,8 +2,7 @@
 -- scope, the conversation's, those of the agent itself, all others.
 CREATE OR REPLACE FUNCTION memory.scope_rank(p_kind text, p_name text)
 RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN p_kind = 'individual' AND p_name = '' THEN 0
         WHEN p_kind = 'conversation' THEN 1

@@ -11,10 +11,7 @@ CREATE OR REPLACE FUNCTION memory.static_layer_at(
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
     speakers text[], scopes_more bigint, settings jsonb
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_settings jsonb;

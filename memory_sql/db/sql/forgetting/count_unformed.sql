@@ -1,8 +1,7 @@
 -- memory.count_unformed(agent_key, conversation_ids): counts anew what waits in conversations of which messages have lost their
 -- texts, and makes void what is under way in them.
 CREATE OR REPLACE FUNCTION memory.count_unformed(p_agent bigint, p_conversation_ids text[]) RETURNS void
-LANGUAGE sql VOLATILE
-AS $$
+LANGUAGE sql VOLATILE AS $$
     UPDATE memory.conversations t
     SET epoch = t.epoch + 1,
         unformed_messages = coalesce(m.messages, 0),

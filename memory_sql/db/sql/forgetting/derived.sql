@@ -7,8 +7,7 @@ CREATE OR REPLACE FUNCTION memory.derived(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 )
 RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE plpgsql STABLE
-AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     v_touched_scope_ids bigint[];

@@ -2,9 +2,7 @@
 -- was made of them stays for the sake of its others, and they themselves aren't judged again. What is withdrawn keeps its sources,
 -- for the hold. Nothing comes back. Belongs after memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
 CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_scope_ids bigint[];
     v_seqs integer[];

@@ -2,9 +2,7 @@
 -- most so many, of one agent or of all where it is null; says how many. It waits for nobody: several at once share the work.
 -- Runs as its owner, who may delete where the application may not.
 CREATE OR REPLACE FUNCTION memory.end_counts(p_agent text, p_before date, p_limit bigint) RETURNS bigint
-LANGUAGE sql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     WITH over AS (
         SELECT r.agent_key, r.scope_id, r.seq, r.day, r.surface
         FROM memory.observation_retrievals r

@@ -17,9 +17,7 @@ CREATE OR REPLACE FUNCTION memory.erase(
     p_held_numbers bigint[], p_held_evidence_ids bigint[], p_losing bigint[], p_scopes bigint[], p_users text[], p_forgetting text,
     p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_scope_ids bigint[] := p_scope_ids || p_held_scope_ids;

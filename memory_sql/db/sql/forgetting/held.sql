@@ -1,8 +1,7 @@
 -- memory.held_ids(agent_key, user, since): the ids that a hold on a user since then covers: those that stand for them or have
 -- since, and those that a forgetting keeps known for holds alone (user_aliases.withdrawn_by). One row per id.
 CREATE OR REPLACE FUNCTION memory.held_ids(p_agent bigint, p_user text, p_since timestamptz) RETURNS TABLE (user_id text)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE theirs (user_id) AS (
         SELECT p_user
         UNION
@@ -18,8 +17,7 @@ COMMENT ON FUNCTION memory.held_ids IS 'The ids that a hold on a user covers; on
 
 -- memory.is_held_id(agent_key, user): whether an open hold on a user covers this id. One value.
 CREATE OR REPLACE FUNCTION memory.is_held_id(p_agent bigint, p_user text) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT
         FROM memory.holds h
@@ -37,8 +35,7 @@ COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers 
 CREATE OR REPLACE FUNCTION memory.holds_observation(
     p_agent bigint, p_hold bigint, p_observation memory.observations, p_owner text
 ) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.holds h
         WHERE h.agent_key = p_agent AND h.released_at IS NULL
@@ -69,8 +66,7 @@ COMMENT ON FUNCTION memory.holds_observation IS 'Whether an open hold keeps this
 CREATE OR REPLACE FUNCTION memory.holds_message(
     p_agent bigint, p_hold bigint, p_message memory.messages, p_groups text[]
 ) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.holds h
         WHERE h.agent_key = p_agent AND h.released_at IS NULL
@@ -90,8 +86,7 @@ COMMENT ON FUNCTION memory.holds_message IS 'Whether an open hold keeps this mes
 CREATE OR REPLACE FUNCTION memory.held_observations(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE line (scope_id, seq) AS (
         SELECT o.scope_id, o.seq
         FROM memory.observations o
@@ -115,8 +110,7 @@ COMMENT ON FUNCTION memory.held_observations IS 'The observations that an open h
 CREATE OR REPLACE FUNCTION memory.held_messages(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (conversation_id text, number bigint)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT m.conversation_id, m.number
     FROM memory.messages m
     JOIN memory.conversations t ON t.agent_key = m.agent_key AND t.conversation_id = m.conversation_id
@@ -137,8 +131,7 @@ COMMENT ON FUNCTION memory.held_messages IS 'The messages that an open hold keep
 -- memory.is_held_observation(agent_key, scope_id, seq): whether this observation is one of memory.held_observations of any hold: by itself, or
 -- since something was made of it, over all levels. One value; reads no more than that.
 CREATE OR REPLACE FUNCTION memory.is_held_observation(p_agent bigint, p_scope bigint, p_seq integer) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         WITH RECURSIVE line (scope_id, seq) AS (
             SELECT p_scope, p_seq
@@ -167,8 +160,7 @@ COMMENT ON FUNCTION memory.is_held_observation IS 'Whether an open hold keeps th
 
 -- memory.is_held_message(agent_key, conversation_id, number): whether this message is one of memory.held_messages of any hold. One value.
 CREATE OR REPLACE FUNCTION memory.is_held_message(p_agent bigint, p_conversation text, p_number bigint) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.messages m
         JOIN memory.conversations t ON t.agent_key = p_agent AND t.conversation_id = m.conversation_id
@@ -189,8 +181,7 @@ COMMENT ON FUNCTION memory.is_held_message IS 'Whether an open hold keeps this m
 CREATE OR REPLACE FUNCTION memory.released(p_agent bigint) RETURNS TABLE (
     withdrawn_by text, scope_id bigint, seq integer, conversation_id text, number bigint, evidence_id bigint
 )
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH held AS MATERIALIZED (
         SELECT h.scope_id, h.seq FROM memory.held_observations(p_agent) h
     )

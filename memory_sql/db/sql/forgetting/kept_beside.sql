@@ -9,8 +9,7 @@
 CREATE OR REPLACE FUNCTION memory.kept_beside(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
 ) RETURNS TABLE (scope_id bigint, seq integer, reason text, users text[])
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE gone AS MATERIALIZED (
         SELECT k.scope_id, k.seq FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     ), lost AS MATERIALIZED (

@@ -2,8 +2,7 @@
 -- setting, else by `days`, those of the process; null there is for ever.
 CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz)
 RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(
         p_at - make_interval(
             secs => 86400 * CASE

@@ -1,8 +1,7 @@
 -- memory.speakers_of(agent_key, scope_id): who speaks in the observations of a scope, unless withdrawn, by name, whoever spoke last first; at
 -- most the 50 of memory.newest_speakers. It is what scopes.speakers says; to be asked where observations go.
 CREATE OR REPLACE FUNCTION memory.newest_speakers(p_names text[]) RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ARRAY(
         SELECT n.name
         FROM unnest(p_names) WITH ORDINALITY AS n (name, place)
@@ -16,8 +15,7 @@ $$;
 COMMENT ON FUNCTION memory.newest_speakers IS 'The first 50 of these names, each once.';
 
 CREATE OR REPLACE FUNCTION memory.speakers_of(p_agent bigint, p_scope bigint) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT memory.newest_speakers(ARRAY(
         SELECT o.speaker
         FROM memory.observations o

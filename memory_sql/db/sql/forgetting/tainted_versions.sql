@@ -5,8 +5,7 @@
 CREATE OR REPLACE FUNCTION memory.tainted_versions(
     p_agent bigint, p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[]
 ) RETURNS TABLE (scope_id bigint, version integer, live boolean)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE tainted AS (
         SELECT c.scope_id, c.version, c.live
         FROM (SELECT unnest(p_scopes) UNION SELECT unnest(p_scope_ids)) AS w (scope_id)

@@ -2,9 +2,7 @@
 -- they said the same, is theirs alone again. An observation that has no other evidence keeps it. Belongs where the text is
 -- taken back that said so. Runs as its owner, as memory.erase does: the application may not delete.
 CREATE OR REPLACE FUNCTION memory.take_back_evidence(p_agent bigint, p_scope bigint, p_seqs integer[]) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal

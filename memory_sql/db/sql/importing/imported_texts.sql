@@ -2,8 +2,7 @@
 -- that were rewritten from them. One row per version, live or undone.
 CREATE OR REPLACE FUNCTION memory.imported_texts(p_agent bigint, p_import bigint)
 RETURNS TABLE (scope_id bigint, version integer, live boolean)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE brought AS (
         SELECT c.scope_id, c.version, c.live
         FROM memory.runs r

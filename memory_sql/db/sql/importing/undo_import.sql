@@ -4,9 +4,7 @@
 -- deletes the texts of the messages from which nothing was formed here. Returns the ids of the deleted scopes. The caller
 -- holds the locks on the import's scopes and conversations. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.undo_import(p_agent bigint, p_import bigint) RETURNS SETOF bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     v_conversations text[] := ARRAY(

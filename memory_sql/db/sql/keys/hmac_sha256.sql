@@ -2,9 +2,7 @@
 -- XOR only for bit strings. So the key is converted to a bit string, and back to bytes with bit_send, whose first four bytes
 -- are the length.
 CREATE OR REPLACE FUNCTION memory.hmac_sha256(p_key bytea, p_message bytea) RETURNS bytea
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT sha256(
         substr(bit_send(k.bits # ('x' || repeat('5c', 64))::bit(512)), 5)
         || sha256(substr(bit_send(k.bits # ('x' || repeat('36', 64))::bit(512)), 5) || p_message)

@@ -26,9 +26,7 @@ INSERT INTO memory.installation DEFAULT VALUES;
 
 -- memory.installation_id(): the id of this database.
 CREATE OR REPLACE FUNCTION memory.installation_id() RETURNS uuid
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     SELECT id FROM memory.installation
 $$;
 
@@ -38,9 +36,7 @@ COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies o
 -- says what the hash is for: the same value has a different hash under each subject. Not open to everybody: a caller could
 -- compare guesses with the hashes that they can read.
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
-LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_key bytea;
 BEGIN
@@ -58,9 +54,7 @@ COMMENT ON FUNCTION memory.keyed_hash IS
 -- only once, which is most of the cost of a hash.
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     WITH spread AS MATERIALIZED (
         SELECT ('x' || rpad(encode(i.key, 'hex'), 128, '0'))::bit(512) AS bits FROM memory.installation i
     ), pads AS MATERIALIZED (
@@ -80,8 +74,7 @@ COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each value, wit
 
 -- memory.user_hash(agent_key, user): the hash of a user's id, which may be kept after the user was forgotten.
 CREATE OR REPLACE FUNCTION memory.user_hash(p_agent bigint, p_user text) RETURNS bytea
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT memory.keyed_hash('user', int8send(p_agent) || convert_to(p_user, 'UTF8'))
 $$;
 
@@ -91,8 +84,7 @@ COMMENT ON FUNCTION memory.user_hash IS 'The hash of a user''s id, which may be 
 -- keyed hash of the SHA-256 of its normal form. It reveals neither what was said nor that it was said in two scopes, so who
 -- writes to one scope learns nothing about another.
 CREATE OR REPLACE FUNCTION memory.content_hash(p_scope bigint, p_digest bytea) RETURNS bytea
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)
 $$;
 
@@ -101,8 +93,7 @@ COMMENT ON FUNCTION memory.content_hash IS 'The hash by which a scope recognizes
 -- memory.content_hashes(scopes, digests): memory.content_hash of each pair, with its place from 1.
 CREATE OR REPLACE FUNCTION memory.content_hashes(p_scopes bigint[], p_digests bytea[])
 RETURNS TABLE (place bigint, hash bytea)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT h.place, h.hash
     FROM memory.keyed_hashes('content', ARRAY(
         SELECT int8send(k.scope_id) || k.digest

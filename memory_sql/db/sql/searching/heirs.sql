@@ -7,8 +7,7 @@ CREATE OR REPLACE FUNCTION memory.heirs(
 RETURNS TABLE (
     scope_id bigint, seq integer, score double precision, covered double precision, observed_at timestamptz, status text
 )
-LANGUAGE plpgsql STABLE ROWS 20
-AS $$
+LANGUAGE plpgsql STABLE ROWS 20 AS $$
 #variable_conflict use_column
 DECLARE
     c_steps CONSTANT integer := 20;  -- so many times one may have taken the place of another

@@ -4,8 +4,7 @@ CREATE OR REPLACE FUNCTION memory.holds_text(
     p_language text, p_search tsvector, p_content text, p_extra text, p_phrases text[], p_without text[]
 )
 RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(bool_and(t.wanted = CASE WHEN p_search @@ plainto_tsquery(p_language::regconfig, t.phrase) THEN (
                to_tsvector(p_language::regconfig, left(p_content, 100000))
                    || to_tsvector('pg_catalog.simple', left(p_extra, 100000))

@@ -10,9 +10,8 @@ CREATE OR REPLACE FUNCTION memory.listed(
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
     superseded_by integer, pending boolean, version integer
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp SET jit = off SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -55,8 +54,7 @@ COMMENT ON FUNCTION memory.listed IS 'What a user of an agent may see, by its nu
 -- memory.newest_known(…): the observations in use that a scope knew before a moment, or at it before that number, newest first.
 CREATE OR REPLACE FUNCTION memory.newest_known(p_agent bigint, p_scope bigint, p_at timestamptz, p_behind bigint, p_limit bigint)
 RETURNS TABLE (seq integer, created_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT o.seq, o.created_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND (o.created_at, o.seq) < (p_at, p_behind)

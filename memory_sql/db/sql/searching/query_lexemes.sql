@@ -2,8 +2,7 @@
 -- of the term that asks for them. One row per language and lexeme; two terms with one stem are one.
 CREATE OR REPLACE FUNCTION memory.query_lexemes(p_terms jsonb, p_languages text[])
 RETURNS TABLE (g integer, language text, lexeme text)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT min(t.g)::integer, l.language, u.lexeme
     FROM unnest(p_languages) l(language)
     CROSS JOIN jsonb_array_elements(p_terms) WITH ORDINALITY t(term, g)

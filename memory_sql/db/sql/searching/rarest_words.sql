@@ -2,8 +2,7 @@
 -- found at most so often. `common`: in how many texts each word stands, by its number; `g`: the numbers that count.
 CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer)
 RETURNS integer[]
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(
         SELECT x.g

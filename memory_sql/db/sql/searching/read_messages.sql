@@ -11,11 +11,8 @@ CREATE OR REPLACE FUNCTION memory.read_messages(
     conversation_id text, message_id text, number bigint, role text, speaker text, user_id text, content text,
     said_at timestamptz, given_at timestamptz
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_custom_plan
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
+SET plan_cache_mode = force_custom_plan AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY

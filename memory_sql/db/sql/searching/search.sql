@@ -13,11 +13,8 @@ RETURNS TABLE (
     superseded_by integer, pending boolean, version integer,
     message memory.messages, observations text[]
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     c_lending CONSTANT integer := 20;

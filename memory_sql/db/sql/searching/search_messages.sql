@@ -16,11 +16,8 @@ RETURNS TABLE (
     agent_key bigint, conversation_id text, number bigint, observations text[], score double precision,
     strength double precision, covered double precision, explanation jsonb
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     c_around CONSTANT integer := 5;

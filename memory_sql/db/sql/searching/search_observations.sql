@@ -27,11 +27,8 @@ RETURNS TABLE (
     agent_key bigint, scope_id bigint, seq integer, status text, pending boolean, score double precision,
     strength double precision, covered double precision, overtaken boolean, near boolean, explanation jsonb
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     c_gone CONSTANT integer := 20;  -- of those that come apart so many are looked at

@@ -15,8 +15,7 @@ CREATE OR REPLACE FUNCTION memory.word_rarities(
     p_total double precision, p_common double precision[], p_masks bigint[], p_texts bigint[]
 )
 RETURNS double precision[]
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(
         SELECT ln(1 + (greatest(p_total, x.df) - x.df + 0.5) / (x.df + 0.5))
@@ -41,8 +40,7 @@ COMMENT ON FUNCTION memory.word_rarities IS 'What each word of a query is worth,
 -- into the query that asks.
 CREATE OR REPLACE FUNCTION memory.words_worth(p_mask bigint, p_idf double precision[])
 RETURNS TABLE (idf double precision)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1 AS $$
     SELECT sum(i.idf) FROM unnest(p_idf) WITH ORDINALITY i(idf, g) WHERE p_mask >> (i.g::integer - 1) & 1 = 1
 $$;
 

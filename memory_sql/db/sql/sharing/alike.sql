@@ -6,9 +6,7 @@ CREATE OR REPLACE FUNCTION memory.alike(
     p_agent bigint, p_scope bigint, p_seq integer, p_excluded text[], p_scopes bigint[], p_limit integer
 )
 RETURNS TABLE (scope_id bigint, seq integer, content text, observed_at timestamptz)
-LANGUAGE sql STABLE
-SET jit = off
-AS $$
+LANGUAGE sql STABLE SET jit = off AS $$
     WITH told AS MATERIALIZED (
         SELECT o.search, tsvector_to_array(o.search) AS words
         FROM memory.observations o

@@ -1,8 +1,7 @@
 -- memory.guard_privacy(): trigger. An observation can't be made more private while others that were derived from it exist:
 -- its text would still be shown in the scopes to which it has spread. `observations.mark` erases or withdraws it there first.
 CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (
         SELECT FROM memory.lineage l

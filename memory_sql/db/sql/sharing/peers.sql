@@ -3,8 +3,7 @@
 -- least two members, including this one. For a group: the individual scopes of its other members.
 CREATE OR REPLACE FUNCTION memory.peers(p_agent bigint, p_scope bigint, p_target bigint, p_limit integer)
 RETURNS TABLE (scope_id bigint)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT x.scope_id
     FROM (
         SELECT g.scope_id, g.last_activity_at

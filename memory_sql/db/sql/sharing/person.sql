@@ -1,8 +1,7 @@
 -- memory.person(agent_key, user): the id of the person behind a user's id: the last id in its chain of aliases, else the id
 -- itself. One value; the inverse of memory.user_ids.
 CREATE OR REPLACE FUNCTION memory.person(p_agent bigint, p_user text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WITH RECURSIVE line (user_id, step) AS (
         SELECT p_user, 0
         UNION ALL
@@ -18,8 +17,7 @@ COMMENT ON FUNCTION memory.person IS 'The id of the person for whom a user''s id
 
 -- memory.members_of(agent_key, scope): the people who belong to a group now. One row per person, however many ids they have.
 CREATE OR REPLACE FUNCTION memory.members_of(p_agent bigint, p_scope bigint) RETURNS TABLE (person text)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT DISTINCT memory.person(p_agent, m.user_id)
     FROM memory.members m
     WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL

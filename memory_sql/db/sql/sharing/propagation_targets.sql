@@ -4,8 +4,7 @@
 -- one person's. `sharing`: the group's own setting, null if it has none.
 CREATE OR REPLACE FUNCTION memory.propagation_targets(p_agent bigint, p_scope bigint)
 RETURNS TABLE (scope_id bigint, kind text, owner text, display_name text, sharing text)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT g.scope_id, g.kind, g.owner, g.display_name, g.sharing
     FROM memory.scopes s
     CROSS JOIN LATERAL memory.user_ids(p_agent, memory.person(p_agent, substr(s.owner, 3))) i

@@ -4,8 +4,7 @@
 -- proposal. Of several sources the least trusted counts, so that nothing gains trust on its way up. Null if the observation
 -- doesn't exist.
 CREATE OR REPLACE FUNCTION memory.trust(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE line (scope_id, seq) AS (
         SELECT p_scope, p_seq
         UNION

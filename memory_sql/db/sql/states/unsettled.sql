@@ -8,8 +8,7 @@
 -- changed for this reason (observation_states.follows) are restored.
 CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH concerned AS (
         SELECT l.scope_id, l.seq
         FROM (

@@ -1,7 +1,6 @@
 -- memory.is_empty_group(agent_key, owner): whether this group has no members, so that nobody is shown what it knows.
 CREATE OR REPLACE FUNCTION memory.is_empty_group(p_agent bigint, p_owner text) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (
         SELECT
         FROM memory.scopes g

@@ -5,8 +5,7 @@
 -- the index of closed memberships: for a user who has left no group, nothing else is read.
 CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (group_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WITH mine AS MATERIALIZED (
         SELECT i.user_id FROM memory.user_ids(p_agent, p_user, p_as_of) i
     )

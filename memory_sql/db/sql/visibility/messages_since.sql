@@ -3,8 +3,7 @@
 CREATE OR REPLACE FUNCTION memory.messages_since(
     p_agent bigint, p_conversation text, p_since timestamptz, p_as_of timestamptz
 ) RETURNS SETOF memory.messages
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT m.*
     FROM memory.messages m
     WHERE m.agent_key = p_agent

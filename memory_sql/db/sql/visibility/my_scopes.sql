@@ -4,9 +4,7 @@
 -- policy of scopes, which calls them. They take no argument, so they reveal to a caller only what belongs to the principal.
 -- They are in PL/pgSQL, which keeps their plans, since each statement calls them several times.
 CREATE OR REPLACE FUNCTION memory.my_scopes() RETURNS bigint[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_named jsonb := memory.principal();
 BEGIN
@@ -21,9 +19,7 @@ COMMENT ON FUNCTION memory.my_scopes IS 'The scopes that the user on whose behal
 
 -- memory.my_agent(): the key of the user's agent.
 CREATE OR REPLACE FUNCTION memory.my_agent() RETURNS bigint
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'agent');
 END
@@ -33,9 +29,7 @@ COMMENT ON FUNCTION memory.my_agent IS 'The key of the agent of the user on whos
 
 -- memory.served_agent(): the key of the agent for which the library itself works.
 CREATE OR REPLACE FUNCTION memory.served_agent() RETURNS bigint
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'serves');
 END
@@ -45,8 +39,7 @@ COMMENT ON FUNCTION memory.served_agent IS 'The key of the one agent for which t
 
 -- memory.serves_all(): whether the library works for all agents, as it does to claim due work, for verify and for the backlog.
 CREATE OR REPLACE FUNCTION memory.serves_all() RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce((memory.principal() ->> 'serves_all')::boolean, false)
 $$;
 
@@ -54,9 +47,7 @@ COMMENT ON FUNCTION memory.serves_all IS 'Whether this transaction is the librar
 
 -- memory.my_user_ids(): all ids of the user.
 CREATE OR REPLACE FUNCTION memory.my_user_ids() RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT i.user_id FROM memory.user_ids(memory.my_agent(), memory.principal() ->> 'user') i);
 END
@@ -66,9 +57,7 @@ COMMENT ON FUNCTION memory.my_user_ids IS 'The ids of the user on whose behalf t
 
 -- memory.my_left_groups(): the groups that the user has left.
 CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT l.group_id FROM memory.left_groups(memory.my_agent(), memory.principal() ->> 'user') l);
 END

@@ -6,8 +6,7 @@
 -- time before the object, and the object isn't parsed if the time is another: garbage in the setting means no principal, not
 -- an error.
 CREATE OR REPLACE FUNCTION memory.principal() RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN split_part(current_setting('memory.principal', true), ' ', 1) = extract(epoch FROM transaction_timestamp())::text
         THEN substr(
@@ -24,8 +23,7 @@ COMMENT ON FUNCTION memory.principal() IS
 -- may see. With service it is the library's own work, which may read and write: for that agent, or for all agents if the
 -- agent is null.
 CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_conversation text, p_service boolean) RETURNS text
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_before text := current_setting('memory.principal', true);
 BEGIN
@@ -47,8 +45,7 @@ COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; re
 -- memory.serve(agent): memory.enter for the library's own work for that agent, used by functions that write and name their
 -- principal themselves. Raises an error in a transaction that works for a user or for another agent.
 CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_named jsonb := memory.principal();
 BEGIN
@@ -67,8 +64,7 @@ COMMENT ON FUNCTION memory.serve(text) IS
 -- user may ask only for that user. Any other may ask for everybody, as functions that take the user as an argument do.
 -- memory.visible_scopes and memory.visible_conversations call this.
 CREATE OR REPLACE FUNCTION memory.asks_for(p_agent text, p_user text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(
         NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
     )
@@ -78,8 +74,7 @@ COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction may ask what th
 
 -- memory.leave(before): restores the setting that memory.enter(…) returned.
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
-LANGUAGE sql VOLATILE
-AS $$
+LANGUAGE sql VOLATILE AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
 

@@ -2,8 +2,7 @@ CREATE OR REPLACE FUNCTION memory.absorb(
     p_agent bigint, p_scope bigint, p_fence bigint, p_version integer, p_epoch integer, p_from integer, p_to integer,
     p_inputs integer[], p_suspects integer, p_interval interval, p_threshold integer, p_at timestamptz
 ) RETURNS boolean
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 DECLARE v_waits boolean;
 BEGIN
     PERFORM FROM memory.scopes s

@@ -5,8 +5,7 @@ CREATE OR REPLACE FUNCTION memory.add_messages(
     OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer,
     OUT formation text, OUT empty_groups text[]
 )
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_agent bigint;

@@ -1,7 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.agent_settings(p_agent text) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     SELECT coalesce((
         SELECT a.settings
         FROM memory.agents a

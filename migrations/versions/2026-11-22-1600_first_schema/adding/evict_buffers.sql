@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.evict_buffers(p_agent bigint, p_scopes bigint[], p_at timestamptz) RETURNS void
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_scope bigint;
 BEGIN

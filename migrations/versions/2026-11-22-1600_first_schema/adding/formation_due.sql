@@ -2,8 +2,7 @@ CREATE OR REPLACE FUNCTION memory.formation_due(
     p_messages integer, p_tokens real, p_signalled boolean, p_since timestamptz, p_limits jsonb, p_at timestamptz,
     OUT due_at timestamptz, OUT due_reason text, OUT waits_below integer
 )
-LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
     SELECT
         CASE WHEN r.reason = 'cold' THEN least(r.cold_at, r.old_at) WHEN r.reason IS NOT NULL THEN p_at END,

@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.refuse_change() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'rows of %.% never change', TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
 END

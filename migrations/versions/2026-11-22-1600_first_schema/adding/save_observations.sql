@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.save_observations(
     p_agent bigint, p_drafts jsonb, p_run bigint, p_at timestamptz, p_replaced integer
 ) RETURNS TABLE (place integer, scope_id bigint, seq integer, is_new boolean)
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY

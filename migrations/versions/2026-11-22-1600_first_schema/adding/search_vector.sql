@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.search_vector(p_language text, p_text text) RETURNS tsvector
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-AS $$
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
     RETURN pg_catalog.to_tsvector(
         pg_catalog.concat('pg_catalog.', p_language)::pg_catalog.regconfig, pg_catalog.left(p_text, 100000)

@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.settings_over(p_defaults jsonb, p_own jsonb) RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT p_defaults || coalesce(
         (
             SELECT jsonb_object_agg(o.key, o.value)

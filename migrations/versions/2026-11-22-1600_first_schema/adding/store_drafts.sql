@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.store_drafts(
     p_agent bigint, p_wanted jsonb, p_shown jsonb, p_drafts jsonb, p_run bigint, p_threshold integer, p_at timestamptz
 ) RETURNS TABLE (place integer, scope_id bigint, seq integer, outcome text)
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_drafts jsonb;
@@ -53,8 +52,7 @@ COMMENT ON FUNCTION memory.store_drafts(bigint, jsonb, jsonb, jsonb, bigint, int
     'Stores drafts as far as they may go where they are meant to go; one row per draft.';
 CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_shown jsonb, p_at timestamptz)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_id bigint;
     v_ids bigint[];
@@ -111,8 +109,7 @@ CREATE OR REPLACE FUNCTION memory.observe(
     OUT agent_key bigint, OUT scope_id bigint, OUT seq integer, OUT outcome text, OUT lanes text, OUT is_known jsonb,
     OUT empty_group boolean
 )
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_before text := memory.serve(p_agent);

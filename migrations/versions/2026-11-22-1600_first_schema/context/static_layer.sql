@@ -8,11 +8,8 @@ RETURNS TABLE (
     buffer_seqs integer[], buffer_contents text[], buffer_times timestamptz[],
     speakers text[], scopes_more bigint, settings jsonb
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     v_settings jsonb;

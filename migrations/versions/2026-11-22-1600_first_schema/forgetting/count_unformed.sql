@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.count_unformed(p_agent bigint, p_conversation_ids text[]) RETURNS void
-LANGUAGE sql VOLATILE
-AS $$
+LANGUAGE sql VOLATILE AS $$
     UPDATE memory.conversations t
     SET epoch = t.epoch + 1,
         unformed_messages = coalesce(m.messages, 0),

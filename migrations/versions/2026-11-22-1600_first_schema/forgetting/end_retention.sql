@@ -3,8 +3,7 @@ CREATE OR REPLACE FUNCTION memory.end_retention(
     p_conversations bigint, p_messages bigint,
     OUT messages bigint, OUT conversations bigint, OUT last_agent bigint, OUT last_conversation text
 )
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
     v_agents bigint[];

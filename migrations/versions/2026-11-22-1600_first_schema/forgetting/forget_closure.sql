@@ -5,8 +5,7 @@ CREATE OR REPLACE FUNCTION memory.forget_closure(
     OUT held_scope_ids bigint[], OUT held_seqs integer[], OUT held_conversation_ids text[], OUT held_numbers bigint[],
     OUT held_evidence_ids bigint[]
 )
-LANGUAGE plpgsql STABLE
-AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     v_round_scope_ids bigint[];

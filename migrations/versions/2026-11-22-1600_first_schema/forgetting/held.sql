@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.held_ids(p_agent bigint, p_user text, p_since timestamptz) RETURNS TABLE (user_id text)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE theirs (user_id) AS (
         SELECT p_user
         UNION
@@ -13,8 +12,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION memory.held_ids IS 'The ids that a hold on a user covers; one row per id.';
 CREATE OR REPLACE FUNCTION memory.is_held_id(p_agent bigint, p_user text) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT
         FROM memory.holds h
@@ -26,8 +24,7 @@ COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers 
 CREATE OR REPLACE FUNCTION memory.holds_observation(
     p_agent bigint, p_hold bigint, p_observation memory.observations, p_owner text
 ) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.holds h
         WHERE h.agent_key = p_agent AND h.released_at IS NULL
@@ -54,8 +51,7 @@ COMMENT ON FUNCTION memory.holds_observation IS 'Whether an open hold keeps this
 CREATE OR REPLACE FUNCTION memory.holds_message(
     p_agent bigint, p_hold bigint, p_message memory.messages, p_groups text[]
 ) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.holds h
         WHERE h.agent_key = p_agent AND h.released_at IS NULL
@@ -70,8 +66,7 @@ COMMENT ON FUNCTION memory.holds_message IS 'Whether an open hold keeps this mes
 CREATE OR REPLACE FUNCTION memory.held_observations(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE line (scope_id, seq) AS (
         SELECT o.scope_id, o.seq
         FROM memory.observations o
@@ -90,8 +85,7 @@ COMMENT ON FUNCTION memory.held_observations IS 'The observations that an open h
 CREATE OR REPLACE FUNCTION memory.held_messages(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (conversation_id text, number bigint)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT m.conversation_id, m.number
     FROM memory.messages m
     JOIN memory.conversations t ON t.agent_key = m.agent_key AND t.conversation_id = m.conversation_id
@@ -108,8 +102,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION memory.held_messages IS 'The messages that an open hold keeps; one row per message.';
 CREATE OR REPLACE FUNCTION memory.is_held_observation(p_agent bigint, p_scope bigint, p_seq integer) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         WITH RECURSIVE line (scope_id, seq) AS (
             SELECT p_scope, p_seq
@@ -135,8 +128,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION memory.is_held_observation IS 'Whether an open hold keeps this observation; one value.';
 CREATE OR REPLACE FUNCTION memory.is_held_message(p_agent bigint, p_conversation text, p_number bigint) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.messages m
         JOIN memory.conversations t ON t.agent_key = p_agent AND t.conversation_id = m.conversation_id
@@ -152,8 +144,7 @@ COMMENT ON FUNCTION memory.is_held_message IS 'Whether an open hold keeps this m
 CREATE OR REPLACE FUNCTION memory.released(p_agent bigint) RETURNS TABLE (
     withdrawn_by text, scope_id bigint, seq integer, conversation_id text, number bigint, evidence_id bigint
 )
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH held AS MATERIALIZED (
         SELECT h.scope_id, h.seq FROM memory.held_observations(p_agent) h
     )

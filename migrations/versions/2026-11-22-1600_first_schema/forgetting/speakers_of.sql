@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.newest_speakers(p_names text[]) RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ARRAY(
         SELECT n.name
         FROM unnest(p_names) WITH ORDINALITY AS n (name, place)
@@ -12,8 +11,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION memory.newest_speakers IS 'The first 50 of these names, each once.';
 CREATE OR REPLACE FUNCTION memory.speakers_of(p_agent bigint, p_scope bigint) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT memory.newest_speakers(ARRAY(
         SELECT o.speaker
         FROM memory.observations o

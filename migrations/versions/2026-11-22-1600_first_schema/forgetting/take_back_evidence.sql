@@ -1,7 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.take_back_evidence(p_agent bigint, p_scope bigint, p_seqs integer[]) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.imported_texts(p_agent bigint, p_import bigint)
 RETURNS TABLE (scope_id bigint, version integer, live boolean)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE brought AS (
         SELECT c.scope_id, c.version, c.live
         FROM memory.runs r

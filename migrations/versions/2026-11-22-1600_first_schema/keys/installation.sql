@@ -14,16 +14,12 @@ COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
 INSERT INTO memory.installation DEFAULT VALUES;
 CREATE OR REPLACE FUNCTION memory.installation_id() RETURNS uuid
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     SELECT id FROM memory.installation
 $$;
 COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies of the database have the same id.';
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
-LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_key bytea;
 BEGIN
@@ -36,9 +32,7 @@ COMMENT ON FUNCTION memory.keyed_hash IS
     'HMAC-SHA256 of a value under the key of this database, which only the owner can read.';
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     WITH spread AS MATERIALIZED (
         SELECT ('x' || rpad(encode(i.key, 'hex'), 128, '0'))::bit(512) AS bits FROM memory.installation i
     ), pads AS MATERIALIZED (
@@ -54,21 +48,18 @@ $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hashes(text, bytea[]) FROM PUBLIC;
 COMMENT ON FUNCTION memory.keyed_hashes IS 'memory.keyed_hash of each value, with its place from 1.';
 CREATE OR REPLACE FUNCTION memory.user_hash(p_agent bigint, p_user text) RETURNS bytea
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT memory.keyed_hash('user', int8send(p_agent) || convert_to(p_user, 'UTF8'))
 $$;
 COMMENT ON FUNCTION memory.user_hash IS 'The hash of a user''s id, which may be kept after the user was forgotten.';
 CREATE OR REPLACE FUNCTION memory.content_hash(p_scope bigint, p_digest bytea) RETURNS bytea
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT memory.keyed_hash('content', int8send(p_scope) || p_digest)
 $$;
 COMMENT ON FUNCTION memory.content_hash IS 'The hash by which a scope recognizes a text, from the digest of its normal form.';
 CREATE OR REPLACE FUNCTION memory.content_hashes(p_scopes bigint[], p_digests bytea[])
 RETURNS TABLE (place bigint, hash bytea)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT h.place, h.hash
     FROM memory.keyed_hashes('content', ARRAY(
         SELECT int8send(k.scope_id) || k.digest

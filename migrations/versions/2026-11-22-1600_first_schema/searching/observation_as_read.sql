@@ -3,8 +3,7 @@ RETURNS TABLE (
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
     superseded_by integer, pending boolean, version integer
 )
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 1 AS $$
     SELECT o.observation, s.kind, s.owner, s.name, coalesce(t.status, 'active'), coalesce(t.verification, 'unverified'),
            t.superseded_by,
            o.lane = 'absorb' AND memory.in_use(t.status)

@@ -1,7 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.observation_version(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
-LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
     SELECT count(*)::integer + 1
     FROM memory.events e
     WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq = p_seq

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.observations_with(p_agent bigint, p_query jsonb)
 RETURNS TABLE (scope_id bigint, seq integer)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH asked AS (
         SELECT x.*
         FROM jsonb_to_record(p_query) AS x(phrases text[], without text[], said_by text, after date, before date, tags text[])

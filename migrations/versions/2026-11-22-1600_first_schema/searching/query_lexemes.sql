@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.query_lexemes(p_terms jsonb, p_languages text[])
 RETURNS TABLE (g integer, language text, lexeme text)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT min(t.g)::integer, l.language, u.lexeme
     FROM unnest(p_languages) l(language)
     CROSS JOIN jsonb_array_elements(p_terms) WITH ORDINALITY t(term, g)

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer)
 RETURNS integer[]
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(
         SELECT x.g

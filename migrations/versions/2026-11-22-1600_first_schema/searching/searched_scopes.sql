@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.searched_scopes(
     p_agent text, p_user text, p_conversation text, p_as_of timestamptz, p_scope bigint
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT v.agent_key, v.scope_id
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     WHERE p_scope IS NULL OR v.scope_id = p_scope

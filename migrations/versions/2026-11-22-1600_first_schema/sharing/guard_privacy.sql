@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
-LANGUAGE plpgsql
-AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (
         SELECT FROM memory.lineage l

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.people_behind(p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_new_days real)
 RETURNS TABLE (scope_id bigint, seq integer, person text, established boolean)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE line (scope_id, seq, source_scope_id, source_seq) AS (
         SELECT k.scope_id, k.seq, k.scope_id, k.seq
         FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)

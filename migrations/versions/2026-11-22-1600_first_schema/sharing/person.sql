@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.person(p_agent bigint, p_user text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WITH RECURSIVE line (user_id, step) AS (
         SELECT p_user, 0
         UNION ALL
@@ -13,8 +12,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION memory.person IS 'The id of the person for whom a user''s id stands.';
 CREATE OR REPLACE FUNCTION memory.members_of(p_agent bigint, p_scope bigint) RETURNS TABLE (person text)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT DISTINCT memory.person(p_agent, m.user_id)
     FROM memory.members m
     WHERE m.agent_key = p_agent AND m.scope_id = p_scope AND m.left_at IS NULL

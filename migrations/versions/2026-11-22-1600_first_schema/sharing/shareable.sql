@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, proposed text)
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT o.seq, o.content, o.observed_at, o.proposed
     FROM memory.scopes s
     JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id

@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.trust(p_agent bigint, p_scope bigint, p_seq integer) RETURNS integer
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     WITH RECURSIVE line (scope_id, seq) AS (
         SELECT p_scope, p_seq
         UNION

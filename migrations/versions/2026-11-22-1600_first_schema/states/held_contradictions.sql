@@ -2,8 +2,7 @@ CREATE OR REPLACE FUNCTION memory.held_contradictions(p_agent bigint)
 RETURNS TABLE (
     scope_id bigint, version integer, newer integer, older integer, says text, instead_of text, created_at timestamptz
 )
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT c.scope_id, c.version, n.seq, o.seq, n.content, o.content, c.created_at
     FROM memory.consolidations c
     CROSS JOIN LATERAL jsonb_to_recordset(c.contradictions) AS i (newer integer, older integer, held boolean)

@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.conversation_owner(
     p_agent text, p_user text, p_conversation text, p_as_of timestamptz
 ) RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(
         SELECT 's:' || t.conversation_id

@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.is_empty_group(p_agent bigint, p_owner text) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
+LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (
         SELECT
         FROM memory.scopes g

@@ -1,7 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.my_scopes() RETURNS bigint[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_named jsonb := memory.principal();
 BEGIN
@@ -13,42 +11,33 @@ END
 $$;
 COMMENT ON FUNCTION memory.my_scopes IS 'The scopes that the user on whose behalf this transaction works may see.';
 CREATE OR REPLACE FUNCTION memory.my_agent() RETURNS bigint
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'agent');
 END
 $$;
 COMMENT ON FUNCTION memory.my_agent IS 'The key of the agent of the user on whose behalf this transaction works.';
 CREATE OR REPLACE FUNCTION memory.served_agent() RETURNS bigint
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = memory.principal() ->> 'serves');
 END
 $$;
 COMMENT ON FUNCTION memory.served_agent IS 'The key of the one agent for which the library itself works.';
 CREATE OR REPLACE FUNCTION memory.serves_all() RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce((memory.principal() ->> 'serves_all')::boolean, false)
 $$;
 COMMENT ON FUNCTION memory.serves_all IS 'Whether this transaction is the library''s own work for all agents.';
 CREATE OR REPLACE FUNCTION memory.my_user_ids() RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT i.user_id FROM memory.user_ids(memory.my_agent(), memory.principal() ->> 'user') i);
 END
 $$;
 COMMENT ON FUNCTION memory.my_user_ids IS 'The ids of the user on whose behalf this transaction works.';
 CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
-SET search_path = pg_catalog, memory, pg_temp
-AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     RETURN ARRAY(SELECT l.group_id FROM memory.left_groups(memory.my_agent(), memory.principal() ->> 'user') l);
 END

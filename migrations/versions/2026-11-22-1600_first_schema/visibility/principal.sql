@@ -1,6 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.principal() RETURNS jsonb
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN split_part(current_setting('memory.principal', true), ' ', 1) = extract(epoch FROM transaction_timestamp())::text
         THEN substr(
@@ -11,8 +10,7 @@ $$;
 COMMENT ON FUNCTION memory.principal() IS
     'On whose behalf this transaction works: a user of an agent, or the library itself; null: no principal was named.';
 CREATE OR REPLACE FUNCTION memory.enter(p_agent text, p_user text, p_conversation text, p_service boolean) RETURNS text
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_before text := current_setting('memory.principal', true);
 BEGIN
@@ -30,8 +28,7 @@ END
 $$;
 COMMENT ON FUNCTION memory.enter IS 'Names the principal of this transaction; returns the previous setting, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.serve(p_agent text) RETURNS text
-LANGUAGE plpgsql VOLATILE
-AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_named jsonb := memory.principal();
 BEGIN
@@ -45,16 +42,14 @@ $$;
 COMMENT ON FUNCTION memory.serve(text) IS
     'Names the library''s own work for that agent as the principal; returns the previous setting, for memory.leave.';
 CREATE OR REPLACE FUNCTION memory.asks_for(p_agent text, p_user text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(
         NOT memory.principal() ? 'user' OR memory.principal() @> jsonb_build_object('agent', p_agent, 'user', p_user), true
     )
 $$;
 COMMENT ON FUNCTION memory.asks_for IS 'Whether this transaction may ask what that user sees: false if it was entered as another user.';
 CREATE OR REPLACE FUNCTION memory.leave(p_before text) RETURNS void
-LANGUAGE sql VOLATILE
-AS $$
+LANGUAGE sql VOLATILE AS $$
     SELECT set_config('memory.principal', coalesce(p_before, ''), true)
 $$;
 COMMENT ON FUNCTION memory.leave IS 'Restores the principal that was named before.';

@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.retained_messages(
     p_agent text, p_conversation text, p_days double precision, p_at timestamptz, p_as_of timestamptz DEFAULT NULL
 ) RETURNS SETOF memory.messages
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT m.*
     FROM (
         SELECT a.agent_key, memory.retention_start(a.settings, p_days, p_at) AS since

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.user_ids(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (user_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WITH RECURSIVE mine (user_id) AS (
         SELECT p_user WHERE p_user IS NOT NULL
         UNION

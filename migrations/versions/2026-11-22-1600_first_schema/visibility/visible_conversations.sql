@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.visible_conversations(
     p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL, p_conversation text DEFAULT NULL
 ) RETURNS SETOF memory.conversations
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT s.*
     FROM (
         SELECT a.agent_key, ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i) AS users,

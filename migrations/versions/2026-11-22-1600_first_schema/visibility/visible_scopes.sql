@@ -1,8 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.visible_scopes(
     p_agent text, p_user text, p_conversation text DEFAULT NULL, p_as_of timestamptz DEFAULT NULL
 ) RETURNS TABLE (agent_key bigint, scope_id bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT s.agent_key, s.scope_id
     FROM memory.scopes s
     WHERE s.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = p_agent)

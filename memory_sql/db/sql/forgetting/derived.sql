@@ -22,8 +22,7 @@ BEGIN
         FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
         UNION
         SELECT e.scope_id, e.seq
-        FROM memory.evidence e
-        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
+        FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids)
         UNION
         SELECT l.scope_id, l.seq
         FROM touched t
@@ -51,19 +50,16 @@ BEGIN
             ) OR (bool_and(
                 (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
                 OR EXISTS (
-                    SELECT
-                    FROM memory.observation_states t
+                    SELECT FROM memory.observation_states t
                     WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
                       AND memory.is_aside(t.status)
                 )
             ) AND NOT EXISTS (
-                SELECT
-                FROM memory.observations o
+                SELECT FROM memory.observations o
                 JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
                 WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.source_kind = 'propagation'
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
-                  AND e.withdrawn_by IS NULL
-                  AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
+                  AND e.withdrawn_by IS NULL AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
             ))
         ) c;
         EXIT WHEN v_more_scope_ids IS NULL;

@@ -49,9 +49,7 @@ LANGUAGE sql STABLE AS $$
         FROM said s
         LEFT JOIN known k ON k.user_id = s.user_id
         GROUP BY s.scope_id, s.seq
-    ), told AS (
-        SELECT y.*, ARRAY(SELECT p FROM unnest(y.persons) p WHERE p <> ALL (y.losing)) AS others FROM stays y
-    )
+    ), told AS (SELECT y.*, ARRAY(SELECT p FROM unnest(y.persons) p WHERE p <> ALL (y.losing)) AS others FROM stays y)
     SELECT y.scope_id, y.seq,
            CASE WHEN y.others <> '{}' THEN 'another' WHEN y.is_hosts THEN 'host' WHEN y.persons <> '{}' THEN 'elsewhere' ELSE 'source' END,
            CASE WHEN y.others <> '{}' THEN y.others WHEN y.is_hosts THEN '{}' ELSE y.persons END

@@ -47,8 +47,7 @@ BEGIN
     ), gone AS (
         UPDATE memory.messages m
         SET content = NULL, speaker = NULL, search_extra = '', eligible = m.eligible AND m.number <= o.formed_number
-        FROM over o
-        WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
+        FROM over o WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
         RETURNING m.number
     ) SELECT count(*) INTO messages FROM gone;
     UPDATE memory.conversations s

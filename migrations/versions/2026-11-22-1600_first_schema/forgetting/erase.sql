@@ -13,205 +13,221 @@ DECLARE
     v_touched bigint[] := ARRAY(SELECT DISTINCT x FROM unnest(v_scope_ids || p_scopes) x ORDER BY x);
     v_made_scope_ids bigint[];
     v_made_seqs integer[];
+    v_losing_scope_ids bigint[];  -- what stays and loses evidence
+    v_losing_seqs integer[];
     v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids || p_held_conversation_ids) x ORDER BY x);
+    v_is_absorbed boolean;
+    v_is_spread boolean;
+    v_supersedes boolean;
+    v_is_imported boolean;
+    v_consolidations bigint := 0;
+    v_judged bigint;
+    v_lineage bigint := 0;
+    v_evidence bigint;
+    v_observations bigint;
+    v_messages bigint := 0;
+    v_runs bigint;
+    v_members bigint := 0;
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
     IF NOT FOUND THEN  -- behind walls, where nobody has named the principal: better an error than nothing erased
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
-    RETURN QUERY
-    WITH gone AS (
+    -- Mostly there is none of this. A statement costs as much where it finds nothing, so each is left out that would.
+    SELECT EXISTS (SELECT FROM unnest(v_touched) x JOIN memory.consolidations c ON c.agent_key = p_agent AND c.scope_id = x),
+           EXISTS (
+               SELECT FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+               JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+           ) OR EXISTS (
+               SELECT FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+               JOIN memory.lineage l ON l.agent_key = p_agent AND l.scope_id = k.scope_id AND l.seq = k.seq
+           ) OR EXISTS (
+               SELECT FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+               JOIN memory.judged j ON j.agent_key = p_agent AND j.target_scope_id = k.scope_id AND j.seq = k.seq
+           ), EXISTS (
+               SELECT FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+               JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (k.scope_id, k.seq)
+           ), EXISTS (SELECT FROM unnest(v_touched) x JOIN memory.imported i ON i.agent_key = p_agent AND i.scope_id = x)
+           OR EXISTS (
+               SELECT FROM unnest(v_conversations) x
+               JOIN memory.imported_messages i ON i.agent_key = p_agent AND i.conversation_id = x
+           )
+    INTO v_is_absorbed, v_is_spread, v_supersedes, v_is_imported;
+    SELECT coalesce(array_agg(e.scope_id), '{}'), coalesce(array_agg(e.seq), '{}') INTO v_losing_scope_ids, v_losing_seqs
+    FROM (
+        SELECT e.scope_id, e.seq FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (v_evidence_ids)
+        EXCEPT SELECT * FROM unnest(v_scope_ids, v_seqs)
+    ) e;
+    IF v_is_absorbed THEN
         DELETE FROM memory.consolidations c
         USING memory.tainted_versions(p_agent, p_scopes, v_scope_ids, v_seqs) t
-        WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version
-        RETURNING c.version
-    ) SELECT 'consolidations', count(*) FROM gone;
+        WHERE c.agent_key = p_agent AND c.scope_id = t.scope_id AND c.version = t.version;
+        GET DIAGNOSTICS v_consolidations = ROW_COUNT;
+    END IF;
     -- A judgement is deleted with its source. If the source stays and what was derived from it is deleted, it isn't derived again,
     -- unless another source is the cause: then it is judged again without that one. So is what was known from somebody who is
     -- now forgotten.
-    WITH changed AS (
-        UPDATE memory.judged j
-        SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
-            reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
-            seq = NULL
-        FROM (
-            SELECT k.scope_id, k.seq, EXISTS (
-                SELECT
-                FROM memory.lineage l
-                WHERE l.agent_key = p_agent AND l.scope_id = k.scope_id AND l.seq = k.seq
-                  AND (
-                      (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
-                      OR EXISTS (
-                          SELECT
-                          FROM memory.evidence e
-                          WHERE e.agent_key = p_agent AND e.scope_id = l.source_scope_id AND e.seq = l.source_seq
-                            AND e.evidence_id = ANY (v_evidence_ids)
+    IF v_is_spread THEN
+        WITH changed AS (
+            UPDATE memory.judged j
+            SET outcome = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'waiting' ELSE 'refused' END,
+                reason = CASE WHEN c.lost_a_source OR j.reason = 'known' AND p_users <> '{}' THEN 'lost_a_source' ELSE 'taken_out' END,
+                seq = NULL
+            FROM (
+                SELECT k.scope_id, k.seq, EXISTS (
+                    SELECT FROM memory.lineage l
+                    WHERE l.agent_key = p_agent AND l.scope_id = k.scope_id AND l.seq = k.seq
+                      AND (
+                          (l.source_scope_id, l.source_seq) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+                          OR EXISTS (
+                              SELECT FROM memory.evidence e
+                              WHERE e.agent_key = p_agent AND e.scope_id = l.source_scope_id AND e.seq = l.source_seq
+                                AND e.evidence_id = ANY (v_evidence_ids)
+                          )
                       )
-                  )
-            ) AS lost_a_source
-            FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
-        ) c
-        WHERE j.agent_key = p_agent AND j.target_scope_id = c.scope_id AND j.seq = c.seq
-        RETURNING j.source_scope_id, j.outcome
-    )
-    UPDATE memory.scopes s  -- a run that is under way has counted what goes
-    SET propagate_at = coalesce(s.propagate_at, p_at),
-        fence = s.fence + (s.lease_until IS NOT NULL)::integer,
-        lease_until = NULL
-    WHERE s.agent_key = p_agent
-      AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
-    RETURN QUERY
-    WITH gone AS (
-        DELETE FROM memory.judged j
-        USING unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
-        WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq)
-        RETURNING 1
-    ) SELECT 'judged', count(*) FROM gone;
-    SELECT coalesce(array_agg(l.scope_id), '{}'), coalesce(array_agg(l.seq), '{}')
-    INTO v_made_scope_ids, v_made_seqs
-    FROM memory.lineage l
-    JOIN unnest(p_scope_ids, p_seqs) AS k (scope_id, seq) ON (l.source_scope_id, l.source_seq) = (k.scope_id, k.seq)
-    WHERE l.agent_key = p_agent;
-    RETURN QUERY
-    WITH gone AS (
-        DELETE FROM memory.lineage l
-        USING (
-            SELECT m.scope_id, m.seq, m.source_scope_id, m.source_seq
-            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-            JOIN memory.lineage m ON m.agent_key = p_agent AND m.scope_id = k.scope_id AND m.seq = k.seq
-            UNION
-            SELECT m.scope_id, m.seq, m.source_scope_id, m.source_seq
-            FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-            JOIN memory.lineage m ON m.agent_key = p_agent AND m.source_scope_id = k.scope_id AND m.source_seq = k.seq
-        ) g
-        WHERE l.agent_key = p_agent AND (l.scope_id, l.seq) = (g.scope_id, g.seq)
-          AND (l.source_scope_id, l.source_seq) = (g.source_scope_id, g.source_seq)
-        RETURNING l.seq
-    ) SELECT 'lineage', count(*) FROM gone;
-    -- What is left of what was made of it stands on what somebody has said there, where no source is left.
-    DELETE FROM memory.evidence e
-    USING memory.observations o
-    WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
-      AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
-      AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
-      AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.conversation_id IS NULL
-      AND NOT EXISTS (
-          SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
-      );
-    RETURN QUERY
-    WITH gone AS (
+                ) AS lost_a_source
+                FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+            ) c
+            WHERE j.agent_key = p_agent AND j.target_scope_id = c.scope_id AND j.seq = c.seq
+            RETURNING j.source_scope_id, j.outcome
+        )
+        UPDATE memory.scopes s  -- a run that is under way has counted what goes
+        SET propagate_at = coalesce(s.propagate_at, p_at),
+            fence = s.fence + (s.lease_until IS NOT NULL)::integer,
+            lease_until = NULL
+        WHERE s.agent_key = p_agent
+          AND s.scope_id IN (SELECT c.source_scope_id FROM changed c WHERE c.outcome = 'waiting');
+        WITH gone AS (
+            DELETE FROM memory.lineage l
+            USING (
+                SELECT m.scope_id, m.seq, m.source_scope_id, m.source_seq
+                FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+                JOIN memory.lineage m ON m.agent_key = p_agent AND m.scope_id = k.scope_id AND m.seq = k.seq
+                UNION
+                SELECT m.scope_id, m.seq, m.source_scope_id, m.source_seq
+                FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+                JOIN memory.lineage m ON m.agent_key = p_agent AND m.source_scope_id = k.scope_id AND m.source_seq = k.seq
+            ) g
+            WHERE l.agent_key = p_agent AND (l.scope_id, l.seq) = (g.scope_id, g.seq)
+              AND (l.source_scope_id, l.source_seq) = (g.source_scope_id, g.source_seq)
+            RETURNING l.scope_id, l.seq
+        ) SELECT count(*), array_agg(g.scope_id), array_agg(g.seq) INTO v_lineage, v_made_scope_ids, v_made_seqs FROM gone g;
+        -- What is left of what was made of it stands on what somebody has said there, where no source is left.
         DELETE FROM memory.evidence e
-        USING unnest(p_evidence_ids) AS k (evidence_id)
-        WHERE e.agent_key = p_agent AND e.evidence_id = k.evidence_id
-        RETURNING e.scope_id, e.seq
-    ), withdrawn AS (
-        UPDATE memory.evidence e
-        SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
-        WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_held_evidence_ids)
-        RETURNING e.scope_id, e.seq
-    ), left_by_others AS (  -- whom nothing relates to it any more: also a user one of whose messages is forgotten
-        UPDATE memory.observations o
+        USING memory.observations o
+        WHERE o.agent_key = p_agent AND o.source_kind = 'propagation' AND (o.scope_id, o.seq) IN (SELECT * FROM unnest(v_made_scope_ids, v_made_seqs))
+          AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(p_scope_ids, p_seqs))
+          AND e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
+          AND e.run_id IS NOT NULL AND e.user_id IS NULL AND e.conversation_id IS NULL
+          AND NOT EXISTS (
+              SELECT FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq
+          );
+    END IF;
+    DELETE FROM memory.judged j
+    USING unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+    WHERE j.agent_key = p_agent AND (j.source_scope_id, j.source_seq) = (k.scope_id, k.seq);
+    GET DIAGNOSTICS v_judged = ROW_COUNT;
+    DELETE FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids);
+    GET DIAGNOSTICS v_evidence = ROW_COUNT;
+    UPDATE memory.evidence e
+    SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
+    WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_held_evidence_ids);
+    IF cardinality(v_losing_seqs) > 0 THEN
+        UPDATE memory.observations o  -- whom nothing relates to it any more: also a user one of whose messages is forgotten
         SET speaker = NULL, related_users = l.users
         FROM (
             SELECT o.scope_id, o.seq, ARRAY(
                 SELECT u.user_id
                 FROM unnest(o.related_users) WITH ORDINALITY AS u (user_id, place)
                 WHERE u.user_id <> ALL (p_users) AND EXISTS (
-                    SELECT
-                    FROM memory.evidence e
+                    SELECT FROM memory.evidence e
                     WHERE e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.user_id = u.user_id
-                      AND e.withdrawn_by IS NULL AND e.evidence_id NOT IN (SELECT * FROM unnest(v_evidence_ids))
+                      AND e.withdrawn_by IS NULL
                 )
                 ORDER BY u.place
             ) AS users
-            FROM memory.observations o
-            JOIN (
-                (TABLE gone UNION TABLE withdrawn) EXCEPT SELECT * FROM unnest(v_scope_ids, v_seqs)
-            ) g ON g.scope_id = o.scope_id AND g.seq = o.seq
-            WHERE o.agent_key = p_agent
+            FROM unnest(v_losing_scope_ids, v_losing_seqs) AS g (scope_id, seq)
+            JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq
         ) l
-        WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users
-    ) SELECT 'evidence', count(*) FROM gone;
-    UPDATE memory.observations o  -- what others have said of them stays, and says no more of whom
-    SET subjects = ARRAY(
-        SELECT s.user_id
-        FROM unnest(o.subjects) WITH ORDINALITY AS s (user_id, place)
-        WHERE s.user_id <> ALL (p_users)
-        ORDER BY s.place
-    )
-    WHERE o.agent_key = p_agent AND o.subjects <> '{}' AND o.subjects && p_users
-      AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
-    -- What was superseded by what goes stays superseded by the next one in line that doesn't.
-    WITH RECURSIVE heirs (scope_id, seq, heir) AS (
-        SELECT k.scope_id, k.seq, g.superseded_by
-        FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
-        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
-        UNION
-        SELECT h.scope_id, h.seq, g.superseded_by
+        WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users;
+    END IF;
+    IF v_supersedes THEN
+        -- What was superseded by what goes stays superseded by the next one in line that doesn't.
+        WITH RECURSIVE heirs (scope_id, seq, heir) AS (
+            SELECT k.scope_id, k.seq, g.superseded_by
+            FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+            LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (k.scope_id, k.seq)
+            UNION
+            SELECT h.scope_id, h.seq, g.superseded_by
+            FROM heirs h
+            LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
+            WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+        )
+        UPDATE memory.observation_states t
+        SET superseded_by = h.heir
         FROM heirs h
-        LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
-        WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
-    )
-    UPDATE memory.observation_states t
-    SET superseded_by = h.heir
-    FROM heirs h
-    WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
-      AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
+        WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
+          AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
+    END IF;
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
-    WITH before AS (
-        SELECT k.scope_id, k.seq, coalesce(t.status, 'active') AS status
-        FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
-        LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.seq) = (k.scope_id, k.seq)
-        WHERE t.withdrawn_by IS NULL
-    ), withdrawn AS (
-        INSERT INTO memory.observation_states AS t (agent_key, scope_id, seq, status, status_at, withdrawn_by)
-        SELECT p_agent, b.scope_id, b.seq, 'withdrawn', p_at, p_forgetting FROM before b
-        ON CONFLICT (agent_key, scope_id, seq) DO UPDATE
-        SET status = excluded.status, status_at = excluded.status_at, withdrawn_by = excluded.withdrawn_by,
-            superseded_by = NULL, follows = false
-    )
-    INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
-    SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
-    FROM before b;
-    RETURN QUERY
-    SELECT DISTINCT 'standing', t.scope_id
-    FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
-    JOIN memory.observation_states t
-        ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (k.scope_id, k.seq) AND t.status = 'superseded';
-    -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import
-    -- that is taken out again may.
-    WITH gone AS (
-        DELETE FROM memory.imported i
-        USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-        WHERE i.agent_key = p_agent AND i.scope_id = k.scope_id AND i.seq = k.seq
-        RETURNING i.ref_hash
-    ), gone_texts AS (
-        DELETE FROM memory.imported i
-        WHERE i.agent_key = p_agent AND i.scope_id = ANY (p_scopes) AND i.seq IS NULL
-        RETURNING i.ref_hash
-    )
-    INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
-    SELECT DISTINCT p_agent, g.ref_hash, p_at
-    FROM (
-        SELECT ref_hash FROM gone
-        UNION ALL
-        SELECT ref_hash FROM gone_texts
-        UNION ALL
-        SELECT i.ref_hash
-        FROM memory.imported i
-        WHERE i.agent_key = p_agent AND (i.scope_id, i.seq) IN (SELECT * FROM unnest(p_held_scope_ids, p_held_seqs))
-        UNION ALL
-        SELECT i.ref_hash
-        FROM memory.imported_messages i
-        WHERE i.agent_key = p_agent AND (i.conversation_id, i.number) IN (
-            SELECT * FROM unnest(p_conversation_ids || p_held_conversation_ids, p_numbers || p_held_numbers)
+    IF cardinality(p_held_scope_ids) > 0 THEN
+        WITH before AS (
+            SELECT k.scope_id, k.seq, coalesce(t.status, 'active') AS status
+            FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
+            LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND (t.scope_id, t.seq) = (k.scope_id, k.seq)
+            WHERE t.withdrawn_by IS NULL
+        ), withdrawn AS (
+            INSERT INTO memory.observation_states AS t (agent_key, scope_id, seq, status, status_at, withdrawn_by)
+            SELECT p_agent, b.scope_id, b.seq, 'withdrawn', p_at, p_forgetting FROM before b
+            ON CONFLICT (agent_key, scope_id, seq) DO UPDATE
+            SET status = excluded.status, status_at = excluded.status_at, withdrawn_by = excluded.withdrawn_by,
+                superseded_by = NULL, follows = false
         )
-    ) g
-    WHERE p_forgetting NOT LIKE 'import:%'
-    ON CONFLICT DO NOTHING;
-    RETURN QUERY
+        INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
+        SELECT p_agent, 'status', b.scope_id, b.seq, jsonb_build_object('from', b.status, 'to', 'withdrawn', 'why', 'hold'), p_at
+        FROM before b;
+    END IF;
+    IF v_supersedes THEN
+        RETURN QUERY
+        SELECT DISTINCT 'standing', t.scope_id
+        FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+        JOIN memory.observation_states t
+            ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (k.scope_id, k.seq) AND t.status = 'superseded';
+    END IF;
+    IF v_is_imported THEN
+        -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import
+        -- that is taken out again may.
+        WITH gone AS (
+            DELETE FROM memory.imported i
+            USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+            WHERE i.agent_key = p_agent AND i.scope_id = k.scope_id AND i.seq = k.seq
+            RETURNING i.ref_hash
+        ), gone_texts AS (
+            DELETE FROM memory.imported i WHERE i.agent_key = p_agent AND i.scope_id = ANY (p_scopes) AND i.seq IS NULL
+            RETURNING i.ref_hash
+        )
+        INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
+        SELECT DISTINCT p_agent, g.ref_hash, p_at
+        FROM (
+            SELECT ref_hash FROM gone
+            UNION ALL
+            SELECT ref_hash FROM gone_texts
+            UNION ALL
+            SELECT i.ref_hash
+            FROM memory.imported i
+            WHERE i.agent_key = p_agent AND (i.scope_id, i.seq) IN (SELECT * FROM unnest(p_held_scope_ids, p_held_seqs))
+            UNION ALL
+            SELECT i.ref_hash
+            FROM memory.imported_messages i
+            WHERE i.agent_key = p_agent AND (i.conversation_id, i.number) IN (
+                SELECT * FROM unnest(p_conversation_ids || p_held_conversation_ids, p_numbers || p_held_numbers)
+            )
+        ) g
+        WHERE p_forgetting NOT LIKE 'import:%'
+        ON CONFLICT DO NOTHING;
+    END IF;
     WITH gone AS (
         DELETE FROM memory.observations o
         USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -222,102 +238,100 @@ BEGIN
         SET forgotten = r.forgotten + g.observations
         FROM (SELECT run_id, count(*)::integer AS observations FROM gone WHERE run_id IS NOT NULL GROUP BY run_id) g
         WHERE r.agent_key = p_agent AND r.run_id = g.run_id
-    ) SELECT 'observations', count(*) FROM gone;
-    RETURN QUERY
-    WITH gone AS (
+    ) SELECT count(*) INTO v_observations FROM gone;
+    IF cardinality(v_conversations) > 0 THEN
         UPDATE memory.messages m
         SET content = NULL, speaker = NULL, search_extra = '', signal = NULL, withdrawn_by = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_conversation_ids, p_numbers) AS k (conversation_id, number), memory.conversations t
         WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
-          AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id
-        RETURNING m.number
-    ) SELECT 'messages', count(*) FROM gone;
-    UPDATE memory.messages m
-    SET withdrawn_by = coalesce(m.withdrawn_by, p_forgetting), eligible = m.eligible AND m.number <= t.formed_number
-    FROM unnest(p_held_conversation_ids, p_held_numbers) AS k (conversation_id, number), memory.conversations t
-    WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
-      AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
+          AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
+        GET DIAGNOSTICS v_messages = ROW_COUNT;
+        UPDATE memory.messages m
+        SET withdrawn_by = coalesce(m.withdrawn_by, p_forgetting), eligible = m.eligible AND m.number <= t.formed_number
+        FROM unnest(p_held_conversation_ids, p_held_numbers) AS k (conversation_id, number), memory.conversations t
+        WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
+          AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
+        PERFORM memory.count_unformed(p_agent, v_conversations);
+    END IF;
     -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
-    RETURN QUERY
-    WITH gone AS (
-        UPDATE memory.runs r
-        SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
-            error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
-            error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
-            finished_at = coalesce(r.finished_at, p_at),
-            answer = NULL,
-            held = NULL,
-            seen = '{}'
-        WHERE r.agent_key = p_agent AND r.run_id IN (
-            SELECT u.run_id
-            FROM memory.runs u
-            WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
-                u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
-                OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
-            )
-            UNION
-            SELECT h.run_id
-            FROM memory.runs h
-            WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
+    UPDATE memory.runs r
+    SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
+        error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
+        error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
+        finished_at = coalesce(r.finished_at, p_at),
+        answer = NULL,
+        held = NULL,
+        seen = '{}'
+    WHERE r.agent_key = p_agent AND r.run_id IN (
+        SELECT u.run_id
+        FROM memory.runs u
+        WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
+            u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
+            OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
         )
-        RETURNING r.run_id
-    ) SELECT 'runs', count(*) FROM gone;
+        UNION
+        SELECT h.run_id
+        FROM memory.runs h WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
+    );
+    GET DIAGNOSTICS v_runs = ROW_COUNT;
     UPDATE memory.events v
     SET reason = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
-    IF cardinality(v_conversations) > 0 THEN
-        PERFORM memory.count_unformed(p_agent, v_conversations);
-    END IF;
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,
         display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
-    DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = ANY (p_scopes);
     UPDATE memory.scopes s
     SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_losing) AND s.speakers <> '{}';
+    DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = ANY (p_scopes);
     IF cardinality(p_users) > 0 THEN
+        UPDATE memory.observations o  -- what others have said of them stays, and says no more of whom
+        SET subjects = ARRAY(
+            SELECT s.user_id
+            FROM unnest(o.subjects) WITH ORDINALITY AS s (user_id, place) WHERE s.user_id <> ALL (p_users)
+            ORDER BY s.place
+        )
+        WHERE o.agent_key = p_agent AND o.subjects <> '{}' AND o.subjects && p_users
+          AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
         UPDATE memory.conversations t
         SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
         WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
           AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
+        -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
+        WITH of_them AS (
+            SELECT m.scope_id, bool_or(m.left_at IS NULL) AS is_member
+            FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users)
+            GROUP BY m.scope_id
+        ), hashed AS (SELECT memory.user_hash(p_agent, u) AS user_hash FROM unnest(p_users) u), came_back AS (
+            DELETE FROM memory.departures d
+            USING hashed h, of_them o
+            WHERE d.agent_key = p_agent AND d.user_hash = h.user_hash AND d.scope_id = o.scope_id AND o.is_member
+        )
+        INSERT INTO memory.departures (agent_key, user_hash, scope_id)
+        SELECT p_agent, h.user_hash, o.scope_id
+        FROM of_them o
+        CROSS JOIN hashed h
+        WHERE NOT o.is_member
+        ON CONFLICT DO NOTHING;
+        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users);
+        GET DIAGNOSTICS v_members = ROW_COUNT;
+        -- A hold goes on to cover the ids that stood for the user whom it names.
+        UPDATE memory.user_aliases u
+        SET ended_at = coalesce(u.ended_at, greatest(p_at, u.created_at)), withdrawn_by = p_forgetting
+        WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users)) AND u.withdrawn_by IS NULL;
     END IF;
-    -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
-    WITH of_them AS (
-        SELECT m.scope_id, bool_or(m.left_at IS NULL) AS is_member
-        FROM memory.members m
-        WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users)
-        GROUP BY m.scope_id
-    ), hashed AS (
-        SELECT memory.user_hash(p_agent, u) AS user_hash FROM unnest(p_users) u
-    ), came_back AS (
-        DELETE FROM memory.departures d
-        USING hashed h, of_them o
-        WHERE d.agent_key = p_agent AND d.user_hash = h.user_hash AND d.scope_id = o.scope_id AND o.is_member
-    )
-    INSERT INTO memory.departures (agent_key, user_hash, scope_id)
-    SELECT p_agent, h.user_hash, o.scope_id
-    FROM of_them o
-    CROSS JOIN hashed h
-    WHERE NOT o.is_member
-    ON CONFLICT DO NOTHING;
-    RETURN QUERY
-    WITH gone AS (
-        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) RETURNING m.user_id
-    ) SELECT 'members', count(*) FROM gone;
-    -- A hold goes on to cover the ids that stood for the user whom it names.
-    UPDATE memory.user_aliases u
-    SET ended_at = coalesce(u.ended_at, greatest(p_at, u.created_at)), withdrawn_by = p_forgetting
-    WHERE u.agent_key = p_agent AND (u.user_id = ANY (p_users) OR u.into_user_id = ANY (p_users)) AND u.withdrawn_by IS NULL;
     DELETE FROM memory.user_aliases u
     WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id);
-    RETURN QUERY SELECT 'unsettled', 1::bigint WHERE EXISTS (SELECT FROM memory.unsettled(p_agent, p_losing));
+    RETURN QUERY VALUES
+        ('consolidations', v_consolidations), ('judged', v_judged), ('lineage', v_lineage), ('evidence', v_evidence),
+        ('observations', v_observations), ('messages', v_messages), ('runs', v_runs), ('members', v_members);
+    IF v_is_spread OR cardinality(v_losing_seqs) > 0 OR cardinality(p_held_seqs) > 0 THEN
+        RETURN QUERY SELECT 'unsettled', 1::bigint WHERE EXISTS (SELECT FROM memory.unsettled(p_agent, p_losing));
+    END IF;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.erase(
-    bigint, bigint[], integer[], text[], bigint[], bigint[], bigint[], integer[], text[], bigint[], bigint[], bigint[], bigint[], text[],
-    text, timestamptz
-) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION memory.erase FROM PUBLIC;
 COMMENT ON FUNCTION memory.erase IS 'Takes out what is forgotten, and counts it; one row per kind.';

@@ -14,8 +14,7 @@ COMMENT ON FUNCTION memory.held_ids IS 'The ids that a hold on a user covers; on
 CREATE OR REPLACE FUNCTION memory.is_held_id(p_agent bigint, p_user text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
-        SELECT
-        FROM memory.holds h
+        SELECT FROM memory.holds h
         CROSS JOIN LATERAL memory.held_ids(p_agent, h.target, h.created_at) i
         WHERE h.agent_key = p_agent AND h.kind = 'user' AND h.released_at IS NULL AND i.user_id = p_user
     )
@@ -27,8 +26,7 @@ CREATE OR REPLACE FUNCTION memory.holds_observation(
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.holds h
-        WHERE h.agent_key = p_agent AND h.released_at IS NULL
-          AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
+        WHERE h.agent_key = p_agent AND h.released_at IS NULL AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
             WHEN 'observation' THEN h.target = format('o%s-%s', (p_observation).scope_id, (p_observation).seq)
             WHEN 'group' THEN p_owner = 'g:' || h.target
             WHEN 'conversation' THEN coalesce((p_observation).conversation_id = h.target, false) OR EXISTS (
@@ -54,8 +52,7 @@ CREATE OR REPLACE FUNCTION memory.holds_message(
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM memory.holds h
-        WHERE h.agent_key = p_agent AND h.released_at IS NULL
-          AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
+        WHERE h.agent_key = p_agent AND h.released_at IS NULL AND (p_hold IS NULL OR h.hold_id = p_hold) AND CASE h.kind
             WHEN 'user' THEN (p_message).user_id IN (SELECT i.user_id FROM memory.held_ids(p_agent, h.target, h.created_at) i)
             WHEN 'group' THEN h.target = ANY (p_groups)
             WHEN 'conversation' THEN (p_message).conversation_id = h.target
@@ -145,9 +142,7 @@ CREATE OR REPLACE FUNCTION memory.released(p_agent bigint) RETURNS TABLE (
     withdrawn_by text, scope_id bigint, seq integer, conversation_id text, number bigint, evidence_id bigint
 )
 LANGUAGE sql STABLE AS $$
-    WITH held AS MATERIALIZED (
-        SELECT h.scope_id, h.seq FROM memory.held_observations(p_agent) h
-    )
+    WITH held AS MATERIALIZED (SELECT h.scope_id, h.seq FROM memory.held_observations(p_agent) h)
     SELECT t.withdrawn_by, t.scope_id, t.seq, NULL::text, NULL::bigint, NULL::bigint
     FROM memory.observation_states t
     WHERE t.agent_key = p_agent AND t.withdrawn_by IS NOT NULL AND (t.scope_id, t.seq) NOT IN (TABLE held)

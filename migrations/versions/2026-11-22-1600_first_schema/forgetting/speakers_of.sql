@@ -2,8 +2,7 @@ CREATE OR REPLACE FUNCTION memory.newest_speakers(p_names text[]) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ARRAY(
         SELECT n.name
-        FROM unnest(p_names) WITH ORDINALITY AS n (name, place)
-        WHERE n.name IS NOT NULL
+        FROM unnest(p_names) WITH ORDINALITY AS n (name, place) WHERE n.name IS NOT NULL
         GROUP BY n.name
         ORDER BY min(n.place)
         LIMIT 50

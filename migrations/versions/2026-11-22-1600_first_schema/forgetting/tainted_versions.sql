@@ -8,8 +8,7 @@ LANGUAGE sql STABLE AS $$
         JOIN memory.consolidations c ON c.agent_key = p_agent AND c.scope_id = w.scope_id
         WHERE c.scope_id = ANY (p_scopes) OR EXISTS (
             SELECT FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-            LEFT JOIN memory.observation_states t
-                ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq
+            LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq
             WHERE k.scope_id = c.scope_id AND (
                 k.seq = ANY (c.extra_seqs)
                 OR k.seq > c.from_seq AND k.seq <= c.to_seq AND NOT (c.live AND (

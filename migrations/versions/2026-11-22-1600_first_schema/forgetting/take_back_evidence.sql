@@ -8,10 +8,8 @@ BEGIN
     DELETE FROM memory.evidence e
     WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.repeated_seq = ANY (p_seqs)
       AND EXISTS (
-          SELECT
-          FROM memory.evidence own
-          WHERE own.agent_key = p_agent AND own.scope_id = p_scope AND own.seq = e.seq
-            AND own.repeated_seq IS NULL
+          SELECT FROM memory.evidence own
+          WHERE own.agent_key = p_agent AND own.scope_id = p_scope AND own.seq = e.seq AND own.repeated_seq IS NULL
       );
 END
 $$;

@@ -467,6 +467,10 @@ class Memory(Faces):
             await journal.keep(self.settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt
 
+        if chosen.is_one_observation and not dry_run and session is None and self.settings.forget_journal is None:
+            alone = await self.database.write(lambda unit: forgetting.forget_alone(unit, asked, chosen), direct=True)
+            if alone is not None:
+                return alone
         receipt = await self.database.write(forget, session, asked.service, locks=True)
         if dry_run or not wait or session is not None:
             return receipt

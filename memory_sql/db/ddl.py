@@ -63,6 +63,7 @@ FUNCTIONS = (
     "forgetting/take_back_evidence",
     "forgetting/count_unformed",
     "forgetting/erase",
+    "forgetting/forget_one",
     "forgetting/erase_agent",
     "importing/imported_texts",
     "importing/undo_import",

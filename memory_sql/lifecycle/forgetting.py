@@ -18,7 +18,7 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
+from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, forget_one, lock_around
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository
@@ -108,6 +108,13 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
     return await under_locks(session, agent_key, act, shared=True)
+
+
+async def forget_alone(session: Session, asked: Asked, selection: Selection) -> Receipt | None:
+    """As `forget`, one observation on which nothing else hangs, in one statement. None: `forget` has more to do."""
+    receipt = _receipt(selection, NOTHING, {}, asked.settings, asked.now)
+    key, threshold = parse_observation_id(str(selection.observation_id)), asked.settings.consolidation_threshold
+    return await forget_one(session, asked.agent_id, receipt, key, threshold, actor=asked.actor, reason=asked.reason)
 
 
 async def _lock_around(session: Session, asked: Asked, selection: Selection) -> Locks:

@@ -76,14 +76,14 @@ async def test_one_due_text_takes_eleven(url: str) -> None:
         assert await trips(wire, due, memory.run_due) == 11
 
 
-async def test_one_observation_is_forgotten_in_five(url: str) -> None:
+async def test_one_observation_is_forgotten_in_one(url: str) -> None:
     async with wired(url) as (memory, wire):
         ids = list[str]()
 
         async def said(time: int) -> None:
             ids.append((await memory.observe(f"Boat {time} leaves at nine.", **MIA)).id)
 
-        assert await trips(wire, said, lambda: memory.forget(ids[-1], agent_id="ada")) == 5
+        assert await trips(wire, said, lambda: memory.forget(ids[-1], agent_id="ada")) == 1
 
 
 async def test_one_observation_is_updated_in_six(url: str) -> None:

@@ -32,6 +32,7 @@ MESSAGES = ("tests/integration/test_messages.py",)
 PROPAGATION = ("tests/integration/test_propagation.py",)
 LOCKS = ("tests/integration/test_locks.py",)
 HOST = ("tests/integration/test_host_transaction.py",)
+ALONE = ("tests/integration/test_alone.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
     *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
@@ -223,6 +224,16 @@ MUTATIONS = (
         FORGETTING,
     ),
     Mutation(
+        "7: one is forgotten alone though something else hangs on it",
+        (Change("        v_goes.touches_others OR ", "        ", FORGET),),
+        ALONE,
+    ),
+    Mutation(
+        "7: one is forgotten alone though a text holds it",
+        (Change("v_goes.scope_ids, v_goes.seqs) t WHERE t.live)", "v_goes.scope_ids, v_goes.seqs) t WHERE false)", FORGET),),
+        ALONE,
+    ),
+    Mutation(
         "7: one's own confirmation keeps what is forgotten",
         (Change("                       NOT p_confirmable\n", "                       false\n", FORGET),),
         FORGETTING,
@@ -347,6 +358,11 @@ MUTATIONS = (
             Change("(conversations, scopes)), shared=True)", "(conversations, scopes)), shared=False)"),
         ),
         LOCKS,
+    ),
+    Mutation(
+        "locks: a hold is granted while one is forgotten alone",
+        (Change("WHERE a.agent_id = p_agent FOR SHARE;", "WHERE a.agent_id = p_agent;", FORGET),),
+        ALONE,
     ),
     Mutation(
         "locks: a hold is granted while something is marked",

@@ -92,6 +92,7 @@ FUNCTIONS = (
     "forgetting/end_retention",
     "forgetting/end_counts",
     "adding/apply_formation",
+    "adding/correct_one",
     "adding/agent_settings",
     "context/digest_candidates",
 )

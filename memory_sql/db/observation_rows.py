@@ -9,7 +9,20 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, ColumnElement, DateTime, Double, Integer, Label, Text, column
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    DateTime,
+    Double,
+    Integer,
+    Label,
+    Select,
+    Text,
+    column,
+    select,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql.elements import Grouping
 
@@ -65,6 +78,18 @@ def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -
         of_table = item.element if isinstance(item, Label) else item
         read = Grouping(row).op(".", return_type=of_table.type)(column(of_table.name))
         yield read.label(prefix + item.name)
+
+
+def select_read(found: Any) -> Select[Any]:
+    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does."""
+    read = found.table_valued(
+        column("observation"),
+        *(column(name, Text) for name in ("scope_kind", "owner", "name", "status", "verification")),
+        *(column(name, Integer) for name in ("superseded_by", "version")),
+        column("pending", Boolean),
+        name="found",
+    )
+    return select(*(item for item in read.c if item.name != "observation"), *read_from(read.c.observation, OWN))
 
 
 def to_observation(row: Any) -> Observation:

@@ -131,9 +131,13 @@ class Observations(Face):
         content = content_of(text, self._settings.observation_max_characters)
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self._settings.metadata_max_characters)
-
+        wanted = asked, observation_id, content, given, extra, if_version
+        if session is None:
+            alone = await self._database.write(lambda unit: corrections.update_alone(unit, *wanted), direct=True)
+            if alone is not None:
+                return alone
         return await self._database.write(
-            lambda unit: corrections.update(unit, asked, observation_id, content, given, extra, if_version),
+            lambda unit: corrections.update(unit, *wanted),
             session,
             asked.service,
             locks=True,

@@ -1,4 +1,4 @@
-"""One observation forgotten by a single statement: as by several, and only where nothing else hangs on it.
+"""One observation forgotten or corrected by a single statement: as by several, and only where nothing else hangs on it.
 
 In a host's transaction it is always several. So each case is lived by two agents, and what is left of both is compared.
 """
@@ -26,6 +26,7 @@ from tests.fakes import Parrot
 
 AGENTS = ("ada", "bea")
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+NEW = "The dock opens at eight."
 SETTINGS = Settings(llm="offline", consolidation_threshold=2, lock_timeout_seconds=60)
 KEYS = {"agent_key", "evidence_id", "event_id", "run_id", "content_hash", "user_hash", "ref_hash", "hold_id"}
 TABLES = [table.name for table in Base.metadata.sorted_tables if "agent_key" in table.c and table.name != "agents"]
@@ -234,6 +235,51 @@ async def test_it_is_forgotten_as_by_several_statements(memory: Memory, life: Li
     assert (sent == 1) == (life in ALONE)
 
 
+async def set_aside(memory: Memory, who: dict[str, Any]) -> Observation:
+    """What is said now was quarantined."""
+    aside = await memory.observe(NEW, **who)
+    await memory.observations.quarantine(aside.id, **who)
+    return await stated(memory, who)
+
+
+async def said_last(memory: Memory, who: dict[str, Any]) -> Observation:
+    one = await stated(memory, who)
+    await memory.observe(NEW, **who)
+    return one
+
+
+async def said_before(memory: Memory, who: dict[str, Any]) -> Observation:
+    await memory.observe(NEW, **who)
+    return await stated(memory, who)
+
+
+# Where a correction has more to do, or is refused:
+LINKED = {corrected, absorbed, source, merged, made_of_another, set_aside, said_last}
+
+
+@pytest.mark.parametrize(
+    ("life", "text"),
+    [
+        *((life, NEW) for life in [*LIVES, set_aside, said_last, said_before]),
+        *(
+            (stated, text)
+            for text in ("The dock opens at nine.", "Write to mia@example.org, IBAN DE89370400440532013000.")
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+async def test_it_is_corrected_as_by_several_statements(memory: Memory, life: Life, text: str) -> None:
+    async def update(memory: Memory, one: str, who: dict[str, Any], session: AsyncSession | None) -> Any:
+        return await memory.observations.update(
+            one, **who, text=text, tags=["dock", "new"], actor="desk", session=session
+        )
+
+    done, lefts, sent = await both(memory, life, update)
+    assert told(done[0]) == told(done[1])
+    assert lefts[0] == lefts[1]
+    assert (sent == 1) == (text == NEW and life not in LINKED)
+
+
 # What changes while the lock is waited for
 
 
@@ -255,6 +301,33 @@ async def test_hold_that_was_being_placed_keeps_what_nothing_hangs_on(memory: Me
         memory.forget(one, agent_id="ada"),
     )
     assert (receipt.withdrawn, receipt.observations) == ((one,), ())
+
+
+async def test_what_is_made_private_meanwhile_is_corrected_as_private(memory: Memory) -> None:
+    one = (await stated(memory, MIA)).id
+    corrected = await waiting(
+        memory,
+        lambda session: memory.observations.mark(one, **MIA, private=True, sensitivity="sensitive", session=session),
+        memory.observations.update(one, **MIA, text=NEW),
+    )
+    assert (corrected.no_propagate, corrected.confidential, corrected.sensitivity) == (True, True, "sensitive")
+
+
+async def test_what_is_corrected_or_forgotten_meanwhile_is_not_corrected_again(memory: Memory) -> None:
+    one = (await stated(memory, MIA)).id
+    with pytest.raises(VersionError):
+        await waiting(
+            memory,
+            lambda session: memory.observations.update(one, **MIA, text="It is shut.", session=session),
+            memory.observations.update(one, **MIA, text=NEW),
+        )
+    other = (await memory.observe("The ferry leaves at noon.", **MIA)).id
+    with pytest.raises(NotFoundError):
+        await waiting(
+            memory,
+            lambda session: memory.forget(other, agent_id="ada", session=session),
+            memory.observations.update(other, **MIA, text=NEW),
+        )
 
 
 async def test_message_that_something_else_is_made_of_meanwhile_is_looked_at_again(memory: Memory) -> None:

@@ -394,6 +394,7 @@ def told(user: str) -> str:
     "call",
     [
         "memory.observe('ada', NULL, NULL, '[]', '{}', '{}', 10, now())",
+        "memory.correct_one('ada', 'mia', NULL, 1, 1, NULL, '{}', 10, NULL, NULL, now())",
         "memory.forget_one('ada', 1, 1, '', '{}', NULL, NULL, 10, now())",
         "memory.apply_formation('ada', '{}', '[]', '{}', '[]', 10, '{}', now())",
     ],

@@ -318,6 +318,11 @@ MUTATIONS = (
         (never_called("ScopeRepository(session).raise_epochs", "memory_sql/lifecycle/corrections/quarantine.py"),),
         CORRECTIONS,
     ),
+    Mutation(
+        "correction: what it may not spread is forgotten",
+        (without("'no_propagate', v_old.no_propagate, "),),
+        ALONE,
+    ),
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",

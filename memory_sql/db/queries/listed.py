@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, DateTime, Integer, Text, bindparam, column, func, or_, select, tuple_
+from sqlalchemy import BigInteger, DateTime, Text, bindparam, func, or_, tuple_
 
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import ObservationRow, ScopeRow
-from memory_sql.db.observation_rows import OWN, read_from, to_observation
+from memory_sql.db.observation_rows import select_read, to_observation
 from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS
 from memory_sql.domain.observations import Observation
 
@@ -60,20 +60,15 @@ def _behind(before: Before | None) -> Mapping[str, Any]:
 _scope_id, _limit = (bindparam(name, type_=BigInteger) for name in ("scope_id", "limit"))
 _at = bindparam("before", type_=DateTime(timezone=True))
 _before = (_at, *(bindparam(name, type_=BigInteger) for name in _BEFORE[1:]))
-_listed = func.memory.listed(
-    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
-    _scope_id,
-    bindparam("seq", type_=BigInteger),
-    _limit,
-    *_before,
-).table_valued(
-    column("observation"),
-    *(column(name, Text) for name in ("scope_kind", "owner", "name", "status", "verification")),
-    *(column(name, Integer) for name in ("superseded_by", "version")),
-    column("pending", Boolean),
-    name="listed",
+_LISTED = select_read(
+    func.memory.listed(
+        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
+        _scope_id,
+        bindparam("seq", type_=BigInteger),
+        _limit,
+        *_before,
+    )
 )
-_LISTED = select(*(item for item in _listed.c if item.name != "observation"), *read_from(_listed.c.observation, OWN))
 
 _o = ObservationRow
 _PAST = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -36,10 +36,13 @@ from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among
 from memory_sql.db.closures import tainted_by
+from memory_sql.db.direct import ask
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.observation_rows import select_read, to_observation
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
 from memory_sql.domain.ids import observation_id
+from memory_sql.domain.observations import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,25 @@ class Change:
         scope_id, _ = self.before.key
         by = {} if self.superseded_by is None else {"by": observation_id(scope_id, self.superseded_by)}
         return {"from": self.before.status, "to": self.status, "why": self.why, **by, **self.more}
+
+
+async def correct_one(
+    session: AsyncSession,
+    principal: Mapping[str, Any],
+    key: ObservationKey,
+    if_version: int | None,
+    draft: Mapping[str, Any],
+    threshold: int,
+    entry: Cause,
+) -> Observation | None:
+    """The new one in its place, stored by one statement that takes the lock itself (`memory.correct_one`).
+
+    None: there is more to do or to say, and nothing is changed. `draft` without what is the old one's.
+    """
+    given = {**dict(zip(("scope_id", "seq"), key, strict=True)), "version": if_version, "draft": draft}
+    cause = {"threshold": threshold, "actor": entry.actor, "reason": entry.reason, "now": entry.at}
+    found = await ask(session, _CORRECT_ONE, {**principal, **given, **cause})
+    return next(map(to_observation, found), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,3 +380,14 @@ def _replace() -> Select[Any]:
 
 
 _REPLACE = _replace()
+_CORRECT_ONE = select_read(
+    func.memory.correct_one(
+        *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
+        *(bindparam(name, type_=BigInteger) for name in ("scope_id", "seq")),
+        bindparam("version", type_=Integer),
+        bindparam("draft", type_=JSONB),
+        bindparam("threshold", type_=Integer),
+        *(bindparam(name, type_=Text) for name in ("actor", "reason")),
+        bindparam("now", type_=DateTime(timezone=True)),
+    )
+)

@@ -19,7 +19,7 @@ the context shows the correction beside it; where something has to leave at once
 from memory_sql.lifecycle.corrections.archiving import Archived, archive
 from memory_sql.lifecycle.corrections.marking import mark, raise_sensitivity
 from memory_sql.lifecycle.corrections.quarantine import quarantine, release
-from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update
+from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update, update_alone
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.retracting import retract_few
 from memory_sql.lifecycle.corrections.vouching import verify
@@ -37,5 +37,6 @@ __all__ = [
     "retract_few",
     "supersede",
     "update",
+    "update_alone",
     "verify",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository
+from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository, correct_one
 from memory_sql.db.repositories.observations import (
     Draft,
     Evidence,
@@ -16,6 +16,7 @@ from memory_sql.db.repositories.observations import (
     ObservationRepository,
     classified,
     observation_of,
+    stored_as,
 )
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -25,6 +26,44 @@ from memory_sql.domain.observations import SET_ASIDE, Observation
 from memory_sql.errors import InputError
 from memory_sql.lifecycle.corrections.request import Asked, Locked, find, lock, must_be_active, observation_at
 from memory_sql.lifecycle.corrections.texts import rebuild_with, rewritten_with
+from memory_sql.privacy.classify import masked_value
+
+NOWHERE = NewScope("individual", "")  # of a draft that goes where another observation is
+
+INHERITED = {
+    *"conversation_id category kind importance no_propagate confidential fact_key lane subjects".split(),
+    *"tags metadata owner name".split(),
+}
+"""What a correction takes from the old one, `tags` and `metadata` if none are given."""
+
+
+async def update_alone(
+    session: Session,
+    asked: Asked,
+    wanted: str,
+    text: str,
+    tags: tuple[str, ...] | None,
+    metadata: dict[str, Any] | None,
+    if_version: int | None,
+) -> Observation | None:
+    """As `update`, in one statement, where nothing else changes with it. None: `update` has more to do, or to refuse."""
+    if masked_value([text, list(tags or ()), metadata or {}])[1]:
+        return None  # what becomes of a secret, the agent's settings say
+    draft = Draft(
+        scope=NOWHERE,
+        content=text,
+        observed_at=asked.now,
+        source_kind="observe",
+        evidence=(Evidence(user_id=asked.principal["user_id"]),),
+        sensitivity="public",
+        tags=tags or (),
+        metadata=metadata or {},
+    )
+    given = {name for name, value in (("tags", tags), ("metadata", metadata)) if value is not None}
+    (stored,) = stored_as([classified(draft, is_plain=True)])
+    own = {name: value for name, value in stored.items() if name in given or name not in INHERITED}
+    key, threshold = parse_observation_id(wanted), asked.settings.consolidation_threshold
+    return await correct_one(session, asked.principal, key, if_version, own, threshold, asked.entry)
 
 
 async def update(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from sqlalchemy import text
-from sqlalchemy.exc import PendingRollbackError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncTransaction
 
 # Keys of `Session.info`:
@@ -46,8 +46,9 @@ async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
         await session.execute(text(f"SAVEPOINT {name}"))
     try:
         yield
-    except Exception:
-        with suppress(PendingRollbackError):  # the connection was lost, which is the error
+    except Exception as error:
+        told = (SQLAlchemyError,) if isinstance(error, SQLAlchemyError) else ()  # that the connection or BEGIN failed
+        with suppress(*told):
             await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
         session.info[UNUSED] = is_first  # it still exists
         raise

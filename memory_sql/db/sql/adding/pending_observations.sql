@@ -6,8 +6,7 @@ CREATE OR REPLACE FUNCTION memory.pending_observations(
     p_agent bigint, p_scope bigint, p_done integer, p_most bigint DEFAULT NULL
 )
 RETURNS TABLE (seq integer, content text, observed_at timestamptz, created_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     (SELECT o.seq, o.content, o.observed_at, o.created_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'

@@ -60,8 +60,7 @@ COMMENT ON FUNCTION memory.store_drafts(bigint, jsonb, jsonb, jsonb, bigint, int
 -- and makes those of the wanted ones (objects: columns of memory.scopes) that are missing, in one order for everybody.
 -- `shown`: the epochs of others by id. False, and nothing is made: one of these has another epoch, so something that it
 -- held was forgotten.
-CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_shown jsonb, p_at timestamptz)
-RETURNS boolean
+CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_shown jsonb, p_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_id bigint;

@@ -1,7 +1,6 @@
 -- memory.scope_rank(kind, name): which scopes a context keeps if there are too many, lowest rank first: the user's main
 -- scope, the conversation's, those of the agent itself, all others.
-CREATE OR REPLACE FUNCTION memory.scope_rank(p_kind text, p_name text)
-RETURNS integer
+CREATE OR REPLACE FUNCTION memory.scope_rank(p_kind text, p_name text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN p_kind = 'individual' AND p_name = '' THEN 0

@@ -1,7 +1,6 @@
 -- memory.retention_start(settings, days, at): since when messages keep their texts, counted back from `at` by an agent's own
 -- setting, else by `days`, those of the process; null there is for ever.
-CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz)
-RETURNS timestamptz
+CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(
         p_at - make_interval(

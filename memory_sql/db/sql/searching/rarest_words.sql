@@ -1,7 +1,6 @@
 -- memory.rarest_words(common, g, most): which words of a query to look up: the rarest, as long as all of them together are
 -- found at most so often. `common`: in how many texts each word stands, by its number; `g`: the numbers that count.
-CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer)
-RETURNS integer[]
+CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer) RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(

@@ -8,16 +8,14 @@ CREATE OR REPLACE FUNCTION memory.similar(
     p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_superseded boolean,
     p_known_scopes bigint[], p_known_seqs integer[]
 ) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision)
-LANGUAGE plpgsql STABLE
-AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     v_listed_scopes bigint[] := p_known_scopes;
     v_listed_seqs integer[] := p_known_seqs;
 BEGIN
     IF p_known_scopes IS NULL THEN  -- now all but what is listed is sought, which is less
-        SELECT array_agg(t.scope_id), array_agg(t.seq)
-        INTO v_listed_scopes, v_listed_seqs
+        SELECT array_agg(t.scope_id), array_agg(t.seq) INTO v_listed_scopes, v_listed_seqs
         FROM unnest(p_scopes) s(scope_id)
         JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = s.scope_id
         WHERE NOT memory.is_sought(t.status, p_superseded);

@@ -3,8 +3,7 @@
 -- are. The words are asked as memory.words_held does. What no search finds isn't looked at, or a score would tell of it.
 CREATE OR REPLACE FUNCTION memory.words_sampled(
     p_agent bigint, p_scope bigint, p_size integer, p_languages text[], p_queries tsquery[], p_most integer
-)
-RETURNS double precision[]
+) RETURNS double precision[]
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE

@@ -50,8 +50,7 @@ END
 $$;
 COMMENT ON FUNCTION memory.store_drafts(bigint, jsonb, jsonb, jsonb, bigint, integer, timestamptz) IS
     'Stores drafts as far as they may go where they are meant to go; one row per draft.';
-CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_shown jsonb, p_at timestamptz)
-RETURNS boolean
+CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_shown jsonb, p_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_id bigint;

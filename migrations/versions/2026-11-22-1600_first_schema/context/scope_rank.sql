@@ -1,5 +1,4 @@
-CREATE OR REPLACE FUNCTION memory.scope_rank(p_kind text, p_name text)
-RETURNS integer
+CREATE OR REPLACE FUNCTION memory.scope_rank(p_kind text, p_name text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN p_kind = 'individual' AND p_name = '' THEN 0

@@ -1,5 +1,4 @@
-CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz)
-RETURNS timestamptz
+CREATE OR REPLACE FUNCTION memory.retention_start(p_settings jsonb, p_days double precision, p_at timestamptz) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(
         p_at - make_interval(

@@ -1,5 +1,4 @@
-CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer)
-RETURNS integer[]
+CREATE OR REPLACE FUNCTION memory.rarest_words(p_common double precision[], p_g integer[], p_most integer) RETURNS integer[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(

@@ -1,7 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.words_sampled(
     p_agent bigint, p_scope bigint, p_size integer, p_languages text[], p_queries tsquery[], p_most integer
-)
-RETURNS double precision[]
+) RETURNS double precision[]
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE

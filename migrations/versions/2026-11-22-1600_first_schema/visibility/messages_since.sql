@@ -4,8 +4,7 @@ CREATE OR REPLACE FUNCTION memory.messages_since(
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT m.*
     FROM memory.messages m
-    WHERE m.agent_key = p_agent
-      AND m.conversation_id = p_conversation
+    WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation
       AND memory.is_kept(m, p_since, p_as_of)
       AND NOT EXISTS (
           SELECT

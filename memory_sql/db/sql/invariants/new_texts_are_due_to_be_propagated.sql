@@ -8,8 +8,7 @@ FROM memory.scopes s
 JOIN memory.agents a USING (agent_key)
 WHERE s.kind IN ('individual', 'group') AND s.propagate_at IS NULL
   AND EXISTS (
-      SELECT
-      FROM memory.consolidations c
+      SELECT FROM memory.consolidations c
       WHERE c.agent_key = s.agent_key AND c.scope_id = s.scope_id AND c.live AND c.version > s.propagated_version
         AND (c.to_seq > c.from_seq OR cardinality(c.extra_seqs) > 0)
   )

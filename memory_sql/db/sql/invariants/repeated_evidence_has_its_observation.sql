@@ -8,7 +8,6 @@ FROM memory.evidence e
 JOIN memory.agents a USING (agent_key)
 WHERE e.repeated_seq = e.seq
    OR e.repeated_seq IS NOT NULL AND NOT EXISTS (
-       SELECT
-       FROM memory.observations o
+       SELECT FROM memory.observations o
        WHERE o.agent_key = e.agent_key AND o.scope_id = e.scope_id AND o.seq = e.repeated_seq
    )

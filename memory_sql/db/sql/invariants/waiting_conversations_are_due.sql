@@ -15,8 +15,7 @@ WHERE s.due_at IS NULL AND s.dead_run_id IS NULL AND NOT s.excluded AND s.unform
           CASE s.waits_below WHEN 2147483647 THEN :min_messages ELSE s.waits_below END
       )
       OR EXISTS (
-          SELECT
-          FROM memory.messages m
+          SELECT FROM memory.messages m
           WHERE m.agent_key = s.agent_key AND m.conversation_id = s.conversation_id AND m.number > s.formed_number
             AND m.eligible AND m.signal IS NOT NULL
       )

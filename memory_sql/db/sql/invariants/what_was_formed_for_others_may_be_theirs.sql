@@ -16,8 +16,7 @@ CROSS JOIN LATERAL (
     SELECT
         count(DISTINCT u.user_id) FILTER (
             WHERE s.kind = 'group' AND NOT EXISTS (
-                SELECT
-                FROM memory.user_ids(o.agent_key, memory.person(o.agent_key, u.user_id)) i
+                SELECT FROM memory.user_ids(o.agent_key, memory.person(o.agent_key, u.user_id)) i
                 JOIN memory.scopes g ON g.agent_key = o.agent_key AND g.owner = s.owner AND g.name = ''
                 JOIN memory.members m ON m.agent_key = o.agent_key AND m.scope_id = g.scope_id AND m.user_id = i.user_id
             )

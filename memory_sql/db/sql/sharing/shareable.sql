@@ -20,24 +20,21 @@ LANGUAGE sql STABLE AS $$
       AND o.categories <@ '{contact,location}'::text[] AND o.sensitivity <> 'sensitive' AND NOT o.no_propagate AND NOT o.confidential
       AND c.excluded IS NOT TRUE
       AND NOT EXISTS (  -- a group's, made of what a member said
-          SELECT
-          FROM memory.lineage l
+          SELECT FROM memory.lineage l
           JOIN memory.observations m ON m.agent_key = l.agent_key AND m.scope_id = l.source_scope_id AND m.seq = l.source_seq
           JOIN memory.conversations x ON x.agent_key = m.agent_key AND x.conversation_id = m.conversation_id
           WHERE l.agent_key = o.agent_key AND l.scope_id = o.scope_id AND l.seq = o.seq AND x.excluded
       )
       AND NOT (
           s.kind = 'individual' AND EXISTS (
-              SELECT
-              FROM unnest(o.subjects) x
+              SELECT FROM unnest(o.subjects) x
               WHERE memory.person(p_agent, x) IS DISTINCT FROM memory.person(p_agent, substr(s.owner, 3))
           )
       )
       AND (
           cardinality(p_excluded) = 0
           OR NOT EXISTS (
-              SELECT
-              FROM (
+              SELECT FROM (
                   SELECT b.person FROM memory.people_behind(p_agent, ARRAY[p_scope], ARRAY[o.seq], 0) b
                   UNION ALL
                   SELECT memory.person(p_agent, substr(s.owner, 3)) WHERE s.kind = 'individual'

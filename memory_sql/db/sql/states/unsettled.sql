@@ -63,8 +63,7 @@ LANGUAGE sql STABLE AS $$
         m.follows
         OR memory.in_use(m.status) AND NOT (
             (o.source_kind = 'propagation' OR m.becomes = 'superseded') AND EXISTS (
-                SELECT
-                FROM memory.evidence e
+                SELECT FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = m.scope_id AND e.seq = m.seq
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- stated by a person or the host
                   AND e.withdrawn_by IS NULL

@@ -2,8 +2,7 @@
 CREATE OR REPLACE FUNCTION memory.is_empty_group(p_agent bigint, p_owner text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT NOT EXISTS (
-        SELECT
-        FROM memory.scopes g
+        SELECT FROM memory.scopes g
         JOIN memory.members m ON m.agent_key = p_agent AND m.scope_id = g.scope_id AND m.left_at IS NULL
         WHERE g.agent_key = p_agent AND g.owner = p_owner AND g.name = ''
     )

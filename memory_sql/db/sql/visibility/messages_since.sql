@@ -9,8 +9,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation
       AND memory.is_kept(m, p_since, p_as_of)
       AND NOT EXISTS (
-          SELECT
-          FROM memory.evidence e
+          SELECT FROM memory.evidence e
           JOIN memory.observation_states t
               ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq AND memory.is_aside(t.status)
                   AND t.status <> 'withdrawn'

@@ -50,8 +50,7 @@ CREATE POLICY users ON memory.members FOR SELECT USING (
 CREATE POLICY users ON memory.observations FOR SELECT USING (
     agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
     AND NOT EXISTS (
-        SELECT
-        FROM memory.observation_states t
+        SELECT FROM memory.observation_states t
         WHERE t.agent_key = observations.agent_key AND t.scope_id = observations.scope_id AND t.seq = observations.seq
           AND t.withdrawn_by IS NOT NULL
     )
@@ -88,8 +87,7 @@ CREATE POLICY users ON memory.conversations FOR SELECT USING (
 
 CREATE POLICY users ON memory.messages FOR SELECT USING (
     withdrawn_by IS NULL AND EXISTS (  -- the policy of conversations applies here too, as in memory.visible_conversations
-        SELECT
-        FROM memory.conversations s
+        SELECT FROM memory.conversations s
         WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded
     )
 );

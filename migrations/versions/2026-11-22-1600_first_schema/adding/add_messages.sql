@@ -73,8 +73,7 @@ BEGIN
         SELECT jsonb_array_length(p_messages)
         WHERE EXISTS (SELECT FROM keyed WHERE known) AND (
             p_next = ANY (v_conversation.refused) OR EXISTS (
-                SELECT
-                FROM memory.messages k
+                SELECT FROM memory.messages k
                 WHERE k.agent_key = v_agent AND k.conversation_id = p_conversation AND k.message_id = p_next
             )
         )
@@ -150,8 +149,7 @@ BEGIN
     unformed_since := least(v_conversation.unformed_since, CASE WHEN v_count > 0 THEN v_at END);
     IF v_included THEN  -- what was said before it was excluded is due as ever
         v_signal := v_signal OR EXISTS (
-            SELECT
-            FROM memory.messages m
+            SELECT FROM memory.messages m
             WHERE m.agent_key = v_agent AND m.conversation_id = p_conversation AND m.number > v_conversation.formed_number
               AND m.eligible AND m.signal IS NOT NULL
         );
@@ -231,8 +229,7 @@ BEGIN
                   FROM person p
                   JOIN memory.user_aliases l ON l.agent_key = v_agent AND l.user_id = p.user_id AND l.ended_at IS NULL
               )
-              SELECT
-              FROM person p
+              SELECT FROM person p
               CROSS JOIN LATERAL memory.left_groups(v_agent, p.user_id) l
               WHERE s.owner = 'g:' || l.group_id
           )

@@ -14,11 +14,9 @@ BEGIN
     SELECT jsonb_agg(d.value || jsonb_build_object('outcome', CASE
         WHEN NOT s.is_active THEN 'inactive_scope'
         WHEN s.kind = 'group' AND p_run IS NOT NULL AND EXISTS (
-            SELECT
-            FROM jsonb_array_elements_text(d.value -> 'related_users') u
+            SELECT FROM jsonb_array_elements_text(d.value -> 'related_users') u
             WHERE NOT EXISTS (
-                SELECT
-                FROM memory.scopes g
+                SELECT FROM memory.scopes g
                 JOIN memory.members m ON m.agent_key = p_agent AND m.scope_id = g.scope_id AND m.left_at IS NULL
                 JOIN memory.user_ids(p_agent, u) i ON i.user_id = m.user_id
                 WHERE g.agent_key = p_agent AND g.owner = s.owner AND g.name = ''
@@ -75,8 +73,7 @@ BEGIN
             END LOOP;
             v_locked := v_ids;
         ELSIF v_made OR EXISTS (
-            SELECT
-            FROM jsonb_each_text(p_shown) h
+            SELECT FROM jsonb_each_text(p_shown) h
             WHERE h.value::integer IS DISTINCT FROM (
                 SELECT s.epoch FROM memory.scopes s WHERE s.agent_key = p_agent AND s.scope_id = h.key::bigint
             )

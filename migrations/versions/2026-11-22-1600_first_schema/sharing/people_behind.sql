@@ -10,8 +10,7 @@ LANGUAGE sql STABLE AS $$
         JOIN memory.lineage l
             ON l.agent_key = p_agent AND l.scope_id = n.source_scope_id AND l.seq = n.source_seq
         WHERE NOT EXISTS (
-            SELECT
-            FROM memory.observation_states t
+            SELECT FROM memory.observation_states t
             WHERE t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
               AND memory.is_aside(t.status)
         )
@@ -22,8 +21,7 @@ LANGUAGE sql STABLE AS $$
         WHERE e.user_id IS NOT NULL AND e.withdrawn_by IS NULL
           AND NOT (
               (n.source_scope_id, n.source_seq) = (n.scope_id, n.seq) AND EXISTS (
-                  SELECT
-                  FROM memory.lineage m
+                  SELECT FROM memory.lineage m
                   WHERE m.agent_key = p_agent AND m.scope_id = n.scope_id AND m.seq = n.seq AND NOT m.whole
               )
           )

@@ -10,14 +10,12 @@ LANGUAGE sql STABLE AS $$
     JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.scope_id AND o.seq = i.older
     WHERE c.agent_key = p_agent AND c.live AND c.contradictions @> '[{"held": true}]'::jsonb AND i.held
       AND NOT EXISTS (
-          SELECT
-          FROM memory.observation_states t
+          SELECT FROM memory.observation_states t
           WHERE t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq IN (n.seq, o.seq)
             AND NOT memory.in_use(t.status)
       )
       AND NOT EXISTS (
-          SELECT
-          FROM memory.events e
+          SELECT FROM memory.events e
           WHERE e.agent_key = c.agent_key AND e.scope_id = c.scope_id AND e.seq = o.seq AND e.kind = 'review'
             AND e.version = c.version
       )

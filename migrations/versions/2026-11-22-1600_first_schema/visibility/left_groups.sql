@@ -17,8 +17,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     ) m
     JOIN memory.scopes g ON g.agent_key = p_agent AND g.scope_id = m.scope_id
     WHERE NOT EXISTS (
-        SELECT
-        FROM mine j
+        SELECT FROM mine j
         JOIN memory.members o ON o.agent_key = p_agent AND o.user_id = j.user_id AND o.left_at IS NULL
         WHERE o.scope_id = m.scope_id
     )

@@ -2,15 +2,19 @@ import asyncio
 import hashlib
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
+from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.scopes import Contradiction
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     AnswerError,
     BusyError,
@@ -22,7 +26,7 @@ from memory_sql.errors import (
 )
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import TOLD, rows
+from tests.database import TOLD, are_waiting, rows
 from tests.factories import MONDAY
 from tests.fakes import Scripted
 from tests.scoping import set_scopes
@@ -509,6 +513,24 @@ async def test_answer_is_too_late_when_the_same_version_number_stands_again_on_a
     after = await head(memory)
     assert (after[0], after[2:]) == (before[0], before[2:])
     assert await pending(memory) == ["two"]
+
+
+async def test_scope_that_is_forgotten_after_it_was_claimed_is_stale(memory: Memory) -> None:
+    """Also where the forgetting commits only while the run is started."""
+    scope_id = await remember(memory, "one")
+    claiming = partial(ScopeRepository.claim_of, agent_id="ada", scope_id=scope_id, lease=timedelta(minutes=5))
+    scope = await memory.database.write(lambda unit: claiming(ScopeRepository(unit)))
+    assert scope is not None
+    async with memory.database.transaction() as forgetting:
+        await memory.forget(Selection(everything=True), agent_id="ada", session=forgetting)
+        loading = asyncio.ensure_future(
+            memory.database.write(
+                lambda unit: consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked"), single=True
+            )
+        )
+        await are_waiting(memory, 1)
+    with pytest.raises(StaleError):
+        await loading
 
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")

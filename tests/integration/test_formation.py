@@ -7,6 +7,7 @@ from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.db.principals import SERVICE
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     BusyError,
     DatabaseError,
@@ -410,6 +411,24 @@ async def test_run_starts_only_under_the_lease_that_it_was_claimed_with(memory: 
         with pytest.raises(StaleError, match="lease"):
             await formation.load_claimed(unit, held, memory.settings, MONDAY, "asked")
     assert await rows(memory, "SELECT count(*) FROM memory.runs") == [(0,)]
+
+
+async def test_conversation_that_is_forgotten_after_it_was_claimed_is_stale(memory: Memory) -> None:
+    """Also where the forgetting commits only while the run is started."""
+    await memory.add(conversation(4), **HERE)
+    key = formation.ConversationKey("ada", "s")
+    held = await memory.database.write(lambda unit: formation.take(unit, key, memory.settings), single=True)
+    assert held is not None
+    async with memory.database.transaction() as forgetting:
+        await memory.forget(Selection(everything=True), agent_id="ada", session=forgetting)
+        loading = asyncio.ensure_future(
+            memory.database.write(
+                lambda unit: formation.load_claimed(unit, held, memory.settings, MONDAY, "asked"), single=True
+            )
+        )
+        await are_waiting(memory, 1)
+    with pytest.raises(StaleError):
+        await loading
 
 
 async def test_only_the_claim_of_a_formation_does_not_wait_for_the_disk(memory: Memory, llm: Scripted) -> None:

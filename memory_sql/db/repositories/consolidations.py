@@ -327,6 +327,7 @@ def _begin() -> Any:
         select(_s.c.scope_id)
         .where(_s.c.agent_key == _AGENT, _s.c.scope_id == _SCOPE, _s.c.fence == _FENCE)
         .where(_s.c.version == version, _s.c.epoch == _given("epoch", _s.c.epoch))
+        .with_for_update(read=True, key_share=True)  # as the run's foreign key will: the agent may be erased meanwhile
         .cte("held")
     )
     pending = pending_observations(_AGENT, _SCOPE, done)

@@ -365,8 +365,10 @@ _begun = {
     "started_at": bindparam("now", type_=DateTime(timezone=True)),
     "seen": bindparam("showing", type_=JSONB),
 }
-_leased = select(*_begun.values()).where(
-    _c.agent_key == _KEY, _c.conversation_id == _ID, _c.fence == bindparam("fence", type_=BigInteger)
+_leased = (
+    select(*_begun.values())
+    .where(_c.agent_key == _KEY, _c.conversation_id == _ID, _c.fence == bindparam("fence", type_=BigInteger))
+    .with_for_update(read=True, key_share=True)  # as the run's foreign key will: the agent may be erased meanwhile
 )
 _started = insert(_r).from_select(list(_begun), _leased).returning(_r.run_id).cte("started")
 _found = RELATED.subquery("shown")

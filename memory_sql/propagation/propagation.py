@@ -247,10 +247,9 @@ async def _lock(
 ) -> dict[str, ScopeState]:
     """Locks all scopes that are written to or were read, checks that nothing changed, and returns the targets by owner."""
     scope, targets = loaded.scope, {item.offer.target for item in decided.verdicts}
-    if any(
-        target.kind == "collective" for target in targets
-    ):  # two people who are counted must not be merged meanwhile
-        await share_agent(session, scope.agent_key)
+    await share_agent(
+        session, scope.agent_key
+    )  # nobody who is counted, or a member by another id, is merged or unmerged
     read = {item.scope_id for verdict in decided.verdicts for item in verdict.offer.sources} | {scope.scope_id}
     keys = {item.key for verdict in decided.verdicts for item in verdict.offer.sources}
     lineage = LineageRepository(session, scope.agent_key)

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 from memory_sql.config.kinds import Sharing
 from memory_sql.db import Session
@@ -198,7 +198,7 @@ class Groups(Face):
             archived, choose = corrections.Archived(), partial(groups.only_of, () if keep else scope_ids, users)
             if is_member or await choose():
                 archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose, waits)
-                detail = {"action": "leave", "group_id": group, "user_id": user, **_told(archived, waits)}
+                detail = {"action": "leave", "group_id": group, "user_id": user, **archived.told(waits)}
                 about = {"actor": asked.actor, "reason": asked.reason, "scope_id": scope_ids[0], "detail": detail}
                 await record(unit, agent_key, "membership", now, **about)
             if is_member:
@@ -252,11 +252,6 @@ async def _found(groups: GroupRepository, group: str) -> Group:
     if found is None:
         raise NotFoundError("group", group)
     return found
-
-
-def _told(archived: corrections.Archived, waits: str) -> dict[str, Any]:
-    waiting = {"id": waits, "withdrawn": list(archived.withdrawn)} if archived.withdrawn else {}
-    return {"archived": list(archived.observations), "retracted": list(archived.retracted), **waiting}
 
 
 def _name_of(display_name: str) -> str:

@@ -1284,6 +1284,28 @@ async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_
     assert ASYNC not in str((await texts(memory))["c"])
 
 
+@pytest.mark.parametrize("owner", ["visitor", "mia"])
+async def test_what_reached_a_group_by_a_merge_leaves_it_with_that(memory: Memory, owner: str) -> None:
+    """It wasn't them: a stranger's words aren't the group's, in whichever direction they went."""
+    member = {"visitor": "mia", "mia": "visitor"}[owner]
+    await belong(memory, "eden", member, "gene")
+    await learn_in_group(memory, "eden", "gene", ASYNC)
+    await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
+    said = await learn(memory, owner, DEADLINE)
+    of_member = await learn(memory, member, FREEZE)
+    for observation in (said, of_member):
+        await propagate(memory, observation)
+    assert sorted(await known(memory, "g:eden")) == sorted([ASYNC, DEADLINE, FREEZE])
+    await tell(memory)
+    await memory.people.unmerge(**ADA, user_id="visitor")
+    assert await known(memory, "g:eden") == [ASYNC, FREEZE]
+    assert DEADLINE not in str(await memory.context(**ADA, user_id="gene"))
+    assert await known(memory, f"u:{owner}") == [DEADLINE]
+    await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
+    await memory.people.unmerge(**ADA, user_id="visitor")
+    assert await known(memory, "g:eden") == [ASYNC, FREEZE]
+
+
 @pytest.mark.parametrize("how", ["merge", "forget"])
 async def test_who_confirms_what_everybody_knows_is_none_of_the_three(memory: Memory, how: str) -> None:
     """Else one of three could go while they stand in for another, and when they go themselves nobody would notice."""

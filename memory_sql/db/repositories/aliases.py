@@ -33,6 +33,11 @@ class AliasRepository:
         ids = user_ids(self._agent_key, user_id)
         return list(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
 
+    async def ids_of_person(self, user_id: str) -> list[str]:
+        """All ids of the person for whom the user stands, in order."""
+        person: str = (await self._session.scalars(select(func.memory.person(self._agent_key, user_id)))).one()
+        return await self.user_ids(person)
+
     async def into(self, user_id: str) -> list[Alias]:
         """The open aliases that stand for the user, directly or through others, oldest first."""
         a, ids = UserAliasRow, user_ids(self._agent_key, user_id)

@@ -220,11 +220,31 @@ class GroupRepository:
             .values(left_at=func.greatest(now, _m.joined_at))
         )
 
-    async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
+    async def strange_to(self, users: Sequence[str]) -> Sequence[int]:
+        """The groups that have something from the scopes of these users, and of which none of them ever was a member."""
+        line, group, own = LineageRow, aliased(ScopeRow), aliased(ScopeRow)
+        found = await self._session.scalars(
+            select(line.scope_id)
+            .distinct()
+            .join(own, and_(own.agent_key == line.agent_key, own.scope_id == line.source_scope_id))
+            .join(group, and_(group.agent_key == line.agent_key, group.scope_id == line.scope_id))
+            .where(
+                line.agent_key == self._agent_key,
+                own.owner.in_([owner_key("individual", user) for user in users]),
+                group.kind == "group",
+                ~exists().where(_m.agent_key == line.agent_key, _m.scope_id == line.scope_id, _m.user_id.in_(users)),
+            )
+            .order_by(line.scope_id)
+        )
+        return found.all()
+
+    async def only_of(
+        self, scope_ids: Collection[int], users: Sequence[str], *, propagated: bool = False
+    ) -> tuple[ObservationKey, ...]:
         """Observations in these scopes, in use or possibly so again by themselves, that only these users support.
 
         The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
-        whose scopes it came.
+        whose scopes it came. With `propagated`, only that of which they have said nothing in the group itself.
         """
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
         owners = [owner_key("individual", user) for user in users]
@@ -242,7 +262,7 @@ class GroupRepository:
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
                 or_(IN_USE, may_return),
-                or_(theirs, of_them),
+                and_(of_them, ~theirs) if propagated else or_(theirs, of_them),
                 ~others,
             )
             .order_by(o.scope_id, o.seq)

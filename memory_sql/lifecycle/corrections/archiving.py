@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
@@ -59,6 +60,11 @@ class Archived:
     retracted: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
     withheld: tuple[int, ...] = ()
+
+    def told(self, waits: str) -> dict[str, Any]:
+        """As the event keeps it."""
+        waiting = {"id": waits, "withdrawn": list(self.withdrawn)} if self.withdrawn else {}
+        return {"archived": list(self.observations), "retracted": list(self.retracted), **waiting}
 
 
 async def archive(

@@ -221,7 +221,7 @@ async def apply(
     Raises `StaleError` when something that the model was shown has been deleted, or when the lease has been lost.
     """
     scope, repository = loaded.scope, PropagationRepository(session, loaded.scope.agent_key)
-    locked = await _lock(session, loaded, decided, settings, now)
+    locked, settings = await _lock(session, loaded, decided, settings, now)
     standing = await _standing(repository, decided.verdicts, loaded, settings)
     standing = await _once(repository, standing, locked)
     store = Store(session, repository, loaded, locked, settings, now)
@@ -244,8 +244,11 @@ async def apply(
 
 async def _lock(
     session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime
-) -> dict[str, ScopeState]:
-    """Locks all scopes that are written to or were read, checks that nothing changed, and returns the targets by owner."""
+) -> tuple[dict[str, ScopeState], Settings]:
+    """Locks all scopes that are written to or were read, and checks that nothing changed.
+
+    Returns the targets by owner, and the settings with what the agent has set while the model worked.
+    """
     scope, targets = loaded.scope, {item.offer.target for item in decided.verdicts}
     await share_agent(
         session, scope.agent_key
@@ -262,9 +265,11 @@ async def _lock(
     for state in locked:
         if state.scope_id in loaded.epochs and state.epoch != loaded.epochs[state.scope_id]:
             raise StaleError("scope", f"s{scope.scope_id}", "something that the model was shown has been deleted")
-        if state.scope_id == scope.scope_id and state.fence != scope.fence:
-            raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
-    return by_owner
+        if state.scope_id == scope.scope_id:
+            if state.fence != scope.fence:
+                raise StaleError("scope", f"s{scope.scope_id}", "the lease on it was lost")
+            settings = settings.of_agent(state.agent_settings)
+    return by_owner, settings
 
 
 async def _locked(

@@ -398,6 +398,21 @@ async def test_what_was_said_in_an_excluded_conversation_stays(memory: Memory, p
     assert shown(parrot) == []
 
 
+@pytest.mark.parametrize(
+    "settings", [{"sharing": "off"}, {"sharing": "review"}, {"propagation_excluded_users": ["gene"]}]
+)
+async def test_what_an_agent_forbids_while_the_judge_thinks_is_not_shared(
+    memory: Memory, parrot: Parrot, settings: dict[str, Any]
+) -> None:
+    await belong(memory, "eden", "gene", "mia")
+    observation = await learn(memory, "gene", DEADLINE)
+    parrot.meanwhile = lambda: memory.configure(**ADA, **settings)
+    await propagate(memory, observation)
+    assert await known(memory, "g:eden") == []
+    await memory.configure(**ADA, **dict.fromkeys(settings))
+    assert told((await propagate(memory, observation)).judged) == [("eden", "propagated", "shared")]
+
+
 async def test_what_came_from_a_conversation_excluded_since_goes_no_further(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     await belong(memory, "atlas", "jo", "tim")

@@ -10,7 +10,7 @@ import pytest
 from memory_sql.domain.exports import ExportedObservation
 from memory_sql.domain.results import Kept
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import InputError
+from memory_sql.errors import InputError, StaleError
 from memory_sql.memory import Memory
 from tests.database import rows, statements
 from tests.factories import message
@@ -127,6 +127,33 @@ async def test_other_ids_of_a_user_count_as_theirs(remarks: Memory) -> None:
     await remarks.people.merge(agent_id="ada", user_id="lena", into_user_id="helena")
     receipt = await remarks.forget(Selection(user_id="helena", about=True), agent_id="ada", dry_run=True)
     assert [one.users for one in receipt.kept] == [("nadia",)]
+
+
+@pytest.mark.parametrize("how", ["forget", "rename"])
+async def test_who_says_nothing_and_goes_meanwhile_is_named_nowhere(memory: Memory, llm: Scripted, how: str) -> None:
+    """While the model works on what others say of them."""
+    lena: dict[str, Any] = {"agent_id": "ada", "user_id": "lena", "group_ids": ["tern"]}
+    await memory.add([message("Lena here.", name="Lena Berg")], **lena, conversation_id="before")
+    await memory.add([message("Lena is slow, I say.", name="Nadia")], **TEAM)
+
+    shown = list[Any]()
+
+    async def gone(_: object) -> str:
+        if how == "forget":
+            await memory.forget(Selection(user_id="lena"), agent_id="ada")
+            shown.extend(await rows(memory, "SELECT seen FROM memory.runs"))
+        else:
+            await memory.people.rename(agent_id="ada", kind="user", old="lena", new="lena-2")
+        return about(individual=[("Nadia finds Lena slow.", [1], ["P2"])], group_1=[], collective=[])
+
+    llm.then(gone)
+    with pytest.raises(StaleError):
+        await memory.conversations.form(agent_id="ada", conversation_id="team")
+    assert "Berg" not in str(shown)
+    llm.then(about(individual=[("Nadia finds Lena slow.", [1], ["P2"])], group_1=[], collective=[]))
+    await memory.conversations.form(agent_id="ada", conversation_id="team")
+    assert await rows(memory, SUBJECTS) == [("Nadia finds Lena slow.", [] if how == "forget" else ["lena-2"])]
+    assert list(await memory.admin.verify()) == []
 
 
 async def test_they_are_called_as_the_user_is(remarks: Memory) -> None:

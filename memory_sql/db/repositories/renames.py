@@ -47,6 +47,7 @@ from memory_sql.db.models import (
     ScopeRow,
     UserAliasRow,
 )
+from memory_sql.db.repositories.runs import ABANDONED, didnt_end
 from memory_sql.domain.ids import OWNER_PREFIX, owner_key
 from memory_sql.domain.people import RenameKind
 
@@ -199,7 +200,7 @@ class RenameRepository:
             HoldRow: [Rewrite(HoldRow.target, (HoldRow.kind == self.kind) & (HoldRow.target == self.old), self.new)],
             EventRow: [self._in_detail(key) for key in DETAILS[self.kind]],
             AgentRow: [self._in_settings(key) for key in SETTINGS[self.kind]],
-            RunRow: [self._in_prompts(), *self._in_errors()],
+            RunRow: [*self._in_prompts(), *self._in_errors()],
         }
         if self.kind == "user":
             old, new = (owner_key("individual", user) for user in (self.old, self.new))
@@ -231,11 +232,17 @@ class RenameRepository:
         value = func.jsonb_set(AgentRow.settings, cast([key], ARRAY(Text)), listed)
         return Rewrite(AgentRow.settings, AgentRow.settings[key].contains([self.old]), value)
 
-    def _in_prompts(self) -> Rewrite:
-        """The names of scopes in a prompt are needed only until its answer is applied, which is now refused."""
+    def _in_prompts(self) -> list[Rewrite]:
+        """The names of scopes in a prompt are needed only until its answer is applied, which is now refused.
+
+        Of a member who says nothing in it no epoch would tell: the run is ended.
+        """
         owners = func.jsonb_build_object("owners", cast(self._owners(self.old), ARRAY(Text)))
         named = func.jsonb_path_exists(RunRow.seen, cast("$.targets[*][2] ? (@ == $owners[*])", JSONPATH), owners)
-        return Rewrite(RunRow.seen, named, RunRow.seen.op("-")(cast("targets", Text)))
+        ended = ABANDONED | {"error": "an id that it was shown has changed", "seen": {}}
+        columns = [(getattr(RunRow, name), value) for name, value in ended.items()]
+        changes = [Rewrite(column, named & didnt_end(), literal(value, column.type)) for column, value in columns]
+        return [*changes, Rewrite(RunRow.finished_at, named & didnt_end(), func.now())]
 
     def _in_errors(self) -> list[Rewrite]:
         """The library's errors name the conversation that they are about."""

@@ -301,6 +301,9 @@ BEGIN
         WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
             u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
             OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+            OR EXISTS (  -- they are named to it, though they say nothing there
+                SELECT FROM jsonb_array_elements(u.seen -> 'targets') AS t, unnest(p_users) AS p WHERE t ->> 2 = 'u:' || p
+            )
         )
         UNION
         SELECT h.run_id

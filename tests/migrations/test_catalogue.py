@@ -126,3 +126,12 @@ def test_only_hashes_are_binary() -> None:
         "source_hash", "stored_hash", "ref_hash", "key_hash", "ref_hash", "user_hash", "source_hash",
         "stored_hash", "ref_hash", "content_hash",
     ]  # fmt: skip
+
+
+def test_planner_keeps_no_text_in_its_statistics(migrated: str) -> None:
+    """There it would outlive its row."""
+    sampled = """
+        SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relnamespace = 'memory'::regnamespace AND coalesce(a.attstattarget, -1) <> 0"""
+    text = {str(column) for column in COLUMNS if holds_text(column) and column.info.get("text") == "erase"}
+    assert text & {name for (name,) in asyncio.run(fetch(migrated, sampled))} == set()

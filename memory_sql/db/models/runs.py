@@ -100,7 +100,7 @@ class RunRow(Base):
     error: Mapped[str | None] = constant("Why it failed, in a sentence that contains no remembered text.")
     started_at: Mapped[datetime] = column("When it began.", server_default=NOW)
     finished_at: Mapped[datetime | None] = column("When it ended; null: not ended yet.")
-    seen: Mapped[dict[str, Any]] = host_id(
+    seen: Mapped[dict[str, Any]] = erase(
         "What a formation's prompt showed, kept until it ends: the epochs of its conversation and of its scopes, by name.",
         server_default=NO_PAIRS,
     )

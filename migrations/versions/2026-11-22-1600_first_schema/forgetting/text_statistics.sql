@@ -9,7 +9,7 @@ BEGIN
             ('observations', 'metadata'), ('observations', 'search_extra'), ('observations', 'search'),
             ('observations', 'terms'), ('observations', 'cues'), ('observations', 'fact_key'),
             ('consolidations', 'content'), ('consolidations', 'contradictions'), ('scopes', 'display_name'),
-            ('scopes', 'speakers'), ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'),
+            ('scopes', 'speakers'), ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'), ('runs', 'seen'),
             ('events', 'reason'), ('holds', 'reason')
         ) AS c (table_name, column_name)
     LOOP

@@ -83,7 +83,8 @@ def never_called(call: str, *where: str) -> Change:
 
 NO_FENCE_ON_SCOPES = without(", ScopeRow.fence == state.fence)")._replace(after=")")
 NO_FENCE_ON_SESSIONS = without("        ConversationRow.fence == state.fence,\n")
-ENDED_RUNS_SUCCEED = Change("        if ended is None:\n", "        if False:\n")  # which tells a late worker too
+HAS_ENDED = 'ended is None:\n            raise StaleError("run"'  # which tells a late worker too
+ENDED_RUNS_SUCCEED = Change(HAS_ENDED, HAS_ENDED.replace("None", "None and False"))
 ENDED_FORMATIONS_SUCCEED = Change("AND r.fence = v_read.run_fence\n          AND r.finished_at IS NULL\n", "")
 ENDED_UNNOTICED = Change(" AND r.finished_at IS NULL;\n    IF NOT FOUND THEN", ";\n    IF false THEN")
 

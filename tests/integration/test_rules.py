@@ -661,15 +661,16 @@ async def test_rule_11_scope_is_due_when_a_formation_reaches_the_threshold(
     assert await is_due(other)
 
 
+@pytest.mark.parametrize(("came", "due"), [(["three"], False), (["three", "four"], True)])
 async def test_rule_11_scope_is_due_again_at_the_commit_when_enough_came_while_the_text_was_written(
-    memory: Memory, other: Memory, llm: Scripted
+    memory: Memory, other: Memory, llm: Scripted, came: list[str], due: bool
 ) -> None:
     """And no more when what made it due was read."""
     scope_id = await remember(memory, "one", "two")
     seen: list[bool] = []
 
     async def more(request: Request[Any]) -> str:
-        await remember(other, "three", "four")
+        await remember(other, *came)
         return copied(request)
 
     async def look(request: Request[Any]) -> str:
@@ -678,7 +679,7 @@ async def test_rule_11_scope_is_due_again_at_the_commit_when_enough_came_while_t
 
     llm.then(more, look)
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
-    assert seen == [True]
+    assert seen == [due]
     assert not await is_due(other)
 
 

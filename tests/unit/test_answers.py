@@ -132,12 +132,12 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.parametrize("output", [Items, str])
 def test_bombs_end_quickly_in_an_error_of_ours(name: str, output: type[Items] | type[str]) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     end = outcome(BOMBS[name], output)
     if not (output is str and isinstance(end, str)):
         assert isinstance(end, AnswerError | TruncatedError)
         assert len(str(end)) < 200
-    assert time.perf_counter() - started < 5  # milliseconds in fact; a quadratic reader takes minutes
+    assert time.process_time() - started < 5  # milliseconds in fact; a quadratic reader takes minutes
 
 
 @given(st.text() | st.text(alphabet='{}[]":,\\ `1atn\n<think/>', max_size=60))

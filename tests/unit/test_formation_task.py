@@ -118,12 +118,12 @@ def test_deep_nesting_is_an_error_of_ours_or_a_missing_scope(depth: int) -> None
 
 def test_ten_thousand_observations_are_read_in_no_time() -> None:
     many = [{"content": f"fact {n}", "sources": [n]} for n in range(10_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     assert Counter(item.scope for item in said(dict.fromkeys(OFFERED, many[:3000])).observations) == dict.fromkeys(
         OFFERED, 3000
     )
     assert len(said({"observations": many}).observations) == 10_000
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 JSON = st.recursive(

@@ -354,24 +354,24 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_answered_at_once(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     withheld(text)
     without_contact(text[:10_000])
     leaks(text, names=["Anna"], sources=["The deadline is Friday"])
-    assert time.perf_counter() - started < 2  # what isn't linear takes minutes
+    assert time.process_time() - started < 2  # what isn't linear takes minutes
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_of_the_greatest_length_is_answered_soon(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     leaks(text[:MAX_CHARACTERS], names=["Anna"], sources=[text])
     without_contact(text[:MAX_CHARACTERS])
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_source_is_compared_at_once(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     leaks("The project deadline is Friday", names=[text], sources=[text])
     same_claim(text, text)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1

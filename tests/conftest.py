@@ -17,6 +17,7 @@ from memory_sql.db import migrate
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.memory import Memory
+from tests.database import OWNERS
 from tests.fakes import Scripted
 from tests.pooler import PROGRAM, Pooler, pooling
 from tests.recycling import Databases
@@ -40,13 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--pgbouncer"):
-        return
-    for item in items:
-        if item.get_closest_marker("direct"):
-            item.add_marker(
-                pytest.mark.skip(reason="it needs the server itself, which a pooler gives to somebody else")
-            )
+    for option, marker, reason in (
+        ("--pgbouncer", "direct", "it needs the server itself, which a pooler gives to somebody else"),
+        ("--walled", "open", "it is about the owner of a database, or about one without walls"),
+    ):
+        for item in items if config.getoption(option) else ():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(autouse=True)
@@ -235,8 +236,12 @@ async def database_url(
 ) -> AsyncIterator[str]:
     """The URL of an empty migrated database that nobody else uses meanwhile."""
     async with lent(chosen_databases, engines) as direct:
-        url = as_login(direct, roles) if pytestconfig.getoption("--walled") else direct
+        url = direct
+        if pytestconfig.getoption("--walled"):
+            url = as_login(direct, roles)
+            OWNERS[asyncpg_url(direct).database] = direct
         yield url if chosen_pooler is None else chosen_pooler.url(url)
+        OWNERS.clear()
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import CursorResult, event, text
 
+from memory_sql.db.engine import Database, Session, asyncpg_url
 from memory_sql.db.principals import SERVICE
 from memory_sql.memory import Memory
 
@@ -19,12 +20,38 @@ TOLD = "memory.scopes LEFT JOIN memory.consolidations USING (agent_key, scope_id
 """The scopes, with their texts as `content`."""
 
 
+OWNERS = dict[str | None, str]()
+"""With --walled: the owner's URL of a database, by its name. The application's role may do too little for a test."""
+
+
 async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
     """Refuses a query without columns: the driver reports no rows for it, however many there are."""
     assert not re.match(r"\s*SELECT\s+FROM\b", sql), "say SELECT 1 FROM"
-    async with memory.database.transaction(principal=SERVICE) as session:
+    async with _of_owner(memory) as database, database.transaction(principal=SERVICE) as session:
         found = await session.execute(text(sql), parameters)
         return [] if isinstance(found, CursorResult) and not found.returns_rows else [tuple(row) for row in found]
+
+
+def owners_url(url: str) -> str:
+    return OWNERS.get(asyncpg_url(url).database, url)
+
+
+@asynccontextmanager
+async def _of_owner(memory: Memory) -> AsyncIterator[Database]:
+    if memory.database.url.database not in OWNERS:
+        yield memory.database
+        return
+    database = Database(OWNERS[memory.database.url.database])
+    try:
+        await database.find_walls()
+        yield database
+    finally:
+        await database.close()
+
+
+def serving(memory: Memory) -> AbstractAsyncContextManager[Session]:
+    """A transaction for the steps of background work: behind walls it sees what those see."""
+    return memory.database.transaction(principal=SERVICE)
 
 
 @contextmanager

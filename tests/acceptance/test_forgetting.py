@@ -12,7 +12,7 @@ from sqlalchemy import text as sql
 from memory_sql.config import Settings
 from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
-from tests.database import TOLD, rows
+from tests.database import TOLD, owners_url, rows
 from tests.factories import message
 from tests.fakes import Parrot
 from tests.integration.test_forgetting import everything, tell
@@ -82,7 +82,11 @@ async def test_nothing_of_a_forgotten_person_is_in_the_database_or_the_logs(
         statistics = str(await rows(memory, "SELECT s::text FROM pg_stats s WHERE schemaname = 'memory'"))
         exported = "\n".join([line.model_dump_json() async for line in memory.people.export(**MIA)])
         left = (
-            await everything(memory) + dump(database_url, "--data-only") + statistics + exported + caplog.text
+            await everything(memory)
+            + dump(owners_url(database_url), "--data-only")
+            + statistics
+            + exported
+            + caplog.text
         ).casefold()
         assert [stem for stem in STEMS if stem.casefold() in left] == []
         assert await rows(memory, theirs) == before

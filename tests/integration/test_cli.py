@@ -502,6 +502,7 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
     assert db("upgrade", "nonsense", code=1).err == "memory-sql: Can't locate revision identified by 'nonsense'\n"
 
 
+@pytest.mark.open
 def test_downgrade_in_a_pipe_drops_nothing_without_yes(database_url: str) -> None:
     url = ("--url", database_url)
     memory_sql("observe", "Tea.", *MIA, *url)
@@ -518,6 +519,7 @@ def test_downgrade_in_a_pipe_drops_nothing_without_yes(database_url: str) -> Non
     assert memory_sql("db", "downgrade", "base", "--yes", *url, "--json").value == {"revision": None}
 
 
+@pytest.mark.open
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
 def test_downgrade_asks_who_is_there(database_url: str, monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     url = ("--url", database_url)

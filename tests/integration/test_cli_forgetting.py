@@ -115,5 +115,6 @@ def test_restore_check_needs_a_journal(run: Run) -> None:
     assert "which journal" in run("admin", "restore-check", code=1).err
 
 
+@pytest.mark.open
 def test_vacuum_runs_every_statement(run: Run) -> None:
     assert f"ran {len(PHYSICAL)} statements" in run("db", "vacuum").out

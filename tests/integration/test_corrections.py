@@ -19,7 +19,7 @@ from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError, StaleError, VersionError
 from memory_sql.memory import Memory
-from tests.database import TOLD, rows, statements
+from tests.database import TOLD, rows, serving, statements
 from tests.factories import message
 from tests.fakes import Parrot
 
@@ -232,7 +232,7 @@ async def test_version_that_has_moved_on_is_refused(memory: Memory) -> None:
 
 async def test_correction_joins_the_hosts_transaction(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
-    async with memory.database.transaction() as session:
+    async with serving(memory) as session:
         new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.", session=session)
         assert await session.scalar(sql("SELECT count(*) FROM memory.observations")) == 2
         await session.rollback()

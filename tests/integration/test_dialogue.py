@@ -15,7 +15,7 @@ from memory_sql.formation import formation
 from memory_sql.formation.dialogue import Extracted
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import rows, serving
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, by_scope, extracted, listing, offered
 from tests.forming import loading
@@ -283,11 +283,11 @@ async def test_all_scopes_may_be_isolated_or_closed(memory: Memory, llm: Scripte
 
 
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> Extracted:
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
     return answered

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.db.models import Base, EventRow
-from memory_sql.db.principals import SERVICE
+from memory_sql.db.principals import SERVICE, enter
 from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -41,7 +41,7 @@ from memory_sql.formation import formation
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from tests.conftest import administer
-from tests.database import TOLD, refusing, rows, statements
+from tests.database import TOLD, refusing, rows, serving, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot
 from tests.forming import loading
@@ -258,15 +258,15 @@ async def test_formation_under_way_brings_nothing_back(memory: Memory, parrot: P
 async def test_answer_in_hand_is_refused_when_its_messages_were_forgotten(memory: Memory, parrot: Parrot) -> None:
     """It was kept before; lease, cursor and the scopes are as they were: the conversation's epoch tells."""
     await memory.add([message("I hide my ruby.")], **MIA, conversation_id="s")
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await memory.forget(Selection(conversation_id="s", message_id="m1"), **ADA)
     with pytest.raises(StaleError):
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
     await rows(memory, "UPDATE memory.conversations SET lease_until = NULL")
     assert "ruby" not in await everything(memory)
@@ -458,6 +458,7 @@ async def test_dry_run_names_the_texts_that_the_forgetting_withholds(memory: Mem
 async def test_dry_run_leaves_what_the_host_has_yet_to_send(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
     async with async_sessionmaker(memory.database.engine)() as host:
+        await enter(host, SERVICE)
         host.add(EventRow(agent_key=1, kind="note", detail={}))
         await memory.forget(Selection(user_id="mia"), **ADA, dry_run=True, session=host)
         await host.commit()
@@ -576,7 +577,7 @@ async def test_what_is_deleted_is_not_changed_before(memory: Memory) -> None:
     for text_of_mia in ("one", "two", "three"):
         await memory.observe(text_of_mia, **MIA)
     await memory.observe("We leave at dawn.", **JONAS, group_id="crew")
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await memory.forget(Selection(user_id="mia"), **ADA, session=unit)
         changed = await unit.execute(
             sql(
@@ -750,7 +751,7 @@ async def test_forgetting_again_finds_nothing(memory: Memory) -> None:
 async def test_forgetting_joins_the_hosts_transaction(memory: Memory) -> None:
     await say(memory, "I hide my ruby.")
     before = await everything(memory)
-    async with memory.database.transaction() as session:
+    async with serving(memory) as session:
         await memory.forget(Selection(user_id="mia"), **ADA, session=session)
         left = await session.scalar(sql("SELECT count(*) FROM memory.observations"))
         assert left == 0

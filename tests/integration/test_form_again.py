@@ -15,7 +15,7 @@ from memory_sql.errors import InputError, NotFoundError, UnavailableError
 from memory_sql.formation import again
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
-from tests.database import TOLD, rows
+from tests.database import TOLD, rows, serving
 from tests.factories import conversation, message
 from tests.fakes import Parrot, Scripted, extracted
 
@@ -291,7 +291,7 @@ async def test_death_at_any_point_leaves_each_message_formed_once(
         await formed(memory, llm, ("Mia has a boat.", "individual", [1]))
         if dies == "after_load":
             now = memory.now()
-            async with memory.database.transaction() as unit:
+            async with serving(memory) as unit:
                 await again.load(unit, "ada", "s", settings, now, 0)
         else:
             if dies == "before_commit":

@@ -23,7 +23,7 @@ from memory_sql.formation.task import ExtractionTask
 from memory_sql.formation.window import Loaded
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import are_waiting, rows, statements
+from tests.database import are_waiting, rows, serving, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
 from tests.forming import loading
@@ -295,11 +295,11 @@ async def test_late_answer_of_a_worker_that_lost_its_lease_is_refused(memory: Me
 
 async def die_after_the_answer(memory: Memory, llm: Scripted) -> tuple[Loaded, Extracted]:
     """What the dead one had in its hands."""
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     answered = await formation.decide(llm, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
     return loaded, answered
@@ -314,10 +314,10 @@ async def test_worker_that_was_thought_dead_stores_nothing(memory: Memory, llm: 
         await memory.conversations.form(**SESSION)
         await memory.observe("Between.", agent_id="ada", user_id="mia")
     else:
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             assert (await loading(unit, "ada", "s", memory.settings, MONDAY, "due"))[1]
     with pytest.raises(StaleError):
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
     once = "SELECT count(*) FROM memory.observations WHERE content = 'Once.'"
     assert await rows(memory, once) == [(int(applied),)]
@@ -406,9 +406,10 @@ async def test_run_starts_only_under_the_lease_that_it_was_claimed_with(memory: 
     await memory.add(conversation(4), **HERE)
     async with memory.database.statement(principal=SERVICE) as unit:
         held = await formation.take(unit, formation.ConversationKey("ada", "s"), memory.settings)
-        await rows(memory, "UPDATE memory.conversations SET fence = fence + 1")
-        assert held is not None
-        with pytest.raises(StaleError, match="lease"):
+    assert held is not None
+    await rows(memory, "UPDATE memory.conversations SET fence = fence + 1")
+    with pytest.raises(StaleError, match="lease"):
+        async with memory.database.statement(principal=SERVICE) as unit:
             await formation.load_claimed(unit, held, memory.settings, MONDAY, "asked")
     assert await rows(memory, "SELECT count(*) FROM memory.runs") == [(0,)]
 

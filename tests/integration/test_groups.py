@@ -25,7 +25,7 @@ from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleEr
 from memory_sql.formation import formation
 from memory_sql.formation.sieve import drafts_of
 from memory_sql.memory import Memory
-from tests.database import TOLD, rows, statements
+from tests.database import TOLD, rows, serving, statements
 from tests.factories import message
 from tests.fakes import Parrot
 from tests.forming import loading
@@ -567,7 +567,7 @@ async def test_model_that_names_a_group_it_was_not_offered_gives_it_nothing(memo
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
     await leave(memory)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     assert [target.is_open for target in loaded.targets if target.kind == "group"] == [False]
@@ -593,11 +593,11 @@ async def test_leaving_while_the_model_works_refuses_its_answer(memory: Memory, 
 async def test_answer_that_lies_stored_is_not_applied_for_who_has_left_since(memory: Memory, parrot: Parrot) -> None:
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await rows(memory, "UPDATE memory.conversations SET lease_until = now()")
     await leave(memory)
@@ -628,7 +628,7 @@ async def begun(memory: Memory, parrot: Parrot) -> Callable[[Any], Awaitable[Any
     """A formation of Mia's word to the crew, up to its apply."""
     await crew(memory, "mia", "jonas")
     await say(memory, "We moor.", group_ids=["crew"])
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, memory.now(), "asked")
     assert loaded is not None
     answered = await formation.decide(parrot, loaded, memory.settings)
@@ -637,7 +637,7 @@ async def begun(memory: Memory, parrot: Parrot) -> Callable[[Any], Awaitable[Any
 
 async def test_leaving_waits_for_an_apply_and_archives_what_it_placed(memory: Memory, parrot: Parrot) -> None:
     apply = await begun(memory, parrot)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await apply(unit)
         leaving = asyncio.ensure_future(leave(memory))
         await are_waiting(memory, 1)
@@ -651,7 +651,7 @@ async def test_apply_waits_for_a_leaving_and_is_refused(memory: Memory, parrot: 
     apply = await begun(memory, parrot)
 
     async def applied() -> None:
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await apply(unit)
 
     await leave(memory, session=host)

@@ -154,6 +154,7 @@ async def test_nothing_of_ours_stays_in_the_engine_or_in_a_session_of_the_host(
             assert await connection.scalar(text("SHOW transaction_isolation")) == "repeatable read"
 
 
+@pytest.mark.open
 @pytest.mark.direct
 async def test_hot_calls_take_one_round_trip_and_a_transaction_one_more_than_on_an_own_engine(
     hosted: Memory, memory: Memory

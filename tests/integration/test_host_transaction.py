@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.principals import SERVICE, enter
 from memory_sql.errors import (
     ConfigurationError,
     DatabaseError,
@@ -21,7 +22,7 @@ from memory_sql.errors import (
     VersionError,
 )
 from memory_sql.memory import Memory
-from tests.database import are_waiting, rows, statements
+from tests.database import are_waiting, rows, serving, statements
 from tests.factories import conversation
 from tests.fakes import Scripted
 
@@ -36,9 +37,13 @@ async def host(database_url: str):  # type: ignore[no-untyped-def]
     await engine.dispose()
 
 
+async def create_orders(memory: Memory) -> None:
+    await rows(memory, "CREATE TABLE public.orders (id int)")
+    await rows(memory, "GRANT ALL ON public.orders TO PUBLIC")
+
+
 async def test_memory_stands_and_falls_with_the_host(memory: Memory, host: AsyncSession) -> None:
-    await host.execute(text("CREATE TABLE public.orders (id int)"))
-    await host.commit()
+    await create_orders(memory)
     for commit in (False, True):
         await host.execute(text("INSERT INTO public.orders VALUES (1)"))
         await memory.add(conversation(2), **MIA, conversation_id="s", session=host)
@@ -112,6 +117,7 @@ async def test_reads_see_what_the_host_has_not_committed(memory: Memory, host: A
     assert (await memory.observations.get(observation.id, **MIA, session=host)).content == observation.content
     assert [o.id for o in await memory.observations.list(**MIA, session=host)] == [observation.id]
     assert [s.pending for s in await memory.scopes.list(**MIA, session=host)] == [1]
+    await enter(host, SERVICE)
     await host.execute(
         text(
             "INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)"
@@ -161,9 +167,10 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
     async with Memory(database_url, llm, settings) as memory:
         await memory.observe("Tea.", **MIA)
         await memory.add(conversation(1), **MIA, conversation_id="s")
+        await create_orders(memory)
         await host.execute(text(f"SET LOCAL lock_timeout = '{before}'"))
-        await host.execute(text("CREATE TABLE public.orders (id int)"))
-        async with memory.database.transaction() as other:
+        await host.execute(text("INSERT INTO public.orders VALUES (1)"))
+        async with serving(memory) as other:
             await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
             await other.execute(text("SELECT FROM memory.conversations FOR UPDATE"))
             for blocked in (
@@ -179,7 +186,7 @@ async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
         await memory.observe("Boats.", **MIA, session=host)
         await host.commit()
         assert len(await memory.observations.list(**MIA)) == 2
-        assert await rows(memory, "SELECT count(*) FROM public.orders") == [(0,)]
+        assert await rows(memory, "SELECT count(*) FROM public.orders") == [(1,)]
 
 
 @pytest.mark.parametrize("error", [NotFoundError, VersionError])
@@ -208,7 +215,7 @@ async def test_hosts_limit_is_as_before_also_after_what_is_not_ours(
 
 async def test_call_that_is_cancelled_while_it_waits_says_so(memory: Memory, host: AsyncSession) -> None:
     await memory.observe("Tea.", **MIA)
-    async with memory.database.transaction() as other:
+    async with serving(memory) as other:
         await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
         waiting = asyncio.ensure_future(memory.observe("Boats.", **MIA, session=host))
         await are_waiting(memory, 1)
@@ -254,6 +261,7 @@ async def test_own_calls_wait_no_longer_for_a_lock_than_they_may(
     async with Memory(database_url, llm, Settings(llm="offline", lock_timeout_seconds=0.1)) as memory:
         tea = await memory.observe("Tea.", **MIA)
         await memory.add(conversation(1), **MIA, conversation_id="s")
+        await enter(host, SERVICE)
         for table in ("agents", "conversations", "scopes"):
             await host.execute(text(f"SELECT FROM memory.{table} FOR UPDATE"))
         for blocked in (
@@ -315,7 +323,7 @@ async def test_transaction_that_stands_still_ends_with_its_locks(database_url: s
             await unit.execute(text("SELECT 1"))
 
         with pytest.raises(DatabaseError):
-            await frozen.database.write(freeze)
+            await frozen.database.write(freeze, principal=SERVICE)
         assert len(await frozen.observations.list(**MIA)) == 2
 
 

@@ -23,7 +23,7 @@ from memory_sql.db import Session
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.models import EventRow
-from memory_sql.db.principals import SERVICE
+from memory_sql.db.principals import SERVICE, enter
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
@@ -42,7 +42,7 @@ from memory_sql.jobs import work
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from memory_sql.propagation import propagation
-from tests.database import are_waiting, rows, statements
+from tests.database import are_waiting, owners_url, rows, serving, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot
 
@@ -64,7 +64,7 @@ async def memory(database_url: str) -> AsyncIterator[Memory]:
 @pytest.fixture
 async def host(database_url: str) -> AsyncIterator[AsyncSession]:
     """A transaction of the host's, from its own pool, that stays open until the test ends it."""
-    engine = create_async_engine(asyncpg_url(database_url), hide_parameters=True)
+    engine = create_async_engine(asyncpg_url(owners_url(database_url)), hide_parameters=True)
     async with async_sessionmaker(engine, expire_on_commit=False)() as session:
         yield session
     await engine.dispose()
@@ -282,12 +282,12 @@ async def test_group_that_is_renamed_while_the_model_judges_is_not_made_anew(mem
     mine = await memory.observe("The dock opens at seven.", **MIA)
     await memory.scopes.consolidate(**ADA, scope_id=mine.scope.id)
     settings, now = memory.settings, memory.now()
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await propagation.load(unit, "ada", 1, mine.scope.key, settings, now, "due")
     assert loaded is not None
     decided = await propagation.decide(Parrot(), loaded, settings)
     await memory.people.rename(**ADA, kind="group", old="crew", new="staff")
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         if ends == "judged":
             await propagation.apply(unit, loaded, decided, settings, now)
         else:
@@ -325,7 +325,7 @@ async def test_scope_that_is_found_late_is_locked_in_order(memory: Memory, host:
     """
 
     async def acts(observation_id: str) -> None:
-        async with memory.database.transaction() as unit:  # as a host's, it isn't done again
+        async with serving(memory) as unit:  # as a host's, it isn't done again
             await act(memory, observation_id, unit)
 
     await memory.groups.create("crew", **ADA)
@@ -334,15 +334,15 @@ async def test_scope_that_is_found_late_is_locked_in_order(memory: Memory, host:
     mine = await memory.observe("The dock opens at seven.", **MIA, fact_key="dock")
     await memory.scopes.consolidate(**ADA, scope_id=mine.scope.id)
     assert await rows(memory, "SELECT owner FROM memory.scopes ORDER BY scope_id") == [("g:crew",), ("u:mia",)]
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await propagation.load(unit, "ada", 1, mine.scope.key, memory.settings, memory.now(), "asked")
     assert loaded is not None
     decided = await propagation.decide(Parrot(), loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await propagation.apply(unit, loaded, decided, memory.settings, memory.now())
     (made,) = await rows(memory, "DELETE FROM memory.lineage RETURNING agent_key, scope_id, source_scope_id")
     await host.execute(sql("SET LOCAL deadlock_timeout = '20s'"))  # if there is a deadlock, the other finds it
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await unit.execute(sql(LOCK), {"owner": "u:mia"})
         acting = asyncio.ensure_future(acts(mine.id))
         await are_waiting(memory, 1)
@@ -386,7 +386,7 @@ async def test_scope_of_what_was_merged_and_is_held_is_locked_in_order(
         await quarantines(memory, mine)
     await host.execute(sql("SET LOCAL deadlock_timeout = '20s'"))
     await host.execute(sql(LOCK), {"owner": "g:crew"})
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         acting = asyncio.ensure_future(act(memory, mine, unit))
         await are_waiting(memory, 1)
         await ended(host.execute(sql(LOCK), {"owner": "u:mia"}))
@@ -454,7 +454,7 @@ async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) ->
         locks.need(scopes=[2], conversations=["s"])
         return 7
 
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         assert await under_locks(unit, 1, act) == 7
     assert calls == [Rows(), Rows(frozenset({1})), Rows(frozenset({1, 2}), frozenset({"s"}))]
     assert await rows(memory, "SELECT epoch FROM memory.scopes") == [(1,), (1,)]
@@ -472,6 +472,7 @@ async def test_what_the_host_has_yet_to_send_outlives_locks_that_are_taken_anew(
             locks.need(scopes=[scope_id])
 
     async with async_sessionmaker(memory.database.engine, autoflush=autoflush)() as host:
+        await enter(host, SERVICE)
         host.add(EventRow(agent_key=1, kind="note", detail={}))
         await under_locks(host, 1, act)
         assert len(host.new) == (not autoflush)  # what the host doesn't want sent yet isn't
@@ -496,7 +497,7 @@ async def test_deadlock_with_the_host_costs_our_call_nothing(memory: Memory, hos
         for owner in ("u:mia", "u:jonas"):
             await unit.execute(sql(LOCK), {"owner": owner})
 
-    ours = asyncio.ensure_future(memory.database.write(both))
+    ours = asyncio.ensure_future(memory.database.write(both, principal=SERVICE))
     await are_waiting(memory, 1)
     await ended(host.execute(sql(LOCK), {"owner": "u:mia"}))
     await host.commit()
@@ -514,7 +515,7 @@ async def _fails(unit: Session, code: str, tried: list[int]) -> None:
 async def test_what_others_were_in_the_way_of_is_tried_five_times_more(memory: Memory, code: str, times: int) -> None:
     tried = list[int]()
     with pytest.raises(DatabaseError, match=code):
-        await memory.database.write(lambda unit: _fails(unit, code, tried))
+        await memory.database.write(lambda unit: _fails(unit, code, tried), principal=SERVICE)
     assert len(tried) == times
     assert await memory.admin.agents() == []
 
@@ -530,7 +531,7 @@ async def test_generator_of_messages_is_read_once_though_the_call_is_repeated(me
     await rows(memory, "CREATE SEQUENCE public.tries")
     await rows(
         memory,
-        "CREATE FUNCTION public.trip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "CREATE FUNCTION public.trip() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
         " IF nextval('public.tries') = 1 THEN RAISE EXCEPTION 'no' USING ERRCODE = '40P01'; END IF; RETURN NEW; END $$",
     )
     await rows(

@@ -213,6 +213,7 @@ async def test_named_conversation_and_message_are_found_by_their_keys(memory: Me
     assert "Seq Scan on messages" not in told
 
 
+@pytest.mark.open
 async def test_users_whose_tokens_are_the_same_see_nothing_of_each_other(memory: Memory) -> None:
     await memory.add([message()], **MIA, conversation_id="s")
     await memory.add([message()], **JONAS, conversation_id="t")

@@ -9,6 +9,7 @@ import pytest
 
 from memory_sql.db.engine import connect_once
 from tests.conftest import administer
+from tests.database import owners_url
 from tests.unit.test_pages import WRITTEN, Block, blocks
 
 ELSEWHERE = {
@@ -42,7 +43,7 @@ def statements(block: Block) -> list[str]:
 
 @pytest.mark.parametrize("block", FOUND)
 async def test_sql_runs(database_url: str, role: str, block: Block) -> None:
-    async with connect_once(database_url) as connection:
+    async with connect_once(owners_url(database_url)) as connection:
         for statement in statements(block):
             await connection.exec_driver_sql(statement.replace("harbour_app", role))
 

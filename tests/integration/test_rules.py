@@ -26,7 +26,7 @@ from memory_sql.errors import DatabaseError, NotFoundError, StaleError
 from memory_sql.formation import formation
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import TOLD, rows
+from tests.database import TOLD, rows, serving
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import HOPELESS, Reply, Scripted, extracted
 from tests.forming import loading
@@ -83,7 +83,7 @@ async def remember(memory: Memory, *texts: str) -> int:
 
 async def set_status(memory: Memory, content: str, status: str) -> None:
     """As whatever changes a status does it: under the scope's lock, and due said anew."""
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await set_status_in(unit, content, status, memory.settings.consolidation_threshold)
 
 
@@ -121,7 +121,7 @@ async def set_aside(memory: Memory, llm: Scripted, answer: Reply = "") -> int:
 @asynccontextmanager
 async def locked(memory: Memory, table: str = "scopes") -> AsyncIterator[Session]:
     """A third connection that holds the rows of the table until the end."""
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await unit.execute(sql(f"SELECT FROM memory.{table} FOR NO KEY UPDATE"))
         yield unit
 
@@ -271,7 +271,7 @@ async def test_rule_2_database_refuses_a_second_version_that_begins_at_the_same_
         "INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)"
         " SELECT agent_key, scope_id, {}, 0, 0, 1, 'one', 1, 'asked' FROM memory.scopes"
     )
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await unit.execute(sql(version.format(1)))
         (second,) = await in_turn(memory, rows(other, version.format(2)))
     with pytest.raises(DatabaseError, match="consolidations_from_seq_key"):
@@ -487,17 +487,17 @@ async def test_rule_6_conversation_that_was_excluded_and_included_again_is_not_w
 ) -> None:
     """Cursor, lease and flag are as they were: the epoch alone tells, also for an answer that is stored already."""
     await memory.add(conversation(4), **HERE)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Said in confidence.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await other.conversations.exclude(**SESSION)
     await other.conversations.exclude(**SESSION, excluded=False)
     with pytest.raises(StaleError):
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
     assert await rows(other, "SELECT count(*) FROM memory.observations") == [(0,)]
 
@@ -510,16 +510,16 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
     other_llm.then(*HOPELESS)
     await other.run_due()
     (dead,) = await other.work.dead()
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await other.work.discard(agent_id="ada", run_id=dead.run_id)
     with pytest.raises(StaleError):
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
     assert await rows(other, "SELECT count(*) FROM memory.observations") == [(0,)]
     assert (await other.conversations.form(**SESSION)).run_ids == ()
@@ -531,13 +531,13 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
 ) -> None:
     """Cursor and epoch are as they were, and nobody is at it: the fence alone tells."""
     await memory.add(conversation(4), **HERE)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("Late.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
     if kept:
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.keep(unit, loaded, answered, memory.settings)
     await rows(other, LEASES_END.format("conversations"))
     claimed = await other.work.claim("formation", by=FAR)
@@ -548,7 +548,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     await rows(other, "ALTER TABLE memory.observations DROP CONSTRAINT stumble")
     assert await rows(other, "SELECT lease_until, formed_number, epoch FROM memory.conversations") == [(None, 0, 0)]
     with pytest.raises(StaleError):
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
     assert await rows(other, "SELECT count(*) FROM memory.observations") == [(0,)]
 
@@ -559,12 +559,12 @@ async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     """Whoever takes it over compares with them, not with those of its own time."""
     await remember(memory, "a secret")
     await memory.add(conversation(4), **HERE)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted(("a secret again", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     await rows(other, LEASES_END.format("conversations"))
     await set_aside(other, other_llm)
@@ -739,14 +739,14 @@ async def test_formation_and_who_decides_on_the_one_given_up_do_not_wait_for_eac
     other_llm.then(*HOPELESS)
     await other.run_due()
     (dead,) = await other.work.dead()
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
 
     async def apply() -> None:
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
 
     async with locked(memory, "conversations"):
@@ -780,7 +780,7 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_conversations_fi
     await memory.add(conversation(4), **HERE)
     await memory.conversations.form(**SESSION)
     await memory.add(conversation(4), **{**HERE, "conversation_id": "t"})
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "t", memory.settings, MONDAY, "asked")
     assert loaded is not None
     llm.then(extracted(("Tea.", "individual")))
@@ -788,14 +788,14 @@ async def test_forgetting_that_finds_more_under_its_locks_locks_conversations_fi
 
     async def next_formation() -> None:
         """Locks as `formation.apply` does."""
-        async with other.database.transaction() as unit:
+        async with serving(other) as unit:
             await unit.execute(sql("SELECT FROM memory.conversations WHERE conversation_id = 't' FOR NO KEY UPDATE"))
             await are_waiting(memory, 1)
             await asyncio.sleep(0.2)  # for as long as it takes to look again
             await unit.execute(sql("SELECT FROM memory.scopes FOR NO KEY UPDATE"))
 
     (observation,) = await memory.observations.list(**MIA)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.apply(unit, loaded, answered, memory.settings, MONDAY)
         calls = await in_turn(memory, memory.forget(observation.id, agent_id="ada"), next_formation())
     receipt, _ = await ended(*calls)
@@ -815,7 +815,7 @@ async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for
     await remember(memory, "one")
     asked, go = asyncio.Event(), asyncio.Event()
     llm.then(slowly("one", asked, go))
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         scope = await ScopeRepository(unit).claim_of("ada", scope_id, timedelta(minutes=5))
         assert scope is not None
         loaded = await consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked")
@@ -823,7 +823,7 @@ async def test_consolidation_and_who_decides_on_the_one_given_up_do_not_wait_for
 
     async def consolidate() -> None:
         decided = await consolidation.decide(llm, loaded, memory.settings)
-        async with memory.database.transaction() as unit:
+        async with serving(memory) as unit:
             await consolidation.apply(unit, loaded, decided, memory.settings, MONDAY)
 
     consolidating = asyncio.ensure_future(consolidate())

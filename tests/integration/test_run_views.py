@@ -12,7 +12,7 @@ from sqlalchemy import text
 from memory_sql.config import Settings
 from memory_sql.errors import AnswerError, UnavailableError
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import rows, serving
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import HOPELESS, Scripted, extracted
 from tests.integration.test_verify import Clock, Life
@@ -117,7 +117,7 @@ async def test_days_are_those_of_utc(told: Memory) -> None:
         "UPDATE memory.messages SET created_at = '2026-03-05 00:30+02' WHERE conversation_id = 'b' RETURNING number",
     )
     assert len(late) == 1
-    async with told.database.transaction() as unit:
+    async with serving(told) as unit:
         await unit.execute(text("SET LOCAL timezone = 'Asia/Tokyo'"))
         found = await unit.execute(text("SELECT day, messages FROM memory.v_formation_funnel ORDER BY day"))
         assert [tuple(row) for row in found] == [(DAY[0], 5), (DAY[1], 2), (DAY[2], 1)]

@@ -15,7 +15,7 @@ from memory_sql.domain.exports import ExportedObservation
 from memory_sql.errors import InputError, InvalidMessageError
 from memory_sql.formation import formation
 from memory_sql.memory import Memory
-from tests.database import rows, statements
+from tests.database import owners_url, rows, serving, statements
 from tests.factories import MONDAY, conversation, message
 from tests.fakes import Scripted, extracted, listing
 from tests.forming import loading
@@ -75,7 +75,7 @@ async def test_dump_and_log_hold_no_secret(
         llm.then(listing((TOLD, "individual", [1])))
         await memory.conversations.form(**SESSION)
         await memory.observe(f"The key is sk-{SECRET}{SECRET}{SECRET}", **MIA, metadata={"at": [f"pwd={SECRET}"]})
-    dumped = await asyncio.to_thread(dump, database_url, "--data-only")
+    dumped = await asyncio.to_thread(dump, owners_url(database_url), "--data-only")
     assert "[secret: password]" in dumped
     assert SECRET not in dumped
     assert SECRET not in caplog.text
@@ -83,12 +83,12 @@ async def test_dump_and_log_hold_no_secret(
 
 async def test_raw_answer_that_waits_to_be_applied_is_masked_and_still_an_answer(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         _, loaded = await loading(unit, "ada", "s", memory.settings, MONDAY, "due")
     assert loaded is not None
     llm.then(extracted((f'She said "password: {SECRET}"', "individual")))
     answered = await formation.decide(llm, loaded, memory.settings)
-    async with memory.database.transaction() as unit:
+    async with serving(memory) as unit:
         await formation.keep(unit, loaded, answered, memory.settings)
     ((answer,),) = await rows(memory, "SELECT answer FROM memory.runs")
     assert SECRET not in answer
@@ -156,7 +156,7 @@ async def test_message_with_a_secret_costs_a_statement_more_only_where_the_agent
 
 
 async def test_secret_in_the_hosts_transaction_is_masked(memory: Memory) -> None:
-    async with memory.database.transaction() as host:
+    async with serving(memory) as host:
         assert (await memory.add([message(TOLD)], **HERE, session=host)).masked == 1
         await memory.observe(TOLD, **MIA, session=host)
     assert [row[0] for row in await rows(memory, MESSAGES)] == [MASKED]

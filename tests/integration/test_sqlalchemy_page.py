@@ -20,6 +20,7 @@ from memory_sql.db.models import Base
 from memory_sql.db.roles import Roles
 from memory_sql.memory import Memory
 from tests.conftest import as_login
+from tests.database import owners_url
 from tests.factories import message
 from tests.fakes import Scripted, extracted
 
@@ -57,7 +58,7 @@ async def fill(url: str, settings: Settings) -> None:
 @pytest.fixture
 async def engine(database_url: str, settings: Settings, page: dict[str, Any]) -> AsyncIterator[AsyncEngine]:
     await fill(database_url, settings)
-    engine = create_async_engine(asyncpg_url(database_url))
+    engine = create_async_engine(asyncpg_url(owners_url(database_url)))
     async with engine.begin() as connection:
         await connection.run_sync(page["Base"].metadata.create_all)
     yield engine

@@ -16,7 +16,10 @@ from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.factories import message
 
-pytestmark = pytest.mark.direct  # behind a pooler each statement is a transaction, and says again what it is
+pytestmark = [  # behind a pooler each statement is a transaction, and says again what it is
+    pytest.mark.direct,
+    pytest.mark.open,
+]
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 WARM_UP = 2  # a statement is prepared once on each connection
 

@@ -919,6 +919,7 @@ async def test_nothing_to_say_while_others_write_and_work(database_url: str) -> 
         assert await rows(memory, "SELECT count(DISTINCT scope_id) >= 3 FROM memory.consolidations") == [(True,)]
 
 
+@pytest.mark.open
 async def test_cost_is_one_statement_for_each_invariant_and_two_for_hashes(database_url: str) -> None:
     async with Memory(database_url, Obliging(), SETTINGS) as memory:
         for n in range(20):

@@ -11,7 +11,7 @@ from sqlalchemy import event, text
 from memory_sql.db.engine import Database, asyncpg_url
 from tests.recycling import connect
 
-pytestmark = pytest.mark.direct
+pytestmark = [pytest.mark.direct, pytest.mark.open]
 
 STATE = """
 SELECT current_user <> session_user, current_setting('work_mem'), current_setting('search_path'),

@@ -233,6 +233,7 @@ async def test_polling_does_it_where_nobody_can_listen(database_url: str, outsid
         assert await rows(outside, LISTENING, but=0) == []
 
 
+@pytest.mark.direct
 async def test_polling_does_it_while_listening_fails(
     memory: Memory, outside: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from memory_sql.memory import Memory
 from memory_sql.resources.clock import own_time
 from memory_sql.worker import STALE, Health, Worked, Worker
 from tests.commands import memory_sql
-from tests.database import rows
+from tests.database import owners_url, rows
 from tests.factories import message
 from tests.fakes import Parrot, Scripted
 from tests.integration.test_worker import process
@@ -140,7 +140,7 @@ async def test_worker_whose_database_hangs_lives_but_is_not_well(
     monkeypatch.setattr("memory_sql.worker.ANSWER_SECONDS", 0.2)
     async with Memory(database_url, Parrot(), Settings(lock_timeout_seconds=600)) as memory:
         worker = Worker(memory)
-        async with connect_once(database_url) as holding:
+        async with connect_once(owners_url(database_url)) as holding:
             await holding.execute(text("LOCK TABLE memory.conversations"))
             for _ in range(2):
                 health = await worker.health()

@@ -60,6 +60,7 @@ async def is_formed(memory: Memory) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.open
 @pytest.mark.direct
 async def test_procrastinate_runs_it_by_its_clock(memory: Memory) -> None:
     app = example("procrastinate")["app"]
@@ -71,6 +72,7 @@ async def test_procrastinate_runs_it_by_its_clock(memory: Memory) -> None:
         await asyncio.wait({worker})
 
 
+@pytest.mark.open
 @pytest.mark.direct
 async def test_procrastinate_runs_it_when_asked_and_piles_up_nothing(memory: Memory) -> None:
     names = example("procrastinate")

@@ -246,7 +246,7 @@ MUTATIONS = (
     ),
     Mutation(
         "7: a message that a hold keeps is found",
-        (without("      AND m.withdrawn_by IS NULL\n"),),
+        (without(" AND p_message.withdrawn_by IS NULL"),),
         WITHDRAWING,
     ),
     Mutation(

@@ -28,6 +28,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import BusyError, InputError, NotFoundError
 from memory_sql.formation import formation
 from memory_sql.memory import Memory
+from tests.database import serving
 from tests.forming import loading
 from tests.prove.models import Copying
 
@@ -288,7 +289,7 @@ class Life(RuleBasedStateMachine):
 
     def sql(self, statement: str, **parameters: Any) -> list[Any]:
         async def run() -> list[Any]:
-            async with self.memory.database.transaction() as session:
+            async with serving(self.memory) as session:
                 ran: Any = await session.execute(text(statement), {"agent": self.agent, **parameters})
                 return list(ran) if ran.returns_rows else []
 
@@ -484,14 +485,14 @@ class Life(RuleBasedStateMachine):
 
         async def die() -> None:
             now = datetime.now(UTC)
-            async with self.memory.database.transaction() as unit:
+            async with serving(self.memory) as unit:
                 _, loaded = await loading(unit, self.agent, session, SETTINGS, now, "due")
             if loaded is not None:
                 self.model.leased.add(session)
                 self.did["taken over with an answer"] += loaded.answered is not None
                 if answered and loaded.answered is None:
                     answer = await formation.decide(self.llm, loaded, SETTINGS)
-                    async with self.memory.database.transaction() as unit:
+                    async with serving(self.memory) as unit:
                         await formation.keep(unit, loaded, answer, SETTINGS)
 
         if not self.model.unformed[session]:
@@ -511,7 +512,7 @@ class Life(RuleBasedStateMachine):
         scope_id, now = self.scope_id(owner), datetime.now(UTC)
 
         async def die() -> None:
-            async with self.memory.database.transaction() as unit:
+            async with serving(self.memory) as unit:
                 scope = await ScopeRepository(unit).claim_of(
                     self.agent, scope_id, timedelta(seconds=SETTINGS.lease_seconds)
                 )

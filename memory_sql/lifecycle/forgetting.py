@@ -18,7 +18,8 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
-from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, forget_one, lock_around
+from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
+from memory_sql.db.repositories.erasure_of_one import forget_one
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository

@@ -409,7 +409,7 @@ async def test_what_an_agent_forbids_while_the_judge_thinks_is_not_shared(
     parrot.meanwhile = lambda: memory.configure(**ADA, **settings)
     await propagate(memory, observation)
     assert await known(memory, "g:eden") == []
-    await memory.configure(**ADA, **dict.fromkeys(settings))
+    await memory.configure(agent_id="ada", **dict.fromkeys(settings))
     assert told((await propagate(memory, observation)).judged) == [("eden", "propagated", "shared")]
 
 

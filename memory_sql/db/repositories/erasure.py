@@ -15,7 +15,6 @@ from sqlalchemy import (
     any_,
     bindparam,
     cast,
-    column,
     exists,
     func,
     insert,
@@ -51,7 +50,6 @@ from memory_sql.db.closures import (
     released_rows,
     speaks_of,
 )
-from memory_sql.db.direct import ask
 from memory_sql.db.locks import Locks, locked_of
 from memory_sql.db.models import (
     Base,
@@ -111,21 +109,6 @@ async def lock_around(session: AsyncSession, agent_id: str, selection: Selection
         given = {"conversation_id": conversation_id, "owner": owner}
     row = (await session.execute(around, {"agent_id": agent_id, **given})).one_or_none()
     return None if row is None else locked_of(row)
-
-
-async def forget_one(
-    session: AsyncSession, agent_id: str, receipt: Receipt, key: tuple[int, int], threshold: int, **cause: str | None
-) -> Receipt | None:
-    """The receipt of an observation on which nothing else hangs, forgotten in one statement (`memory.forget_one`).
-
-    None: it isn't there, or there is more to do. Nothing is changed, and the locks are held until the transaction ends.
-    """
-    scope_id, seq = key
-    given = {"agent_id": agent_id, "scope_id": scope_id, "seq": seq, "receipt": receipt.id, "target": receipt.target}
-    (row,) = await ask(session, _FORGET_ONE, {**given, **cause, "threshold": threshold, "now": receipt.at})
-    if row.observations is None:
-        return None
-    return receipt.model_copy(update={"observations": tuple(row.observations), "counts": row.counts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,15 +480,3 @@ def _erase_told() -> Select[Any]:
 
 
 _ERASE_TOLD = _erase_told()
-_FORGET_ONE = select(
-    func.memory.forget_one(
-        bindparam("agent_id", type_=Text),
-        bindparam("scope_id", type_=BigInteger),
-        bindparam("seq", type_=Integer),
-        bindparam("receipt", type_=Text),
-        bindparam("target", type_=JSONB),
-        *(bindparam(name, type_=Text) for name in ("actor", "reason")),
-        bindparam("threshold", type_=Integer),
-        _NOW,
-    ).table_valued("observations", column("counts", JSON))
-)

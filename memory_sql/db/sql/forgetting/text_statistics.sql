@@ -19,5 +19,7 @@ BEGIN
             'ALTER TABLE memory.%I ALTER COLUMN %I SET STATISTICS 0', v_column.table_name, v_column.column_name
         );
     END LOOP;
+    ALTER INDEX memory.observations_search_idx ALTER COLUMN 1 SET STATISTICS 0;  -- hashes of words, by which words are guessed
+    ALTER INDEX memory.messages_search_idx ALTER COLUMN 1 SET STATISTICS 0;
 END
 $$;

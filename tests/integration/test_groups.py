@@ -764,6 +764,18 @@ async def test_coming_back_does_not_bring_back_what_was_archived_but_saying_it_a
     assert await listed(memory, MIA) == {"Mia's plan."}
 
 
+async def test_who_came_back_sees_also_what_they_saw_before(memory: Memory) -> None:
+    await crew(memory, "mia", "jonas")
+    said = await memory.observe("We sail.", **JONAS, group_id="crew")
+    member = memory.now()
+    await memory.groups.remove_member("crew", "mia", **ADA)
+    gone = memory.now()
+    assert await memory.observations.list(**MIA, as_of=member) == []
+    await memory.groups.add_member("crew", "mia", **ADA)
+    assert [one.id for one in await memory.observations.list(**MIA, as_of=member)] == [said.id]
+    assert await memory.observations.list(**MIA, as_of=gone) == []
+
+
 async def test_what_the_leaver_had_replaced_stands_again(memory: Memory) -> None:
     await crew(memory, "mia", "jonas")
     old = await stated(memory, "We sail at dawn.", "jonas")

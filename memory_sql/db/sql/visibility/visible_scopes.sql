@@ -29,7 +29,12 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
                       SELECT m.scope_id
                       FROM memory.members m
                       WHERE m.agent_key = a.agent_key AND m.user_id = i.user_id AND m.left_at IS NULL
-                        AND (p_as_of IS NULL OR m.joined_at <= p_as_of)
+                        AND (p_as_of IS NULL OR m.joined_at <= p_as_of OR EXISTS (  -- before they left and came back
+                            SELECT
+                            FROM memory.members e
+                            WHERE e.agent_key = a.agent_key AND e.scope_id = m.scope_id AND e.user_id = m.user_id
+                              AND e.joined_at <= p_as_of AND e.left_at > p_as_of
+                        ))
                       OFFSET 0
                   ) m
                   CROSS JOIN LATERAL (

@@ -91,6 +91,7 @@ def _running(configuration: Path) -> Iterator[None]:
     as_user = ["-u", USER] if os.geteuid() == 0 else []
     command = [str(PROGRAM), *as_user, str(configuration)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        reading = threading.Thread(target=deque, args=(process.stderr, 0), daemon=True)
         try:
             assert process.stderr is not None
             said = list[str]()
@@ -100,7 +101,9 @@ def _running(configuration: Path) -> Iterator[None]:
                     break
             assert UP in "".join(said[-1:]), f"PgBouncer hasn't started: {''.join(said)}"
             # Once the pipe is full, PgBouncer stops and forwards nothing any more.
-            threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
+            reading.start()
             yield
         finally:
             process.terminate()
+            if reading.is_alive():
+                reading.join()  # it reads to the end of the pipe, which is closed next

@@ -1397,6 +1397,8 @@ async def test_refuted_claim_leaves_the_group_at_once_and_returns_with_what_it_w
     await memory.run_due()
     assert await is_nowhere_in_eden(memory)
     assert FREEZE in str((await texts(memory))["g:eden"])
+    with pytest.raises(InputError, match="superseded because its source is"):
+        await memory.observations.reinstate(made.id, **ADA, user_id="mia")
     await memory.observations.reinstate(own.id, **ADA, user_id="gene")
     assert DEADLINE in await known(memory, "g:eden")
     await tell(memory)

@@ -175,9 +175,12 @@ async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int
     if locked.observation.status != "superseded":
         raise InputError(f"{wanted} isn't superseded")
     repository = CorrectionRepository(session, locked.agent_key)
+    (standing,) = await repository.standings([locked.key])
+    if standing.follows:
+        raise InputError(f"{wanted} is superseded because its source is, and comes back with that")
     await refuse_twins(repository, [locked.key])
-    line = await repository.successors(locked.standing)
-    await repository.change([Change(locked.standing, "active", "reinstate")], asked.entry)
+    line = await repository.successors(standing)
+    await repository.change([Change(standing, "active", "reinstate")], asked.entry)
     await rebuild_with(session, asked.settings, asked.entry, locked.scope, line, line)
     return await locked.reread(session)
 

@@ -442,6 +442,34 @@ async def test_connection_that_is_lost_while_locks_are_given_back_is_a_named_err
         await memory.database.write(step)
 
 
+async def test_who_speaks_while_being_forgotten_takes_part_and_is_a_member(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else their words stay in a conversation that seems to be another one's alone, and go when that one is forgotten."""
+    lea, closed = {**ADA, "user_id": "lea"}, ForgettingRepository.closure_beside
+    crew: dict[str, Any] = {"conversation_id": "s", "group_ids": ["crew"]}
+    await memory.observe("Tea.", **MIA)
+    await memory.add([message("The dock opens at seven.")], **lea, **crew)
+
+    async def looked(*given: Any) -> Any:
+        monkeypatch.undo()
+        found = await closed(*given)
+        await memory.add([message("We dive at nine.", n=2)], **MIA, **crew)
+        return found
+
+    monkeypatch.setattr(ForgettingRepository, "closure_beside", looked)
+    await memory.forget(Selection(user_id="mia"), **ADA, wait=False)
+    assert await rows(memory, "SELECT participants FROM memory.conversations") == [(["lea", "mia"],)]
+    assert [member.user_id for member in await memory.groups.members("crew", **ADA)] == ["lea", "mia"]
+    await memory.forget(Selection(user_id="lea"), **ADA, wait=False)
+    assert await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL") == [
+        ("We dive at nine.",)
+    ]
+    await memory.forget(Selection(user_id="mia"), **ADA, wait=False)
+    assert await memory.groups.members("crew", **ADA) == []
+    assert list(await memory.admin.verify()) == []
+
+
 async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) -> None:
     for user in ("mia", "jonas"):
         await memory.observe("Tea.", **ADA, user_id=user)

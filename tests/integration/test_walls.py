@@ -545,7 +545,7 @@ async def test_erasing_reaches_what_the_principal_serves_and_nothing_else(
             rows_of_each_kind = ", ".join(["'{1}'", "'{1}'", *["'{}'"] * 8])
             for call in (
                 "erase_agent(1)",
-                f"erase(1, {rows_of_each_kind}, '{{1}}', '{{1}}', '{{mia}}', 'f', now())",
+                f"erase(1, {rows_of_each_kind}, '{{1}}', '{{1}}', '{{mia}}', '{{}}', 'f', now())",
             ):
                 savepoint = raw.transaction()
                 await savepoint.start()

@@ -347,7 +347,7 @@ class ForgettingRepository:
 
     async def erase(self, closure: Closure, forgetting: str, now: datetime) -> None:
         """Takes it all out; what is withdrawn waits for `forgetting`, by its id."""
-        await self._session.execute(_ERASE, self._erasing(closure, closure.scopes, (), (), forgetting, now))
+        await self._session.execute(_ERASE, self._erasing(closure, closure.scopes, Seeds(), forgetting, now))
 
     async def erase_told(
         self,
@@ -365,7 +365,7 @@ class ForgettingRepository:
         detail = {"id": receipt.id, "target": receipt.target, "observations": list(receipt.observations)}
         if receipt.withdrawn:
             detail["withdrawn"] = list(receipt.withdrawn)
-        given = self._erasing(closure, losing, seeds.scopes, seeds.users, receipt.id, receipt.at)
+        given = self._erasing(closure, losing, seeds, receipt.id, receipt.at)
         told = {**given, **cause, "detail": detail, "threshold": threshold}
         row = (await self._session.execute(_ERASE_TOLD, told)).one()
         return Erased(row.counts or {}, tuple(sorted(row.standing or ())), row.is_unsettled)
@@ -374,8 +374,7 @@ class ForgettingRepository:
         self,
         closure: Closure,
         losing: Collection[int],
-        scopes: Sequence[int],
-        users: Sequence[str],
+        seeds: Seeds,
         forgetting: str,
         now: datetime,
     ) -> dict[str, Any]:
@@ -383,8 +382,9 @@ class ForgettingRepository:
             closure.erased.arrays,
             **{f"held_{name}": rows for name, rows in closure.withdrawn.arrays.items()},
             losing=sorted(losing),
-            scopes=list(scopes),
-            users=list(users),
+            scopes=list(seeds.scopes),
+            users=list(seeds.users),
+            attended=list(seeds.attended),
             forgetting=forgetting,
             now=now,
         )
@@ -451,6 +451,7 @@ _erased = func.memory.erase(
     _LOSING,
     bindparam("scopes", type_=ARRAY(BigInteger)),
     bindparam("users", type_=ARRAY(Text)),
+    bindparam("attended", type_=ARRAY(Text)),
     bindparam("forgetting", type_=Text),
     _NOW,
 ).table_valued("what", "counted")

@@ -1,4 +1,5 @@
--- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, losing, scopes, users, forgetting, at):
+-- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, losing, scopes, users, attended,
+-- forgetting, at):
 -- deletes what `memory.forget_closure` returned, and says how many rows of each kind; and, for the caller to go on, `standing`: the id
 -- of each scope in which something was superseded by what is gone or withdrawn, and `unsettled`, if memory.unsettled finds anything in
 -- the scopes that are `losing` something. The only place that deletes. Of what was returned the
@@ -8,14 +9,15 @@
 -- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
 -- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
 -- `users`. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
--- `scopes` lose also their name and prompts, `users` their memberships and their place among the participants of
--- conversations; that they had left a group stays, without their ids (memory.departures). It runs as its owner, who may delete where
--- the application may not, and row-level policies hold for that one too: only what the principal of the transaction serves.
+-- `scopes` lose also their name and prompts, `users` their place among the participants of the conversations `attended`, and their
+-- memberships: of both not what has come since the caller looked, with words of theirs that stay. That they had left a group stays,
+-- without their ids (memory.departures). It runs as its owner, who may delete where the application may not, and row-level policies
+-- hold for that one too: only what the principal of the transaction serves.
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_held_scope_ids bigint[], p_held_seqs integer[], p_held_conversation_ids text[],
-    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_losing bigint[], p_scopes bigint[], p_users text[], p_forgetting text,
-    p_at timestamptz
+    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_losing bigint[], p_scopes bigint[], p_users text[], p_attended text[],
+    p_forgetting text, p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 #variable_conflict use_column
@@ -339,8 +341,7 @@ BEGIN
 
         UPDATE memory.conversations t
         SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
-        WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
-          AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
+        WHERE t.agent_key = p_agent AND t.conversation_id = ANY (p_attended) AND t.participants && p_users;
 
         -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
         WITH of_them AS (
@@ -359,7 +360,13 @@ BEGIN
         WHERE NOT o.is_member
         ON CONFLICT DO NOTHING;
 
-        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users);
+        DELETE FROM memory.members m
+        WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) AND (m.left_at IS NOT NULL OR NOT EXISTS (
+            SELECT FROM memory.conversations t  -- in which they have spoken since
+            JOIN memory.scopes s ON s.agent_key = p_agent AND s.scope_id = m.scope_id AND substr(s.owner, 3) = ANY (t.group_ids)
+            WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
+              AND t.agent_key IS NOT DISTINCT FROM p_agent AND m.user_id = ANY (t.participants)
+        ));
         GET DIAGNOSTICS v_members = ROW_COUNT;
 
         -- A hold goes on to cover the ids that stood for the user whom it names.

@@ -1,8 +1,8 @@
 CREATE OR REPLACE FUNCTION memory.erase(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_conversation_ids text[], p_numbers bigint[],
     p_evidence_ids bigint[], p_held_scope_ids bigint[], p_held_seqs integer[], p_held_conversation_ids text[],
-    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_losing bigint[], p_scopes bigint[], p_users text[], p_forgetting text,
-    p_at timestamptz
+    p_held_numbers bigint[], p_held_evidence_ids bigint[], p_losing bigint[], p_scopes bigint[], p_users text[], p_attended text[],
+    p_forgetting text, p_at timestamptz
 ) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 #variable_conflict use_column
@@ -301,8 +301,7 @@ BEGIN
           AND (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
         UPDATE memory.conversations t
         SET participants = ARRAY(SELECT u FROM unnest(t.participants) u WHERE u <> ALL (p_users))
-        WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
-          AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p_users;
+        WHERE t.agent_key = p_agent AND t.conversation_id = ANY (p_attended) AND t.participants && p_users;
         -- Who had left a group stays out of it, by each of their ids; who was a member doesn't, whatever there was before that.
         WITH of_them AS (
             SELECT m.scope_id, bool_or(m.left_at IS NULL) AS is_member
@@ -319,7 +318,13 @@ BEGIN
         CROSS JOIN hashed h
         WHERE NOT o.is_member
         ON CONFLICT DO NOTHING;
-        DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users);
+        DELETE FROM memory.members m
+        WHERE m.agent_key = p_agent AND m.user_id = ANY (p_users) AND (m.left_at IS NOT NULL OR NOT EXISTS (
+            SELECT FROM memory.conversations t  -- in which they have spoken since
+            JOIN memory.scopes s ON s.agent_key = p_agent AND s.scope_id = m.scope_id AND substr(s.owner, 3) = ANY (t.group_ids)
+            WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p_users)
+              AND t.agent_key IS NOT DISTINCT FROM p_agent AND m.user_id = ANY (t.participants)
+        ));
         GET DIAGNOSTICS v_members = ROW_COUNT;
         -- A hold goes on to cover the ids that stood for the user whom it names.
         UPDATE memory.user_aliases u

@@ -41,7 +41,7 @@ BEGIN
         SELECT json_object_agg(e.what, e.counted) INTO counts
         FROM memory.erase(
             v_agent, v_goes.scope_ids, v_goes.seqs, v_goes.conversation_ids, v_goes.numbers, v_goes.evidence_ids,
-            '{}', '{}', '{}', '{}', '{}', ARRAY[p_scope], '{}', '{}', p_receipt, p_at
+            '{}', '{}', '{}', '{}', '{}', ARRAY[p_scope], '{}', '{}', '{}', p_receipt, p_at
         ) e;
         INSERT INTO memory.events (agent_key, kind, created_at, actor, reason, detail)
         SELECT v_agent, 'forget', p_at, p_actor, p_reason, jsonb_build_object(

@@ -66,6 +66,27 @@ def test_a_kill_at_every_point(database_url: str) -> None:
     run("boundaries", "--url", database_url)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "pair", ["--first refused --second forget_garden", "--first forget_begun --second begun --nested"]
+)
+def test_a_pair_of_operations_leaves_what_one_after_the_other_leaves(empty_database: str, pair: str) -> None:
+    run("interleavings", "--url", empty_database, *pair.split())
+
+
+@pytest.mark.prove
+def test_every_pair_of_operations_leaves_what_one_after_the_other_leaves(empty_database: str) -> None:
+    run("interleavings", "--url", empty_database)
+
+
+@pytest.mark.prove
+def test_who_begins_while_being_forgotten_renamed_or_merged(empty_database: str) -> None:
+    first = (
+        "forget_nina,forget_band,forget_four,rename_nina,rename_band,rename_four,merge_nina,leave_nina,quarantine_nina"
+    )
+    run("interleavings", "--url", empty_database, "--nested", "--first", first, "--second", "nina_begins,nina_observes")
+
+
 def live_randomly(url: str, lives: int, steps: int) -> Counter[str]:
     """How often something happened that is worth proving, and how many steps that took."""
     did: Counter[str] = Counter()

@@ -20,7 +20,7 @@ from memory_sql.db.models import Base
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.memory import Memory
-from tests.database import are_waiting, rows, statements
+from tests.database import are_waiting, rows, serving, statements
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot
 
@@ -285,11 +285,10 @@ async def test_it_is_corrected_as_by_several_statements(memory: Memory, life: Li
 
 async def waiting(memory: Memory, change: Callable[[AsyncSession], Awaitable[object]], act: Awaitable[Any]) -> Any:
     """What the act returns that had to wait for the host's change."""
-    async with async_sessionmaker(memory.database.engine)() as session:
+    async with serving(memory) as session:
         await change(session)
         acting = asyncio.ensure_future(act)
         await are_waiting(memory, 1)
-        await session.commit()
     return await acting
 
 

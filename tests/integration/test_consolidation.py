@@ -11,6 +11,7 @@ from sqlalchemy import text as sql
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.results import RunDueResult
 from memory_sql.domain.scopes import Contradiction
@@ -26,7 +27,7 @@ from memory_sql.errors import (
 )
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
-from tests.database import TOLD, are_waiting, rows
+from tests.database import TOLD, are_waiting, rows, serving
 from tests.factories import MONDAY
 from tests.fakes import Scripted
 from tests.scoping import set_scopes
@@ -519,13 +520,15 @@ async def test_scope_that_is_forgotten_after_it_was_claimed_is_stale(memory: Mem
     """Also where the forgetting commits only while the run is started."""
     scope_id = await remember(memory, "one")
     claiming = partial(ScopeRepository.claim_of, agent_id="ada", scope_id=scope_id, lease=timedelta(minutes=5))
-    scope = await memory.database.write(lambda unit: claiming(ScopeRepository(unit)))
+    scope = await memory.database.write(lambda unit: claiming(ScopeRepository(unit)), principal=SERVICE)
     assert scope is not None
-    async with memory.database.transaction() as forgetting:
+    async with serving(memory) as forgetting:
         await memory.forget(Selection(everything=True), agent_id="ada", session=forgetting)
         loading = asyncio.ensure_future(
             memory.database.write(
-                lambda unit: consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked"), single=True
+                lambda unit: consolidation.load(unit, "ada", scope, memory.settings, MONDAY, "asked"),
+                principal=SERVICE,
+                single=True,
             )
         )
         await are_waiting(memory, 1)

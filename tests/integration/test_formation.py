@@ -418,13 +418,17 @@ async def test_conversation_that_is_forgotten_after_it_was_claimed_is_stale(memo
     """Also where the forgetting commits only while the run is started."""
     await memory.add(conversation(4), **HERE)
     key = formation.ConversationKey("ada", "s")
-    held = await memory.database.write(lambda unit: formation.take(unit, key, memory.settings), single=True)
+    held = await memory.database.write(
+        lambda unit: formation.take(unit, key, memory.settings), principal=SERVICE, single=True
+    )
     assert held is not None
-    async with memory.database.transaction() as forgetting:
+    async with serving(memory) as forgetting:
         await memory.forget(Selection(everything=True), agent_id="ada", session=forgetting)
         loading = asyncio.ensure_future(
             memory.database.write(
-                lambda unit: formation.load_claimed(unit, held, memory.settings, MONDAY, "asked"), single=True
+                lambda unit: formation.load_claimed(unit, held, memory.settings, MONDAY, "asked"),
+                principal=SERVICE,
+                single=True,
             )
         )
         await are_waiting(memory, 1)

@@ -24,7 +24,7 @@ from memory_sql.errors import ConfigurationError, DatabaseError, InputError, Loc
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.conftest import as_login
-from tests.database import rows, statements
+from tests.database import rows, serving, statements
 from tests.factories import conversation, message
 from tests.fakes import Scripted, extracted
 from tests.pooler import Pooler
@@ -204,7 +204,8 @@ async def test_limit_on_waiting_for_locks_holds_for_single_statements_and_in_tra
 async def test_transaction_that_stands_still_is_ended(engine: AsyncEngine, llm: Scripted) -> None:
     async with Memory(llm=llm, settings=Settings(llm="offline", idle_timeout_seconds=7), engine=engine) as memory:
         shown = "SELECT current_setting('idle_in_transaction_session_timeout'), current_setting('plan_cache_mode')"
-        assert await rows(memory, shown) == [("7s", "force_generic_plan")]
+        async with serving(memory) as unit:
+            assert (await unit.execute(text(shown))).one() == ("7s", "force_generic_plan")
         async with memory.database.transaction(principal=service(None), snapshot=True) as unit:
             assert await unit.scalar(text("SHOW lock_timeout")) == "5s"
 
@@ -256,7 +257,8 @@ async def test_what_a_listener_of_the_host_sets_on_checkout_counts_and_takes_not
         cursor.close()
 
     event.listen(engine.sync_engine, "checkout", tag)
-    assert await rows(hosted, "SELECT current_setting('application_name')") == [("tenant",)]
+    async with serving(hosted) as unit:
+        assert await unit.scalar(text("SHOW application_name")) == "tenant"
     await hosted.add(conversation(1), **MIA, conversation_id="s")
     await hosted.observe("Tea.", **MIA)
     event.remove(engine.sync_engine, "checkout", tag)

@@ -22,7 +22,7 @@ from memory_sql.errors import (
     VersionError,
 )
 from memory_sql.memory import Memory
-from tests.database import are_waiting, rows, serving, statements
+from tests.database import are_waiting, owners_url, rows, serving, statements
 from tests.factories import conversation
 from tests.fakes import Scripted
 
@@ -99,7 +99,7 @@ async def test_connection_that_the_server_closed_is_replaced_without_an_error(
     memory: Memory, database_url: str
 ) -> None:
     await memory.observe("Tea.", **MIA)
-    engine = create_async_engine(asyncpg_url(database_url))
+    engine = create_async_engine(asyncpg_url(owners_url(database_url)))
     async with engine.begin() as other:
         killed = await other.execute(
             text(
@@ -236,7 +236,8 @@ async def test_own_transactions_are_limited_and_that_costs_no_statement(database
         with statements(memory) as seen:
             await memory.add(conversation(1), **MIA, conversation_id="s")
             assert len(seen) == 1
-            assert await rows(memory, LIMITS) == [("7s", "90s")]
+            async with serving(memory) as unit:
+                assert (await unit.execute(text(LIMITS))).one() == ("7s", "90s")
         assert len(seen) == 2
         async with (
             memory.database.statement() as alone

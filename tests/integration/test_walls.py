@@ -799,6 +799,7 @@ async def test_own_work_is_named_before_anything_is_read_whatever_the_plan(
         assert [one.consolidation is not None for one in again if one.ref.kind == "individual"] == [True]
 
 
+@pytest.mark.open
 async def test_memory_without_walls_names_no_principal(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm) as memory:
         await memory.observe(SECRET, **MIA)

@@ -25,6 +25,7 @@ from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.models import EventRow
 from memory_sql.db.principals import SERVICE, enter
 from memory_sql.db.repositories.erasure import ForgettingRepository
+from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
@@ -272,6 +273,27 @@ async def test_leaving_and_forgetting_at_once_each_have_an_answer(
 
 def quarantines(memory: Memory, observation_id: str, session: AsyncSession | None = None) -> Awaitable[Any]:
     return memory.observations.quarantine(observation_id, **MIA, session=session)
+
+
+async def test_formation_of_a_conversation_that_is_being_renamed_is_refused(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its run begins: not by a foreign key."""
+    await memory.add([message()], **MIA, conversation_id="s")
+    start = FormationRepository.start
+
+    async def started(*given: Any) -> Any:
+        monkeypatch.undo()
+        async with memory.database.transaction(principal=SERVICE) as unit:
+            await memory.people.rename(**ADA, kind="conversation", old="s", new="t", session=unit)
+            starting = asyncio.create_task(start(*given))
+            await are_waiting(memory, 1)
+        return await starting
+
+    monkeypatch.setattr(FormationRepository, "start", started)
+    with pytest.raises(StaleError):
+        await memory.conversations.form(**ADA, conversation_id="s")
+    assert (await memory.conversations.form(**ADA, conversation_id="t")).messages == 1
 
 
 @pytest.mark.parametrize("ends", ["judged", "given up"])

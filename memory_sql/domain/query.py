@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import date
 from functools import lru_cache
 from types import MappingProxyType
@@ -13,7 +14,8 @@ from memory_sql.languages.days import Days
 from memory_sql.languages.words import Term
 
 
-class Bounds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Bounds:
     """How far a search looks, for observations and for messages.
 
     In a scope of more than `large` items, only the rarest words are looked up, as long as together they are found at most
@@ -26,7 +28,8 @@ class Bounds(NamedTuple):
     best: int = 300
 
 
-class Weights(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Weights:
     """The weights of a score. 0 turns a reason off.
 
     A text's own words count by BM25: `k1` bounds what one word can count for, `b` how much a long text loses.
@@ -125,9 +128,9 @@ class Query(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _numbers(weights: Weights) -> dict[str, float]:
-    numbers = weights._asdict()
+    numbers = asdict(weights)
     bounds = numbers.pop("bounds")
-    return {**numbers, **bounds._asdict()}
+    return {**numbers, **bounds}
 
 
 def _multirange(spans: Iterable[Days]) -> str:

@@ -243,7 +243,8 @@ class Memory(Faces):
         conversation's time zone. With `fact_key`, the host's name for the fact, it supersedes the scope's older
         observation (by `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined.
         `lane` chooses a lane in a scope that has both (docs/scopes.md); None: `absorb`, or the scope's only lane. Raises
-        `InputError` for a lane that the scope doesn't have, `NotFoundError` for an unknown conversation.
+        `InputError` for a lane that the scope doesn't have, `NotFoundError` for an unknown conversation, or if somebody
+        forgets the observation as it is stored.
 
         The host may add a `kind` (each has a budget in a digest), a `category` (a word of the host's: up to 40 lower-case
         letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` can make the observation more

@@ -40,7 +40,7 @@ from memory_sql.errors import (
     VersionError,
 )
 from memory_sql.jobs import work
-from memory_sql.lifecycle import journal
+from memory_sql.lifecycle import journal, observing
 from memory_sql.memory import Memory
 from memory_sql.propagation import propagation
 from tests.database import are_waiting, owners_url, rows, serving, statements
@@ -490,6 +490,23 @@ async def test_who_speaks_while_being_forgotten_takes_part_and_is_a_member(
     await memory.forget(Selection(user_id="mia"), **ADA, wait=False)
     assert await memory.groups.members("crew", **ADA) == []
     assert list(await memory.admin.verify()) == []
+
+
+@pytest.mark.parametrize("fact_key", ["drink", None])
+async def test_what_is_forgotten_as_it_is_stored_is_not_found(
+    memory: Memory, fact_key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is read again to be returned: it has a key, or was said before."""
+    known = observing.known
+    await memory.observe("Tea.", **MIA)
+
+    async def forgotten(*given: Any) -> Any:
+        await memory.forget(Selection(user_id="mia"), **ADA, wait=False)
+        return await known(*given)
+
+    monkeypatch.setattr(observing, "known", forgotten)
+    with pytest.raises(NotFoundError, match="no observation o1-"):
+        await memory.observe("Tea.", **MIA, fact_key=fact_key)
 
 
 async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) -> None:

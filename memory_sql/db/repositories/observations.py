@@ -22,6 +22,7 @@ from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scop
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
+from memory_sql.errors import NotFoundError
 from memory_sql.languages.days import Days
 from memory_sql.languages.text import HASH_VERSION, content_digest
 from memory_sql.languages.words import search_extra
@@ -161,9 +162,12 @@ class ObservationRepository:
         )
 
     async def by_keys(self, agent_key: int, keys: Sequence[tuple[int, int]]) -> tuple[Observation, ...]:
-        """In the order of the keys `(scope_id, seq)`."""
+        """In the order of the keys `(scope_id, seq)`. Raises `NotFoundError` for one that has been forgotten."""
         given = {"agent_key": agent_key, "scope_ids": [scope for scope, _ in keys], "seqs": [seq for _, seq in keys]}
         found = {(row.scope_id, row.seq): to_observation(row) for row in await self._session.execute(_BY_KEYS, given)}
+        for key in keys:
+            if key not in found:
+                raise NotFoundError("observation", observation_id(*key))
         return tuple(found[key] for key in keys)
 
     async def find(self, principal: Mapping[str, Any], scope_id: int, seq: int) -> Found | None:

@@ -282,3 +282,6 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
     "limit": configures(retention="budget", store_items=2),
     "export": exports,
 }
+SCOPE_BY_SCOPE = {
+    "trim"
+}  # each in a transaction of its own: it may come before the other in one scope, after it in another

@@ -51,7 +51,7 @@ async def load(
     offers = await formation.offered(session, state, window, settings, now)
     targets = tuple(target for offer in offers for target in offer.targets)
     shown = {target.state.scope_id: target.state.epoch for target in targets if target.state}
-    run = await formation.start(runs, state, messages, targets, shown, now)
+    run, _ = await formation.start(session, state, messages, targets, shown, list(members), (), now)
     return state, Loaded(state, run, window, targets, shown, now, None, "again")
 
 

@@ -103,17 +103,13 @@ async def load_claimed(
         found = await related.found(session, state.agent_id, queries, now)
     else:
         await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
-        numbers, seen = (messages[0].number - 1, messages[-1].number), _seen(state, targets, shown)
-        started = await formations.start(state, numbers, seen, queries, related.MOST, now)
-        if started is None:
-            raise _lost(state)
-        run, found = started[0], related.by_scope(started[1])
+        run, found = await start(session, state, messages, targets, shown, list(members), queries, now)
     targets = tuple(target for offer in offers for target in offer.told(found))
     return Loaded(state, run, window, targets, shown, now, answered, reason)
 
 
-def _lost(state: ConversationState) -> StaleError:
-    return StaleError("conversation", state.conversation_id, "the lease on it was lost")
+def _lost(state: ConversationState, otherwise: str = "") -> StaleError:
+    return StaleError("conversation", state.conversation_id, f"the lease on it was lost{otherwise}")
 
 
 def _repositories(session: Session) -> tuple[ConversationRepository, FormationRepository, RunRepository]:
@@ -134,22 +130,25 @@ async def _unfinished(
 
 
 async def start(
-    runs: RunRepository,
+    session: Session,
     state: ConversationState,
     messages: Sequence[BufferedMessage],
     targets: Sequence[Target],
     shown: Mapping[int, int],
+    silent: Sequence[str],
+    queries: Sequence[Query],
     now: datetime,
-) -> RunKey:
-    """What the prompt shows is noted, so that whoever goes on with its answer knows whether it still counts."""
-    seen = _seen(state, targets, shown)
-    read = {"from_number": messages[0].number - 1, "to_number": messages[-1].number}
-    target = {"conversation_id": state.conversation_id, **read}
-    return await runs.start(state.agent_key, "formation", state.fence, now, seen=seen, **target)
+) -> tuple[RunKey, dict[int, list[str]]]:
+    """What the prompt shows is noted, so that whoever goes on with its answer knows whether it still counts.
 
-
-def _seen(state: ConversationState, targets: Sequence[Target], shown: Mapping[int, int]) -> dict[str, Any]:
-    return {"epoch": state.epoch, "scopes": shown, "targets": as_asked(targets)}
+    With what the queries find, by scope. Raises `StaleError`. `silent`: the members whom it names.
+    """
+    numbers = messages[0].number - 1, messages[-1].number
+    seen = {"epoch": state.epoch, "scopes": shown, "targets": as_asked(targets)}
+    started = await FormationRepository(session).start(state, numbers, seen, silent, queries, related.MOST, now)
+    if started is None:
+        raise _lost(state, ", or who would be named in it has gone")
+    return started[0], related.by_scope(started[1])
 
 
 async def silent_members(

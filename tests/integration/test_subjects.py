@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
+from memory_sql.db.principals import SERVICE
+from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.domain.exports import ExportedObservation
 from memory_sql.domain.results import Kept
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, StaleError
 from memory_sql.memory import Memory
-from tests.database import rows, statements
+from tests.database import are_waiting, rows, statements
 from tests.factories import message
 from tests.fakes import Scripted
 
+ADA: dict[str, Any] = {"agent_id": "ada"}
 PIET: dict[str, Any] = {"agent_id": "ada", "user_id": "piet", "conversation_id": "private"}
 TEAM: dict[str, Any] = {"agent_id": "ada", "user_id": "nadia", "conversation_id": "team", "group_ids": ["tern"]}
 SUBJECTS = "SELECT content, subjects FROM memory.observations ORDER BY scope_id, seq"
@@ -153,6 +158,53 @@ async def test_who_says_nothing_and_goes_meanwhile_is_named_nowhere(memory: Memo
     llm.then(about(individual=[("Nadia finds Lena slow.", [1], ["P2"])], group_1=[], collective=[]))
     await memory.conversations.form(agent_id="ada", conversation_id="team")
     assert await rows(memory, SUBJECTS) == [("Nadia finds Lena slow.", [] if how == "forget" else ["lena-2"])]
+    assert list(await memory.admin.verify()) == []
+
+
+@pytest.mark.parametrize("how", ["forget", "rename"])
+@pytest.mark.parametrize("when", ["before", "before it begins again", "during", "behind"])
+async def test_who_says_nothing_and_goes_as_the_run_begins_is_named_nowhere(
+    memory: Memory, llm: Scripted, monkeypatch: pytest.MonkeyPatch, how: str, when: str
+) -> None:
+    """After their name was read: before the run begins, while it begins, or waiting for it to have begun."""
+    await memory.add([message("Lena here.", name="Lena Berg", user_id="lena")], **{**TEAM, "conversation_id": "before"})
+    await memory.add([message("Lena is slow, I say.", name="Nadia")], **TEAM)
+    form = partial(memory.conversations.form, **ADA, conversation_id="team")
+    if when == "before it begins again":
+        llm.then(about(individual=[("Nadia waits.", [1], [])], group_1=[], collective=[]))
+        await form()
+        form = partial(memory.conversations.form, **ADA, conversation_id="team", again=True)
+    goes: Any = partial(memory.people.rename, **ADA, kind="user", old="lena", new="lena-2")
+    if how == "forget":
+        goes = partial(memory.forget, Selection(user_id="lena"), **ADA)
+    start = FormationRepository.start
+
+    async def started(*given: Any) -> Any:
+        monkeypatch.undo()
+        if when not in ("during", "behind"):
+            await goes()
+            return await start(*given)
+        async with memory.database.transaction(principal=SERVICE) as unit:
+            if when == "during":
+                await goes(session=unit)
+                second = asyncio.create_task(start(*given))
+            else:
+                run = await start(FormationRepository(unit), *given[1:])
+                second = asyncio.create_task(goes())
+            await are_waiting(memory, 1)
+        return await second if when == "during" else (run, await second)[0]
+
+    monkeypatch.setattr(FormationRepository, "start", started)
+    llm.then(about(individual=[("Nadia finds Lena slow.", [1], ["P2"])], group_1=[], collective=[]))
+    with pytest.raises(StaleError):
+        await form()
+    shown = str(await rows(memory, "SELECT seen, answer FROM memory.runs"))
+    assert "Berg" not in shown
+    assert "'u:lena'" not in shown
+    llm.then(about(individual=[("Nadia finds Lena slow.", [1], ["P2"])], group_1=[], collective=[]))
+    await form()
+    subjects: list[str] = [] if how == "forget" else ["lena-2"]
+    assert ("Nadia finds Lena slow.", subjects) in await rows(memory, SUBJECTS)
     assert list(await memory.admin.verify()) == []
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Interval,
     Text,
     and_,
+    any_,
     bindparam,
     case,
     func,
@@ -32,7 +33,7 @@ from memory_sql.config import Settings
 from memory_sql.db.bounds import ONE
 from memory_sql.db.direct import ask
 from memory_sql.db.engine import Session
-from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, RunRow, columns_of
+from memory_sql.db.models import AgentRow, ConversationRow, MemberRow, MessageRow, RunRow, columns_of
 from memory_sql.db.queries.related import RELATED, asked_as
 from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.db.repositories.conversations import STATE, BufferedMessage, ConversationState, is_free, to_state
@@ -139,11 +140,15 @@ class FormationRepository:
         state: ConversationState,
         numbers: tuple[int, int],
         seen: Mapping[str, Any],
+        silent: Sequence[str],
         queries: Sequence[Query],
         most: int,
         now: datetime,
     ) -> tuple[RunKey, list[tuple[int, AbsorbedObservation]]] | None:
-        """A run, and what the queries find for its prompt, by scope (`queries.related`). None where the lease was lost."""
+        """A run, and what the queries find for its prompt, by scope (`queries.related`).
+
+        None where the lease was lost, or where one of the users `silent` belongs to no group any more.
+        """
         given = {
             "agent_key": state.agent_key,
             "conversation_id": state.conversation_id,
@@ -151,6 +156,7 @@ class FormationRepository:
             "after": numbers[0],
             "to": numbers[1],
             "showing": seen,
+            "silent": silent,
             **asked_as(state.agent_id, queries, most, now),
         }
         rows = await ask(self._session, _START, given)
@@ -369,8 +375,20 @@ _leased = (
     select(*_begun.values())
     .where(_c.agent_key == _KEY, _c.conversation_id == _ID, _c.fence == bindparam("fence", type_=BigInteger))
     .with_for_update(read=True, key_share=True)  # as the run's foreign key will: the agent may be erased meanwhile
+    .cte("leased")
 )
-_started = insert(_r).from_select(list(_begun), _leased).returning(_r.run_id).cte("started")
+# Who is forgotten or renamed either is seen here to be gone, or waits for this and then finds the run that names them.
+_silent = bindparam("silent", type_=ARRAY(Text))
+_is_leased = select(func.count()).select_from(_leased).scalar_subquery() > 0  # first the conversation is locked
+_members = (
+    select(MemberRow.user_id)
+    .where(MemberRow.agent_key == _KEY, MemberRow.user_id == any_(_silent), MemberRow.left_at.is_(None), _is_leased)
+    .with_for_update(read=True, key_share=True)
+    .cte("members")
+)
+_still_there = select(func.count(_members.c.user_id.distinct())).scalar_subquery()
+_starting = select(*_leased.c).where(_still_there == func.cardinality(_silent))
+_started = insert(_r).from_select(list(_begun), _starting).returning(_r.run_id).cte("started")
 _found = RELATED.subquery("shown")
 _START = select(_started.c.run_id, *_found.c).select_from(_started.outerjoin(_found, true()))
 

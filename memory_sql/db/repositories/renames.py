@@ -149,8 +149,12 @@ class RenameRepository:
     async def rewrite(self) -> dict[str, int] | None:
         """Returns how many rows were changed, by table; None: the new id came into use meanwhile, and nothing was changed.
 
-        The first user of an id locks no existing row; the conflict shows when the old row is to get its key.
+        The first user of an id locks no existing row; the conflict shows when the old row is to get its key. A formation
+        that names a user has their memberships locked as it begins: it is waited for, so that the statement sees its run.
         """
+        if self.kind == "user":
+            theirs = select(MemberRow.user_id).where(self._in_agent(MemberRow), MemberRow.user_id == self.old)
+            await self._session.execute(theirs.with_for_update())
         updates = [self._update(table, changes) for table in TABLES if (changes := self._changes(table))]
         counts = [select(func.count()).select_from(cte).scalar_subquery().label(cte.name) for cte in updates]
         try:

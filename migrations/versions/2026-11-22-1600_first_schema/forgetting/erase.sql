@@ -254,30 +254,6 @@ BEGIN
           AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
         PERFORM memory.count_unformed(p_agent, v_conversations);
     END IF;
-    -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`.
-    UPDATE memory.runs r
-    SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
-        error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
-        error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
-        finished_at = coalesce(r.finished_at, p_at),
-        answer = NULL,
-        held = NULL,
-        seen = '{}'
-    WHERE r.agent_key = p_agent AND r.run_id IN (
-        SELECT u.run_id
-        FROM memory.runs u
-        WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
-            u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
-            OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
-            OR EXISTS (  -- they are named to it, though they say nothing there
-                SELECT FROM jsonb_array_elements(u.seen -> 'targets') AS t, unnest(p_users) AS p WHERE t ->> 2 = 'u:' || p
-            )
-        )
-        UNION
-        SELECT h.run_id
-        FROM memory.runs h WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
-    );
-    GET DIAGNOSTICS v_runs = ROW_COUNT;
     UPDATE memory.events v
     SET reason = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -333,6 +309,31 @@ BEGIN
     END IF;
     DELETE FROM memory.user_aliases u
     WHERE u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL AND NOT memory.is_held_id(p_agent, u.into_user_id);
+    -- What a model was shown of this, its answer may hold; what it was shown is listed in `seen`. After the members: a formation that
+    -- names them has them locked as it begins, and is seen once that has ended.
+    UPDATE memory.runs r
+    SET state = CASE WHEN r.finished_at IS NULL THEN 'failed' ELSE r.state END,
+        error_code = CASE WHEN r.finished_at IS NULL THEN 'forgotten' ELSE r.error_code END,
+        error = CASE WHEN r.finished_at IS NULL THEN 'something that it was shown was forgotten' ELSE r.error END,
+        finished_at = coalesce(r.finished_at, p_at),
+        answer = NULL,
+        held = NULL,
+        seen = '{}'
+    WHERE r.agent_key = p_agent AND r.run_id IN (
+        SELECT u.run_id
+        FROM memory.runs u
+        WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
+            u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
+            OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
+            OR EXISTS (  -- they are named to it, though they say nothing there
+                SELECT FROM jsonb_array_elements(u.seen -> 'targets') AS t, unnest(p_users) AS p WHERE t ->> 2 = 'u:' || p
+            )
+        )
+        UNION
+        SELECT h.run_id
+        FROM memory.runs h WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
+    );
+    GET DIAGNOSTICS v_runs = ROW_COUNT;
     RETURN QUERY VALUES
         ('consolidations', v_consolidations), ('judged', v_judged), ('lineage', v_lineage), ('evidence', v_evidence),
         ('observations', v_observations), ('messages', v_messages), ('runs', v_runs), ('members', v_members);

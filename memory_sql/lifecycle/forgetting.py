@@ -17,6 +17,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
+from memory_sql.db.queries.forgettings import former_ids
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
 from memory_sql.db.repositories.erasure_of_one import forget_one
@@ -254,15 +255,18 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     receipt = receipt.model_copy(update={"id": entry.id})
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
-    messages = tuple((conversation_id, n) for conversation_id, numbers in entry.messages.items() for n in numbers)
+    called = await former_ids(session, agent_key, entry.renamed)
+    users = tuple(id for user in entry.users if (id := called.get(("user", user), user)) is not None)
+    talks = [(called.get(("conversation", key), key), numbers) for key, numbers in entry.messages.items()]
+    messages = tuple((key, n) for key, numbers in talks if key is not None for n in numbers)
 
     async def act(locks: Locks) -> Forgotten:
         if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
             closure = (await repository.released()).get(entry.waited, NOTHING)
             _need(locks, Found(Seeds(), closure))
             return await _erase_released(session, asked, agent_key, entry.waited, closure, entry.id)
-        attended = await repository.attended(entry.users)
-        seeds = Seeds(entry.users, (), entry.scopes, entry.observations, messages, attended=attended)
+        attended = await repository.attended(users)
+        seeds = Seeds(users, (), entry.scopes, entry.observations, messages, attended=attended)
         found = Found(seeds, await repository.closure(seeds))
         _need(locks, found)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from memory_sql.db import Session
 from memory_sql.db.engine import on_commit
-from memory_sql.db.queries.forgettings import database_id
+from memory_sql.db.queries.forgettings import Renamed, placed
 from memory_sql.domain.ids import Value
 from memory_sql.errors import ConfigurationError
 
@@ -29,7 +29,8 @@ class Entry(Value):
 
     `database` is the id of the database in which it was. None: it says nothing of that, and is taken for anybody's.
     `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest. `refs`: of what was
-    imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again.
+    imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again. `renamed`: how `users` and
+    conversations came by these ids.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Entry(Value):
     database: str | None = None
     waited: str | None = None
     refs: tuple[str, ...] = ()
+    renamed: tuple[Renamed, ...] = ()
 
     def is_of(self, database: str) -> bool:
         return self.database in (None, database)
@@ -51,7 +53,8 @@ class Entry(Value):
 async def keep(path: Path | None, unit: Session, entry: Entry, *, joined: bool) -> None:
     """As `write`, of this database; None: no journal is kept."""
     if path is not None:
-        write(path, unit, entry.model_copy(update={"database": await database_id(unit)}), joined=joined)
+        own, renamed = await placed(unit, entry.agent_id, entry.users, list(entry.messages))
+        write(path, unit, entry.model_copy(update={"database": own, "renamed": renamed}), joined=joined)
 
 
 def write(path: Path, unit: Session, entry: Entry, *, joined: bool) -> None:

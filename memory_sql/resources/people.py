@@ -128,8 +128,8 @@ class People(Face):
     ) -> Renamed:
         """Changes the host's id of a user, group or conversation everywhere, in one transaction.
 
-        Model work in progress on the old id is discarded and repeated with the new one. The event doesn't contain the old
-        id. Stop using the old id first: later messages under it would create a new user, group or conversation. Raises
+        Model work in progress on the old id is discarded and repeated with the new one. The event contains the old id only as
+        an HMAC. Stop using the old id first: later messages under it would create a new user, group or conversation. Raises
         `InputError` if anything is stored under the new id (users can be merged instead), `NotFoundError` if nothing is
         stored under the old one.
         """
@@ -145,8 +145,8 @@ class People(Face):
             if not await renames.is_known(before):
                 renames.old = stored_id(old, "old")
             changed = await under_locks(unit, agent_key, partial(_rewritten, renames), keys_change=True)
-            detail = {"what": kind, f"{kind}_id": after, "rows": changed}
-            await record(unit, agent_key, "rename", now, actor=by, reason=why, detail=detail)
+            detail = {"id": str(uuid.uuid4()), "what": kind, f"{kind}_id": after, "rows": changed}
+            await record(unit, agent_key, "rename", now, actor=by, reason=why, detail=renames.told(detail))
             return Renamed(kind=kind, old=renames.old, new=after, rows=changed)
 
         return await self._database.write(rename, session, service(agent))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -944,6 +945,53 @@ async def test_restored_backup_forgets_again(
         await administer(server_url, f"DROP DATABASE {backup} WITH (FORCE)")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["conversation", "user"])
+async def test_restored_backup_forgets_what_was_renamed_since(
+    memory: Memory, journal_file: Path, server_url: str, parrot: Parrot, kind: Any
+) -> None:
+    """Under the name that it had then; whoever bears an older name by then, or the new one, keeps what is theirs."""
+    names = ("s", "t", "u", "v") if kind == "conversation" else ("mia", "nia", "ria", "zia")
+
+    async def said(n: int, name: str, text: str) -> None:
+        who: dict[str, Any] = {"user": "mia", "session": "s", "group_ids": ["crew"], f"{SAY[kind]}": name}
+        await say(memory, text, first=n, **who)
+
+    async def rename(old: str, new: str) -> None:
+        await memory.people.rename(**ADA, kind=kind, old=old, new=new)
+
+    await said(1, names[0], "I hide my ruby.")
+    await rename(*names[:2])
+    await said(2, names[0], "I sail a sloop.")
+    await said(3, names[3], "I moor at noon.")
+    backup = f"backup_renamed_{kind}_{os.getpid()}"
+    url = await copy_of(memory, server_url, backup)
+    await rename(names[3], "w")
+    await rename(*names[1:3])
+    await rename(*names[2:4])
+    target: dict[str, Any] = {f"{kind}_id": names[3]}
+    await memory.forget(Selection(**target), **ADA)
+    assert "ruby" not in await everything(memory)
+    assert names[1] not in re.findall(r"\w+", written(journal_file))
+    try:
+        restored = await Memory(url, parrot, memory.settings).open(restoring=True)
+        async with aclosing_of(restored):
+            (receipt,) = await restored.admin.restore_check(journal_file)
+            assert receipt.counts["messages"] == 1
+            left = await everything(restored)
+            assert [word for word in ("ruby", "sloop", "moor") if word in left] == ["sloop", "moor"]
+            if kind == "user":
+                took_part = await rows(restored, "SELECT participants FROM memory.conversations")
+                assert [sorted(row[0]) for row in took_part] == [["mia", "zia"]]
+                assert [m.user_id for m in await restored.groups.members("crew", **ADA)] == ["mia", "zia"]
+            assert list(await restored.admin.verify()) == []
+    finally:
+        await administer(server_url, f"DROP DATABASE {backup} WITH (FORCE)")
+
+
+SAY = {"user": "user", "conversation": "session"}
+
+
 async def test_journal_says_what_was_committed(memory: Memory, journal_file: Path) -> None:
     await say(memory, "I hide my ruby.")
     async with AsyncSession(memory.database.engine) as session:
@@ -1075,25 +1123,29 @@ async def test_forgettings_of_another_database_are_skipped(memory: Memory, parro
     assert "ruby" in await everything(memory)
 
 
-async def test_opening_with_a_journal_reads_only_the_forgettings(memory: Memory, journal_file: Path) -> None:
+async def test_journal_reads_only_the_forgettings_and_the_renamings_concerned(
+    memory: Memory, journal_file: Path
+) -> None:
     await say(memory, "I hide my ruby.")
     await rows(
         memory,
         "INSERT INTO memory.events (agent_key, kind, detail)"
-        " SELECT agent_key, CASE WHEN n % 100 = 0 THEN 'forget' ELSE 'status' END, jsonb_build_object('id', n::text)"
+        " SELECT agent_key, CASE n % 100 WHEN 0 THEN 'forget' WHEN 1 THEN 'rename' ELSE 'status' END,"
+        " jsonb_build_object('id', n::text)"
         " FROM memory.agents, generate_series(1, 20000) n",
     )
     await rows(memory, "ANALYZE memory.events")
-    await memory.forget(Selection(user_id="mia"), **ADA)
     sent: list[Any] = []
     event.listen(memory.database.engine.sync_engine, "before_cursor_execute", lambda *args: sent.append(args[2:4]))
+    await memory.forget(Selection(user_id="mia"), **ADA)
     await memory.admin.journal_status(journal_file)
-    statement, parameters = next((sql, given) for sql, given in sent if "memory.events" in sql)
-    async with memory.database.engine.connect() as connection:
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        plan = "\n".join(row[0] for row in await driver.fetch(f"EXPLAIN {statement}", *parameters))
-    assert "events_forget_idx" in plan
-    assert "Seq Scan on events" not in plan
+    for index, said in {"events_forget_idx": "unnest", "events_rename_idx": "installation_id"}.items():
+        statement, parameters = next((sql, given) for sql, given in sent if "FROM memory.events" in sql and said in sql)
+        async with memory.database.engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            plan = "\n".join(row[0] for row in await driver.fetch(f"EXPLAIN {statement}", *parameters))
+        assert index in plan
+        assert "Seq Scan on events" not in plan
 
 
 def spoil(path: Path, text: str = "no journal\n") -> None:

@@ -123,6 +123,12 @@ class EventRow(Base):
         key_of("agents"),
         Index("events_seq_idx", "agent_key", "scope_id", "seq", postgresql_where=text("seq IS NOT NULL")),
         Index("events_created_at_idx", "agent_key", "created_at"),
+        Index(
+            "events_rename_idx",
+            "agent_key",
+            text("coalesce(detail ->> 'user_id', detail ->> 'conversation_id')"),
+            postgresql_where=text("kind = 'rename'"),
+        ),
         Index("events_forget_idx", "agent_key", text("(detail ->> 'id')"), postgresql_where=text("kind = 'forget'")),
         {
             "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds none of its text."

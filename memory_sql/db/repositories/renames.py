@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONPATH
+from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
@@ -165,6 +165,11 @@ class RenameRepository:
                 raise
             return None
         return {name: count for name, count in row.items() if count}
+
+    def told(self, detail: dict[str, Any]) -> Any:
+        """The detail of its event: a backup that doesn't know the new id is searched by the hash of the old one."""
+        was = func.encode(func.memory.user_hash(self._agent_key, self.old), literal("hex"))
+        return literal(detail, JSONB).op("||")(func.jsonb_build_object(literal("was", Text), was))
 
     def _update(self, table: type[Base], changes: Sequence[Rewrite]) -> CTE:
         values: dict[Column, Any] = {}

@@ -190,6 +190,7 @@ CREATE TABLE memory.events (
 );
 CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
 CREATE INDEX events_forget_idx ON memory.events (agent_key, (detail ->> 'id')) WHERE kind = 'forget';
+CREATE INDEX events_rename_idx ON memory.events (agent_key, coalesce(detail ->> 'user_id', detail ->> 'conversation_id')) WHERE kind = 'rename';
 CREATE INDEX events_seq_idx ON memory.events (agent_key, scope_id, seq) WHERE seq IS NOT NULL;
 COMMENT ON TABLE memory.events IS 'One row per change by a person, a rule or a run; it outlives its subject and holds none of its text.';
 COMMENT ON COLUMN memory.events.agent_key IS 'The agent.';

@@ -153,6 +153,7 @@ def prepare() -> None:
     """
     context.execute(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")
     context.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    context.execute("SET LOCAL standard_conforming_strings = on")  # whatever the host has set: backslashes are meant
     context.execute(ENTER)
 
 

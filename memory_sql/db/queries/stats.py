@@ -109,7 +109,12 @@ _COUNTS = select(
     _tokens(RunRow.input_tokens).label("input_tokens"),
     _tokens(RunRow.output_tokens).label("output_tokens"),
 )
-_SCOPES = select(ScopeRow.kind, func.count().label("scopes")).where(ScopeRow.agent_key == _key).group_by(ScopeRow.kind)
+_SCOPES = (
+    select(ScopeRow.kind, func.count().label("scopes"))
+    .where(ScopeRow.agent_key == _key)
+    .group_by(ScopeRow.kind)
+    .order_by(ScopeRow.kind)
+)
 _RUNS = (
     select(RunRow.kind, RunRow.state, func.count().label("runs"))
     .where(RunRow.agent_key == _key)

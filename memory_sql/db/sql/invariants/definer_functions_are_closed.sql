@@ -4,7 +4,9 @@ SELECT NULL AS agent_id, 'function ' || p.oid::regprocedure AS key,
        'runs as its owner without a search_path of its own' AS detail
 FROM pg_proc p
 WHERE p.pronamespace = 'memory'::regnamespace AND p.prosecdef
-  AND NOT coalesce('search_path=pg_catalog, memory, pg_temp' = ANY (p.proconfig), false)
+  AND NOT EXISTS (
+      SELECT FROM unnest(p.proconfig) c WHERE replace(c, '"', '') = 'search_path=pg_catalog, memory, pg_temp'
+  )
 UNION ALL
 SELECT NULL, 'function ' || p.oid::regprocedure, 'runs as its owner for everybody'
 FROM pg_proc p

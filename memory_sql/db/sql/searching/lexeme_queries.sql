@@ -5,7 +5,7 @@ RETURNS TABLE (g integer, language text, query tsquery)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT t.g, t.language,
-           string_agg('''' || replace(replace(t.lexeme, '\', '\\'), '''', '''''') || '''', '|')::tsquery
+           string_agg('''' || replace(replace(t.lexeme, E'\\', E'\\\\'), '''', '''''') || '''', '|')::tsquery
     FROM unnest(p_g, p_language, p_lexeme) t(g, language, lexeme)
     GROUP BY t.g, t.language
 $$;

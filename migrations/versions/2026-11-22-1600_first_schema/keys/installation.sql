@@ -24,7 +24,7 @@ DECLARE
     v_key bytea;
 BEGIN
     SELECT i.key INTO STRICT v_key FROM memory.installation i;
-    RETURN memory.hmac_sha256(v_key, convert_to(p_subject, 'UTF8') || '\x00' || p_value);
+    RETURN memory.hmac_sha256(v_key, convert_to(p_subject, 'UTF8') || E'\\x00' || p_value);
 END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
@@ -38,7 +38,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_te
     ), pads AS MATERIALIZED (
         SELECT substr(bit_send(s.bits # ('x' || repeat('5c', 64))::bit(512)), 5) AS outer_pad,
                substr(bit_send(s.bits # ('x' || repeat('36', 64))::bit(512)), 5)
-                   || convert_to(p_subject, 'UTF8') || '\x00'::bytea AS inner_pad
+                   || convert_to(p_subject, 'UTF8') || E'\\x00'::bytea AS inner_pad
         FROM spread s
     )
     SELECT v.place, sha256(p.outer_pad || sha256(p.inner_pad || v.value))

@@ -146,7 +146,7 @@ BEGIN
             OFFSET 0
         ), hit AS (
             SELECT h.conversation_id, h.number, h.last_number, length(h.search) AS length,
-                   strpos(h.content, '?') > 0 OR strpos(h.content, U&'\FF1F') > 0 AS asks,
+                   strpos(h.content, '?') > 0 OR strpos(h.content, E'\uFF1F') > 0 AS asks,
                    split_part(lower(h.speaker), ' ', 1) AS first_name,
                    nullif(memory.words_held(h.search, v_queries, h.at, lexemes.most), 0) AS mask
             FROM heard h

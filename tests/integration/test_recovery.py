@@ -643,6 +643,47 @@ async def test_overtaken_worker_does_not_try_to_keep_its_answer_again(memory: Me
             await memory.conversations.form(**SESSION)
 
 
+@pytest.mark.parametrize("ahead", [0, 1])
+async def test_two_workers_under_one_fence_store_once(memory: Memory, llm: Scripted, ahead: int) -> None:
+    """A claim commits without waiting for the disk: a crash of the server can take it back, but not from the worker."""
+    await memory.add([message("Actually, I prefer tea.")], **HERE)
+    works = list[Any]()
+    for _ in range(2):
+        works.append(await memory.work.claim("formation"))
+        await rows(memory, "UPDATE memory.conversations SET fence = 0, lease_until = NULL")
+    await rows(memory, "UPDATE memory.conversations SET fence = 1, lease_until = now() + interval '1 minute'")
+    asked, done = [asyncio.Event(), asyncio.Event()], asyncio.Event()
+
+    def answer(n: int) -> Any:
+        async def answered(_: Request[Any]) -> str:
+            asked[n].set()
+            await asked[1 - n].wait()  # so both runs have begun
+            if n != ahead:
+                await done.wait()
+            return extracted(("Prefers tea.", "individual", [1]))
+
+        return answered
+
+    async def run(n: int) -> RunDueResult:
+        result: RunDueResult = await works[n]()
+        done.set()
+        return result
+
+    rest = [extracted(("Has a boat.", "individual", [1]))] * (1 - ahead)  # which the one that is ahead goes on with
+    llm.then(answer(0), answer(1), *rest)
+    first = asyncio.create_task(run(0))
+    await asked[0].wait()
+    await memory.add([message("I have a boat.", n=2)], **HERE)
+    results = await asyncio.gather(first, run(1))
+    assert [len(result.formed) for result in results] == [1 - ahead, ahead]
+    assert [len(result.failed) for result in results] == [ahead, 1 - ahead]
+    assert llm.windows == [1, 2, *[1] * len(rest)]
+    stored = await rows(memory, "SELECT content FROM memory.observations ORDER BY seq")
+    assert stored == [("Prefers tea.",), *[("Has a boat.",)] * len(rest)]
+    assert (await memory.conversations.form(**SESSION)).messages == 0
+    assert list(await memory.admin.verify()) == []
+
+
 async def test_failures_are_told_by_agent(memory: Memory, llm: Scripted) -> None:
     """The same conversation id of two agents is two conversations."""
     for agent in ("ada", "bob"):

@@ -336,8 +336,8 @@ _arrays = (
 # A claim may wait for who changes the conversation, and then sees what that left, but messages as they were before: what has
 # been forgotten among them. So they count only where the conversation is as this statement saw it when it began.
 #
-# Nothing is asked of a model before `start` has committed, which flushes this as well; with a crash between, the worker's
-# connection goes too.
+# Nothing is asked of a model before `start` has committed, which flushes this as well. A crash of the server between takes
+# the claim back, and the next one has the same fence: of two workers who then go on, one stores, which moves the cursor.
 _CLAIM_BATCH = (
     select(
         *_new,

@@ -47,6 +47,8 @@ BESIDE = (
     "INSERT INTO memory.events (agent_key, kind, scope_id, seq) SELECT agent_key, 'status', 1000 + n, 1",
     "INSERT INTO memory.imported (agent_key, scope_id, seq, import_id, legacy_ref, ref_hash, stored_hash, source_hash)"
     " SELECT agent_key, 1000 + n, 1, 1, 'x' || n, '', '', ''",
+    "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id, created_at, ended_at)"
+    " SELECT agent_key, 'y' || n, 'x' || n, now(), CASE WHEN n % 2 = 0 THEN now() END",
     "INSERT INTO memory.imported_messages SELECT agent_key, 'x' || n, 1, 1, 'a', 'b', 'c'",
 )
 WHOLE = {

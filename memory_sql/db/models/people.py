@@ -49,7 +49,8 @@ class UserAliasRow(Base):
         Index(
             "user_aliases_user_id_key", "agent_key", "user_id", unique=True, postgresql_where=text("ended_at IS NULL")
         ),
-        Index("user_aliases_into_user_id_idx", "agent_key", "into_user_id", postgresql_where=text("ended_at IS NULL")),
+        Index("user_aliases_into_user_id_idx", "agent_key", "into_user_id"),
+        Index("user_aliases_withdrawn_by_idx", "agent_key", postgresql_where=text("withdrawn_by IS NOT NULL")),
         {"comment": "One row per period in which an id stood for another user: a visitor, say, who then logged in."},
     )
 

@@ -395,8 +395,9 @@ CREATE TABLE memory.user_aliases (
     CONSTRAINT user_aliases_ended_at_check CHECK (ended_at >= created_at),
     CONSTRAINT user_aliases_withdrawn_by_check CHECK (withdrawn_by IS NULL OR ended_at IS NOT NULL)
 );
-CREATE INDEX user_aliases_into_user_id_idx ON memory.user_aliases (agent_key, into_user_id) WHERE ended_at IS NULL;
+CREATE INDEX user_aliases_into_user_id_idx ON memory.user_aliases (agent_key, into_user_id);
 CREATE UNIQUE INDEX user_aliases_user_id_key ON memory.user_aliases (agent_key, user_id) WHERE ended_at IS NULL;
+CREATE INDEX user_aliases_withdrawn_by_idx ON memory.user_aliases (agent_key) WHERE withdrawn_by IS NOT NULL;
 COMMENT ON TABLE memory.user_aliases IS 'One row per period in which an id stood for another user: a visitor, say, who then logged in.';
 COMMENT ON COLUMN memory.user_aliases.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.user_aliases.user_id IS 'The id that stands for another.';

@@ -18,6 +18,7 @@ from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 
 from memory_sql.config import Settings
+from memory_sql.config.scopes import ScopeSettings
 from memory_sql.consolidation import consolidation
 from memory_sql.db.models import Base, EventRow
 from memory_sql.db.principals import SERVICE, enter
@@ -877,6 +878,28 @@ async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory
     assert await remembered(memory) == set()
 
 
+async def test_reasons_that_may_name_the_forgotten_go(memory: Memory) -> None:
+    """Why they joined, left, were merged or renamed, or their scope was changed, in anybody's words."""
+    crew: dict[str, Any] = {**ADA, "group_id": "crew"}
+    await memory.groups.create("crew", **ADA)
+    for user in ("mia", "jonas", "ole"):
+        await memory.groups.add_member(**crew, user_id=user, reason=f"{user} Berg has come.")
+        await memory.observe(f"{user} sails.", **ADA, user_id=user)
+    await memory.groups.remove_member(**crew, user_id="mia", reason="mia Berg has gone.")
+    for alias, user in (("anon", "mia"), ("mia", "zoe"), ("visitor", "ole")):
+        await memory.people.merge(**ADA, user_id=alias, into_user_id=user, reason=f"{user} Berg has logged in.")
+    await memory.people.unmerge(**ADA, user_id="mia", reason="Not mia Berg, not zoe Berg.")
+    await memory.people.rename(**ADA, kind="user", old="mia", new="nia", reason="mia Berg has a new name.")
+    for user in ("nia", "ole"):
+        (scope,) = [s for s in await memory.scopes.list(**ADA, user_id=user) if s.ref.kind == "individual"]
+        await memory.scopes.set(scope.ref.id, ScopeSettings(consolidate=False), **ADA, reason=f"{user} Berg.")
+    await memory.forget(Selection(user_id="nia"), **ADA, reason="as they asked")
+    reasons = await rows(memory, "SELECT reason FROM memory.events WHERE reason IS NOT NULL ORDER BY event_id")
+    assert [row[0] for row in reasons] == [
+        "jonas Berg has come.", "ole Berg has come.", "ole Berg has logged in.", "ole Berg.", "as they asked"
+    ]  # fmt: skip
+
+
 @pytest.fixture
 def journal_file(memory: Memory, tmp_path: Path) -> Path:
     path = tmp_path / "forgotten.jsonl"
@@ -1139,7 +1162,7 @@ async def test_journal_reads_only_the_forgettings_and_the_renamings_concerned(
     event.listen(memory.database.engine.sync_engine, "before_cursor_execute", lambda *args: sent.append(args[2:4]))
     await memory.forget(Selection(user_id="mia"), **ADA)
     await memory.admin.journal_status(journal_file)
-    for index, said in {"events_forget_idx": "unnest", "events_rename_idx": "installation_id"}.items():
+    for index, said in {"events_forget_idx": "unnest", "events_user_id_idx": "installation_id"}.items():
         statement, parameters = next((sql, given) for sql, given in sent if "FROM memory.events" in sql and said in sql)
         async with memory.database.engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection

@@ -45,6 +45,10 @@ BESIDE = (
     " SELECT agent_key, 1000 + n, 1, 100000 + n, 'propagated', '', 1",
     "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status) SELECT agent_key, 1000 + n, 1, 'archived'",
     "INSERT INTO memory.events (agent_key, kind, scope_id, seq) SELECT agent_key, 'status', 1000 + n, 1",
+    "INSERT INTO memory.events (agent_key, kind, scope_id, reason, detail) SELECT agent_key, 'membership', 100000 + n, 'why',"
+    " jsonb_build_object('user_id', 'x' || n)",
+    "INSERT INTO memory.events (agent_key, kind, reason, detail) SELECT agent_key, 'alias', 'why',"
+    " jsonb_build_object('user_id', 'x' || n, 'into_user_id', 'y' || n)",
     "INSERT INTO memory.imported (agent_key, scope_id, seq, import_id, legacy_ref, ref_hash, stored_hash, source_hash)"
     " SELECT agent_key, 1000 + n, 1, 1, 'x' || n, '', '', ''",
     "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id, created_at, ended_at)"

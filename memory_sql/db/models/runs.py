@@ -121,13 +121,19 @@ class EventRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "event_id"),
         key_of("agents"),
-        Index("events_seq_idx", "agent_key", "scope_id", "seq", postgresql_where=text("seq IS NOT NULL")),
+        Index("events_scope_id_idx", "agent_key", "scope_id", "seq", postgresql_where=text("scope_id IS NOT NULL")),
         Index("events_created_at_idx", "agent_key", "created_at"),
         Index(
-            "events_rename_idx",
+            "events_user_id_idx",
             "agent_key",
             text("coalesce(detail ->> 'user_id', detail ->> 'conversation_id')"),
-            postgresql_where=text("kind = 'rename'"),
+            postgresql_where=text("kind IN ('alias', 'membership', 'rename')"),
+        ),
+        Index(
+            "events_into_user_id_idx",
+            "agent_key",
+            text("(detail ->> 'into_user_id')"),
+            postgresql_where=text("kind = 'alias'"),
         ),
         Index("events_forget_idx", "agent_key", text("(detail ->> 'id')"), postgresql_where=text("kind = 'forget'")),
         {

@@ -17,7 +17,7 @@ from memory_sql.db.models import AgentRow, ConversationRow, EventRow, MemberRow,
 from memory_sql.domain.ids import Value
 
 _e = EventRow
-_IS_RENAME = _e.kind == literal_column("'rename'")  # as in the condition of events_rename_idx
+_IS_RENAME = _e.kind == literal_column("'rename'")  # as in the condition of events_user_id_idx
 
 
 class Renamed(Value):
@@ -71,7 +71,7 @@ async def placed(
 
 
 def _now_called() -> Any:
-    """The expression of events_rename_idx."""
+    """The expression of events_user_id_idx."""
     user, conversation = (_e.detail.op("->>")(literal_column(f"'{kind}_id'")) for kind in ("user", "conversation"))
     return func.coalesce(user, conversation)
 

@@ -190,8 +190,9 @@ CREATE TABLE memory.events (
 );
 CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
 CREATE INDEX events_forget_idx ON memory.events (agent_key, (detail ->> 'id')) WHERE kind = 'forget';
-CREATE INDEX events_rename_idx ON memory.events (agent_key, coalesce(detail ->> 'user_id', detail ->> 'conversation_id')) WHERE kind = 'rename';
-CREATE INDEX events_seq_idx ON memory.events (agent_key, scope_id, seq) WHERE seq IS NOT NULL;
+CREATE INDEX events_into_user_id_idx ON memory.events (agent_key, (detail ->> 'into_user_id')) WHERE kind = 'alias';
+CREATE INDEX events_scope_id_idx ON memory.events (agent_key, scope_id, seq) WHERE scope_id IS NOT NULL;
+CREATE INDEX events_user_id_idx ON memory.events (agent_key, coalesce(detail ->> 'user_id', detail ->> 'conversation_id')) WHERE kind IN ('alias', 'membership', 'rename');
 COMMENT ON TABLE memory.events IS 'One row per change by a person, a rule or a run; it outlives its subject and holds none of its text.';
 COMMENT ON COLUMN memory.events.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.events.event_id IS 'Internal key.';

@@ -152,8 +152,7 @@ BEGIN
     DELETE FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids);
     GET DIAGNOSTICS v_evidence = ROW_COUNT;
 
-    UPDATE memory.evidence e
-    SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
+    UPDATE memory.evidence e SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
     WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_held_evidence_ids);
 
     IF cardinality(v_losing_seqs) > 0 THEN
@@ -188,9 +187,7 @@ BEGIN
             LEFT JOIN memory.observation_states g ON g.agent_key = p_agent AND (g.scope_id, g.seq) = (h.scope_id, h.heir)
             WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
         )
-        UPDATE memory.observation_states t
-        SET superseded_by = h.heir
-        FROM heirs h
+        UPDATE memory.observation_states t SET superseded_by = h.heir FROM heirs h
         WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
           AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
     END IF;
@@ -240,9 +237,7 @@ BEGIN
         INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
         SELECT DISTINCT p_agent, g.ref_hash, p_at
         FROM (
-            SELECT ref_hash FROM gone
-            UNION ALL
-            SELECT ref_hash FROM gone_texts
+            SELECT ref_hash FROM gone UNION ALL SELECT ref_hash FROM gone_texts
             UNION ALL
             SELECT i.ref_hash
             FROM memory.imported i
@@ -288,18 +283,25 @@ BEGIN
         PERFORM memory.count_unformed(p_agent, v_conversations);
     END IF;
 
-    UPDATE memory.events v
-    SET reason = NULL
+    UPDATE memory.events v SET reason = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE v.agent_key = p_agent AND v.scope_id = k.scope_id AND v.seq = k.seq AND v.reason IS NOT NULL;
+
+    IF cardinality(p_scopes) > 0 OR cardinality(p_users) > 0 THEN
+        UPDATE memory.events v SET reason = NULL  -- which may name them; what a forgetting or a hold was for stays
+        WHERE v.agent_key = p_agent AND v.reason IS NOT NULL AND (
+            v.scope_id = ANY (p_scopes) OR v.kind = 'alias' AND v.detail ->> 'into_user_id' = ANY (p_users)
+            OR v.kind IN ('alias', 'membership', 'rename')
+            AND coalesce(v.detail ->> 'user_id', v.detail ->> 'conversation_id') = ANY (p_users)
+        );
+    END IF;
 
     UPDATE memory.scopes s
     SET epoch = s.epoch + 1,
         display_name = CASE WHEN s.scope_id = ANY (p_scopes) THEN NULL ELSE s.display_name END
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (v_touched);
 
-    UPDATE memory.scopes s
-    SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
+    UPDATE memory.scopes s SET speakers = memory.speakers_of(s.agent_key, s.scope_id)
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_losing) AND s.speakers <> '{}';
 
     DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = ANY (p_scopes);
@@ -364,18 +366,14 @@ BEGIN
         held = NULL,
         seen = '{}'
     WHERE r.agent_key = p_agent AND r.run_id IN (
-        SELECT u.run_id
-        FROM memory.runs u
+        SELECT u.run_id FROM memory.runs u
         WHERE u.agent_key = p_agent AND u.finished_at IS NULL AND (
             u.conversation_id = ANY (v_conversations) OR u.scope_id = ANY (v_touched)
             OR EXISTS (SELECT FROM jsonb_object_keys(u.seen -> 'scopes') AS s WHERE s::bigint = ANY (v_touched))
-            OR EXISTS (  -- they are named to it, though they say nothing there
-                SELECT FROM jsonb_array_elements(u.seen -> 'targets') AS t, unnest(p_users) AS p WHERE t ->> 2 = 'u:' || p
-            )
+            -- they are named to it, though they say nothing there
+            OR EXISTS (SELECT FROM jsonb_array_elements(u.seen -> 'targets') AS t, unnest(p_users) AS p WHERE t ->> 2 = 'u:' || p)
         )
-        UNION
-        SELECT h.run_id
-        FROM memory.runs h WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
+        UNION SELECT h.run_id FROM memory.runs h WHERE h.agent_key = p_agent AND h.scope_id = ANY (v_touched) AND h.held IS NOT NULL
     );
     GET DIAGNOSTICS v_runs = ROW_COUNT;
 

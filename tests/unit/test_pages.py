@@ -277,6 +277,23 @@ def test_files_in_the_prose_exist(page: str) -> None:
     assert [name for name in named if not any((home / name).exists() for home in homes)] == []
 
 
+def test_architecture_has_each_rule_that_is_cited() -> None:
+    """By its number, in invariants, comments and tests."""
+    rules = (
+        (ROOT / "docs/architecture.md").read_text().partition("## The rules of the watermark")[2].partition("\n## ")[0]
+    )
+    files = [
+        path
+        for folder in ("memory_sql", "tests")
+        for kind in ("py", "sql")
+        for path in (ROOT / folder).rglob(f"*.{kind}")
+    ]
+    cited = [re.findall(r"\b[Rr]ules? (\d+)(?:(?: and |–)(\d+))?", path.read_text()) for path in files]
+    known = re.findall(r"^(\d+)\. ", rules, re.MULTILINE)
+    assert known == [str(n) for n in range(1, 12)]
+    assert {number for found in cited for pair in found for number in pair if number} <= {*known}
+
+
 def test_architecture_names_every_table() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", read("docs/architecture.md"), re.MULTILINE)
     assert sorted(listed) == sorted(table.name for table in models.ScopeRow.metadata.tables.values())

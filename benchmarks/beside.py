@@ -93,7 +93,7 @@ async def look_ups(connection: asyncpg.Connection, person: Person) -> None:
 
 async def pages(memory: Memory, people: list[Person]) -> None:
     whose: list[dict[str, Any]] = [{"agent_id": AGENT, "user_id": person.user_id} for person in people]
-    took = await medians_ms(*(lambda _, who=who: memory.observations.list(**who) for who in whose))  # type: ignore[misc]
+    took = await medians_ms(*(lambda _, who=who: memory.observations.list(**who) for who in whose))
     for person, ms in zip(people, took, strict=True):
         print(f"list, in a scope of {person.observations:10,}   p50 {ms:7.2f} ms   {ms / took[0]:5.2f} x")
 

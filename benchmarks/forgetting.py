@@ -28,11 +28,10 @@ SIZES = (500, 5000)
 async def fill(memory: Memory, size: int) -> float:
     """Returns the seconds for the user's observations."""
     started = time.perf_counter()
-    scope_id = ""
     for n in range(size):
-        scope_id = (await memory.observe(sentence(n), **ADA, user_id="mia")).scope.key
+        scope = (await memory.observe(sentence(n), **ADA, user_id="mia")).scope
         if n % (size // 50) == 0:
-            await memory.scopes.consolidate(**ADA, scope_id=f"s{scope_id}")
+            await memory.scopes.consolidate(**ADA, scope_id=scope.id)
     stored = time.perf_counter() - started
     for n in range(size // 10):
         await memory.observe(sentence(n), **ADA, user_id="mia", group_id="crew")

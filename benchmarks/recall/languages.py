@@ -29,7 +29,7 @@ from memory_sql.retrieval.decide import BY_MEANING, BY_WORDS, LEAST, Fit
 TURNS = Path(__file__).with_name("turns")
 NAMES = sorted(path.stem for path in TURNS.glob("*.jsonl"))
 WITHOUT_STEMMER = ("chinese", "polish")
-ADA = {"agent_id": "ada", "user_id": "me"}
+ADA: dict[str, Any] = {"agent_id": "ada", "user_id": "me"}
 
 
 @dataclass(frozen=True, slots=True)

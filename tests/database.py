@@ -43,7 +43,7 @@ async def _of_owner(memory: Memory) -> AsyncIterator[Database]:
         return
     database = Database(OWNERS[memory.database.url.database])
     try:
-        await database.find_walls()
+        await database.look()
         yield database
     finally:
         await database.close()

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql.db.direct import ALONE, Lent, Reader, connect, drop_if_closed
 from memory_sql.db.failures import RAISED, raise_named
-from memory_sql.db.principals import SERVICE, Principal, entering, named, serves, walls_stand
+from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
 from memory_sql.db.savepoints import FIRST, OWN, UNUSED
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
@@ -160,7 +160,7 @@ class Database:
         """`connections`: the most that are open at once."""
         self.engine = engine
         self._lent = lent
-        self.walled = False  # until find_walls has checked
+        self.walled = self.has_vectors = False  # until somebody looks
         self._principal: Principal | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits = limits
@@ -382,10 +382,10 @@ class Database:
         async with named(unit, whose, ends=ends):
             yield
 
-    async def find_walls(self) -> None:
-        """Checks once whether row-level policies apply to this role, or to the functions that it calls."""
+    async def look(self) -> None:
+        """Notes whether policies apply to this role, or to the functions that it calls, and whether anything has a vector."""
         async with self.statement() as session:
-            self.walled = await walls_stand(session)
+            self.walled, self.has_vectors = await looked_at(session)
 
     async def check_schema(self) -> None:
         """Raises `SchemaError` unless the database is exactly at this release's revision."""

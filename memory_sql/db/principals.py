@@ -58,9 +58,10 @@ _ENTER = select(
 )
 _LEAVE = select(func.memory.leave(bindparam("before", type_=Text)))
 _observations = cast("memory.observations", REGCLASS)
-_STAND = select(or_(func.row_security_active(_observations), _tables.c.relforcerowsecurity)).where(
-    _tables.c.oid == cast(_observations, OID)
-)
+_LOOK = select(
+    or_(func.row_security_active(_observations), _tables.c.relforcerowsecurity),
+    func.pg_relation_size(cast("memory.observation_vectors", REGCLASS)) > 0,
+).where(_tables.c.oid == cast(_observations, OID))
 
 
 async def enter(session: AsyncSession, principal: Principal) -> str | None:
@@ -85,9 +86,11 @@ async def named(session: AsyncSession, principal: Principal, *, ends: bool) -> A
     await session.execute(_LEAVE, before)
 
 
-async def walls_stand(session: AsyncSession) -> bool:
+async def looked_at(session: AsyncSession) -> tuple[bool, bool]:
     """Whether policies apply to the current role, or to that of the functions that erase, even if not to this one.
 
-    They apply to all our tables alike; `verify` checks that.
+    They apply to all our tables alike; `verify` checks that. And whether anything has a vector, which they don't hide: none
+    has where the table has no page.
     """
-    return bool(await session.scalar(_STAND))
+    walls, vectors = (await session.execute(_LOOK)).one()
+    return bool(walls), bool(vectors)

@@ -91,6 +91,11 @@ class LocalEmbeddings:
         self._encoder: Any = None
         self._taking_turns = threading.Lock()
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it has embedded a text, before which loading it takes a second."""
+        return self._encoder is not None
+
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Raises `ConfigurationError` if the package isn't installed."""
         return await asyncio.to_thread(self._embed, list(texts))

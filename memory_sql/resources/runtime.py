@@ -109,7 +109,7 @@ class Runtime:
             counters = self._counting(database)
             opening.push_async_callback(counters.close)
             readable = replica or database
-            semantics = Semantics(self.settings, lambda: self.embeddings)
+            semantics = Semantics(self.settings, readable, lambda: self.embeddings)
             self._reads = Reads(readable, self.settings, semantics, counters)
             self.telemetry = telemetry
             self._database, self._opened = database, opening.pop_all()
@@ -269,7 +269,7 @@ def _revealed(url: SecretStr | None) -> str | None:
 
 async def _check(database: Database) -> None:
     await database.check_schema()
-    await database.find_walls()
+    await database.look()
 
 
 async def _refuse_restored(database: Database, journal: Path) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from memory_sql.config import Settings
+from memory_sql.db import Database
 from memory_sql.errors import ConfigurationError, LanguageModelError
 from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
 
 log = logging.getLogger("memory_sql")
 
+LOOK_AGAIN_SECONDS = 30.0
 NO_MODEL = "no embedding model; the extra `vector` brings one, the setting embedding names another"
 
 
@@ -34,16 +36,20 @@ WORDS_ALONE = QueryVector()
 class Semantics:
     """`model` gives the embedding model, None without one, or raises `ConfigurationError`.
 
-    After a failure of the model no query asks it for a while, so that searches don't wait for nothing.
+    After a failure of the model no query asks it for a while, so that searches don't wait for nothing. Nor is a local one
+    loaded, which takes a second, where nothing in the database had a vector when it was last looked at.
     """
 
     def __init__(
         self,
         settings: Settings,
+        database: Database,
         model: Callable[[], EmbeddingModel | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._database = database
+        self._look_at = clock() + LOOK_AGAIN_SECONDS
         self._model = model
         self._clock = clock
         self._again_at = float("-inf")
@@ -68,7 +74,15 @@ class Semantics:
             return QueryVector(notice=f"without vectors: {self.off}" if wanted else None)
         if self._clock() < self._again_at:
             return QueryVector(notice="without vectors: the embedding model has just failed")
+        if not getattr(model, "is_loaded", True) and not await self._is_anything_embedded():
+            return QueryVector(notice="without vectors: nothing has one yet" if wanted else None)
         return await self._asked(model, text[: self._settings.embedding_max_characters])
+
+    async def _is_anything_embedded(self) -> bool:
+        if not self._database.has_vectors and self._clock() >= self._look_at:
+            await self._database.look()
+            self._look_at = self._clock() + LOOK_AGAIN_SECONDS
+        return self._database.has_vectors
 
     async def _asked(self, model: EmbeddingModel, text: str) -> QueryVector:
         seconds = None if is_local(model) else self._settings.embedding_query_seconds

@@ -18,6 +18,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import LanguageModelError, UnavailableError
 from memory_sql.llm.embeddings import bits_of
 from memory_sql.memory import Memory
+from memory_sql.retrieval.semantics import LOOK_AGAIN_SECONDS
 from memory_sql.worker import Worker
 from tests.conftest import as_login
 from tests.database import rows, statements
@@ -37,6 +38,13 @@ NEAR = (
     "SELECT seq, meaning FROM memory.similar(:agent_key, :scopes, 'meanings:16',"  # noqa: S608 (bits)
     f" CAST('{BITS}' AS varbit), false, NULL, NULL) ORDER BY meaning DESC, seq"
 )
+
+
+class Unloaded(Meanings):
+    """As the local encoder is before it has embedded a text."""
+
+    is_loaded = False
+
 
 Open = Callable[..., AbstractAsyncContextManager[Memory]]
 
@@ -79,6 +87,33 @@ async def test_search_finds_what_means_the_same_in_other_words(memory: Memory) -
     assert first.explanation.admitted == "vector"
     assert first.explanation.parts["vector"] > 0
     assert first.score == pytest.approx(sum(first.explanation.parts.values()))
+
+
+async def test_encoder_is_not_loaded_where_nothing_has_a_vector(
+    database_url: str, llm: Scripted, settings: Settings, memory: Memory
+) -> None:
+    """Not by whoever only reads; nor does that take another statement, until it looks again after half a minute."""
+    await rows(memory, "TRUNCATE memory.observation_vectors")  # with its pages, which other tests may have left
+    await remember(memory, SLOOP, *NOISE)
+    unloaded = Unloaded(dimensions=DIMENSIONS)
+    async with Memory(database_url, llm, settings, embeddings=unloaded) as reader:
+        semantics, times = reader._runtime.reads.semantics, [0.0]
+        semantics._clock = lambda: times[0]
+        semantics._look_at = LOOK_AGAIN_SECONDS
+        with statements(reader) as seen:
+            assert contents(await reader.search(ASKED, **MIA)) == []
+            assert (await reader.search("sloop", **MIA, semantic=True)).notice == "without vectors: nothing has one yet"
+            await reader.context(**MIA, message=ASKED)
+        assert len(seen) == 3
+        await memory.work.embed()
+        assert contents(await reader.search(ASKED, **MIA)) == []
+        assert unloaded.calls == 0
+        times[0] = LOOK_AGAIN_SECONDS
+        assert contents(await reader.search(ASKED, **MIA))[0] == SLOOP
+    async with Memory(database_url, llm, settings, embeddings=Unloaded(dimensions=DIMENSIONS)) as reader:
+        with statements(reader) as seen:
+            assert contents(await reader.search(ASKED, **MIA))[0] == SLOOP
+        assert len(seen) == 1
 
 
 async def test_nearest_fifty_stand_above_the_last_of_them(memory: Memory) -> None:

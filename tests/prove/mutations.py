@@ -180,6 +180,11 @@ MUTATIONS = (
             ENDED_RUNS_SUCCEED, ENDED_FORMATIONS_SUCCEED, ENDED_UNNOTICED,
         ),
     ),
+    Mutation(
+        "a formation begins whoever of those whom it names has gone",
+        (Change("where(_still_there == func.cardinality(_silent))", "where(true())"),),
+        ("tests/integration/test_subjects.py",),
+    ),
     # Rule 7: what is forgotten goes with all that holds it, and doesn't come back
     Mutation(
         "7: forgetting does not raise the epoch of the scope",

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from memory_sql.languages.invisible import cut_before, without_invisible
 
 CHARACTERS_PER_TOKEN = 4.5  # R279
-HASH_VERSION = 1
+HASH_VERSION = 2
 
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
 _DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -72,10 +72,11 @@ def count_words(text: str) -> int:
 def normal_form(text: str) -> str:
     """Observations with the same normal form are the same; empty if there is nothing to compare (C15).
 
-    Only differences that never matter are removed: case, white space, punctuation at the end. `C#` and `C++`, `-5` and
-    `5`, `2²` and `22` stay distinct: otherwise one of them would be lost.
+    Only differences that never matter are removed: case, white space, full stops at the end. `C#` and `C++`, `-5` and `5`,
+    `Maßen` and `Massen`, a question and its answer stay distinct: otherwise one of them would be lost.
     """
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).rstrip(".!?… ")
+    lowered = unicodedata.normalize("NFC", text).lower()  # which may take a composed character apart
+    return " ".join(unicodedata.normalize("NFC", lowered).split()).rstrip(".!… ")
 
 
 def folded(text: str) -> str:

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory_sql.context.digest import cut
@@ -27,12 +27,14 @@ def test_cleaned_text_is_clean_and_encodable(text: str) -> None:
 
 
 @given(st.text())
+@example("\u1f70\u0345")
 def test_normal_form_is_stable(text: str) -> None:
     assert normal_form(normal_form(text)) == normal_form(text)
 
 
 def test_hash_ignores_case_white_space_and_the_marks_at_the_end() -> None:
     assert content_digest("Mia likes  TEA!") == content_digest("mia likes tea")
+    assert content_digest("Straße") == content_digest("STRA\u1e9eE")
     assert content_digest("cafe\u0301") == content_digest("caf\u00e9")
     assert content_digest("Mia likes tea") != content_digest("Mia likes coffee")
 
@@ -46,6 +48,8 @@ def test_hash_ignores_case_white_space_and_the_marks_at_the_end() -> None:
         ("2²", "22"),
         ("Version 1.2", "Version 1,2"),
         ("$47", "47"),
+        ("We ship on Friday?", "We ship on Friday."),
+        ("Mia trinkt in Maßen.", "Mia trinkt in Massen."),
     ],
 )
 def test_hash_keeps_apart_what_punctuation_tells_apart(one: str, other: str) -> None:

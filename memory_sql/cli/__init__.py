@@ -109,6 +109,9 @@ def commands() -> TyperGroup:
 def main(args: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code: 1 for an error or a partial failure, 2 if the command can't be parsed."""
     signal.signal(signal.SIGTERM, _end)
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, stream) is None:  # closed by who has started this
+            setattr(sys, stream, open(os.devnull, mode))  # noqa: SIM115
     atexit.register(gc.freeze)  # at its end a process would go through all that was imported, several times
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -124,7 +127,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         output.complain(_usage(error))
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has gone
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # then the reader of our output has gone
+            output.complain(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code or 0

@@ -100,4 +100,5 @@ def noted(file: Path) -> Iterator[Callable[[Health], None]]:
         yield note
     finally:
         with suppress(OSError):
-            file.unlink()
+            if file.is_file():
+                file.resolve().unlink()

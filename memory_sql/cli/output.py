@@ -121,7 +121,15 @@ def message_line(message: RetainedMessage) -> str:
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[TextIOWrapper]:
-    """A temporary file, readable by nobody else, that replaces `file` when it is complete."""
+    """A temporary file, readable by nobody else, that replaces `file` when it is complete.
+
+    What is no regular file, such as a pipe or `/dev/stdout`, is written to.
+    """
+    if file.exists() and not file.is_file():
+        with file.open("w", encoding="utf-8", newline="\n") as to:
+            yield to
+        return
+    file = file.resolve()  # a link stays
     try:
         descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     except OSError as error:

@@ -664,6 +664,25 @@ def test_reader_that_has_had_enough_is_no_error() -> None:
     assert ended.stderr == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="it needs Linux")
+def test_output_that_has_no_room_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "memory_sql.cli", "admin", "settings"],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert (ended.returncode, ended.stderr) == (1, b"memory-sql: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
+def test_stream_that_is_closed_is_like_an_empty_one(database_url: str, closed: str) -> None:
+    command = f"{sys.executable} -m memory_sql.cli add - --agent ada --user mia --url '{database_url}' {closed}"
+    ended = subprocess.run(["sh", "-c", command], check=False, input=b"", capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 @pytest.mark.slow
 def test_output_that_cant_say_a_character_is_no_error(run: Run, database_url: str) -> None:
     run("observe", "Mia spricht 日本語 😀.", *MIA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,21 @@ def test_export_goes_to_a_pipe_or_into_a_file_of_ones_own(run: Run, known: str, 
     assert file.stat().st_mode & 0o077 == 0
     assert run("person", "export", *MIA, file, "--json").value["counts"] == header["counts"]
     assert [path.name for path in tmp_path.iterdir()] == ["mia.jsonl"]
+
+
+def test_export_replaces_no_pipe_and_no_link(run: Run, known: str, tmp_path: Path) -> None:
+    """As root, `/dev/stdout` or `/dev/null` would be gone."""
+    pipe, link, mine = tmp_path / "pipe", tmp_path / "link", tmp_path / "mine"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run("person", "export", *MIA, pipe)
+    assert json.loads(os.read(reading, 100_000).splitlines()[0])["type"] == "header"
+    os.close(reading)
+    mine.write_text("before")
+    link.symlink_to(mine)
+    run("person", "export", *MIA, link)
+    assert link.is_symlink()
+    assert json.loads(mine.read_text().splitlines()[0])["type"] == "header"
 
 
 def test_export_that_fails_leaves_no_file(run: Run, known: str, tmp_path: Path) -> None:

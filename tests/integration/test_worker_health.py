@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -96,6 +97,17 @@ def test_file_grows_old_where_all_is_not_well_and_goes_at_the_end(tmp_path: Path
         note(state(running=2, error="no database"))
         assert json.loads(file.read_text())["running"] == 1
     assert not file.exists()
+
+
+def test_pipe_for_the_state_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "health"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with noted(pipe) as note:
+        note(state(running=1))
+    assert json.loads(os.read(reading, 10_000))["running"] == 1
+    os.close(reading)
+    assert pipe.is_fifo()
 
 
 def test_file_that_cannot_be_written_is_said_and_does_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

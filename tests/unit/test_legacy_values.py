@@ -76,12 +76,14 @@ def test_a_time_that_no_driver_reads_back_is_left_out(value: datetime) -> None:
 def test_statements_are_without_headings_bullets_dividers_and_ages() -> None:
     text = (
         "# Mia\n\n- Sails on Sundays. (age: 3 days ago)\n* Likes tea!\n2. Rows.\n---\n***\n…\nShe said 3.5 is too much."
+        "\n- Has a son, Ben (age: 7)"
     )
     assert [(s.number, s.content) for s in statements(text)] == [
         (1, "Sails on Sundays."),
         (2, "Likes tea!"),
         (3, "Rows."),
         (4, "She said 3.5 is too much."),
+        (5, "Has a son, Ben (age: 7)"),
     ]
 
 
@@ -97,6 +99,10 @@ def test_number_of_a_point_is_no_statement() -> None:
         ("VERSION: 12\n\nThe stage.\n\n-- Total word count: 1,002\n", "The stage.", 12),
         ("version: 3\nThe stage.", "The stage.", 3),
         ("The stage.\n-- Total word count: 2 words", "The stage.\n-- Total word count: 2 words", None),
+        ("VERSION: 3 Mia rows.\nThe stage.", "VERSION: 3 Mia rows.\nThe stage.", 3),
+        ("VERSION: 3 Mia rows.", "VERSION: 3 Mia rows.", 3),
+        ("VERSION: 1234567890\nThe stage.", "VERSION: 1234567890\nThe stage.", None),
+        ("VERSION: 2.5 is out.", "VERSION: 2.5 is out.", None),
         ("In VERSION: 4 it was blue.", "In VERSION: 4 it was blue.", None),
         ("-- Total word count: 0\nThe stage.", "-- Total word count: 0\nThe stage.", None),
     ],

@@ -17,12 +17,12 @@ from memory_sql.languages.text import clean, content_digest, count_words, senten
 from memory_sql.privacy.classify import Masked, mask
 
 DIVIDER = "---"
-_VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})[^\n]*(?:\n|\Z)", re.IGNORECASE)
+_VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})(?:[ \t\r]*(?P<end>\n|\Z)|[ \t])", re.IGNORECASE)
 _FOOTER = re.compile(r"\s*^[ \t]*-- Total word count: [\d,]+[ \t]*\s*\Z", re.MULTILINE)
 _DIVIDER = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _NO_STATEMENT = re.compile(r"#|[-*_=\s]+$|\d{1,3}[.)]$")  # a heading, a divider, a list number on its own
 _BULLET = re.compile(r"(?:[-*•–]|\d{1,3}[.)])\s+")
-_AGE = re.compile(r"\s*\(age: [^()]{1,40}\)\s*$")
+_AGE = re.compile(r"\s*\(age: [^()]{1,40} ago\)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def blob_text(text: str | None, most_words: int, secrets: Secrets, notes: Notes)
 
 def _unwrapped(text: str, notes: Notes) -> tuple[str, int | None]:
     head = _VERSION.match(text)
-    body = text[head.end() :] if head else text
+    body = text[head.end() :] if head and head["end"] is not None else text  # a line that says more is text
     plain = _FOOTER.sub("", body)
     if head or plain != body:
         notes.add("A4")

@@ -178,7 +178,8 @@ def is_awaited(function: Any) -> bool:
 
 def return_of(function: Any) -> str:
     """What a call returns, or what comes of awaiting it."""
-    return COROUTINE.sub(r"\1", str(inspect.signature(function).return_annotation))
+    returned = COROUTINE.sub(r"\1", str(inspect.signature(function).return_annotation))
+    return returned.removeprefix("results.")
 
 
 def described(name: str, value: Any) -> Iterator[str]:

@@ -47,12 +47,13 @@ from memory_sql.telemetry import measured
 
 if TYPE_CHECKING:
     from memory_sql.db.repositories import agents
-    from memory_sql.domain.results import ObserveResult, Receipt, RunDueResult
+    from memory_sql.domain import results
     from memory_sql.lifecycle import forgetting, journal, observing
 else:
     agents = later("memory_sql.db.repositories.agents")
     forgetting = later("memory_sql.lifecycle.forgetting")
     journal = later("memory_sql.lifecycle.journal")
+    results = later("memory_sql.domain.results")
     observing = later("memory_sql.lifecycle.observing")
 
 
@@ -232,7 +233,7 @@ class Memory(Faces):
         importance: float | None = None,
         sensitivity: Sensitivity | None = None,
         session: Session | None = None,
-    ) -> ObserveResult:
+    ) -> results.ObserveResult:
         """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `scope_kind`.
 
         `scope_kind` is `conversation` (the one named by `conversation_id`), or `agent` or `guideline`, which everybody
@@ -309,7 +310,7 @@ class Memory(Faces):
     # Model work
 
     @measured
-    async def run_due(self, *, agent_id: Id | None = None, limit: int = 100) -> RunDueResult:
+    async def run_due(self, *, agent_id: Id | None = None, limit: int = 100) -> results.RunDueResult:
         """Does the work that is due, for one agent or all: forms, consolidates, propagates, embeds.
 
         At most `limit` pieces of each kind, one after another. Failures are in the result. A `Worker` runs continuously and
@@ -445,7 +446,7 @@ class Memory(Faces):
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
-    ) -> Receipt:
+    ) -> results.Receipt:
         """Deletes what is selected, with everything derived from it and the messages that it came from.
 
         `selection` is an observation's id, or a `Selection`: a user (everything that they said or own, and what only they
@@ -461,7 +462,7 @@ class Memory(Faces):
         chosen = Selection(observation_id=selection) if isinstance(selection, str) else selection
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())
 
-        async def forget(unit: Session) -> Receipt:
+        async def forget(unit: Session) -> results.Receipt:
             if dry_run:
                 return await forgetting.preview(unit, asked, chosen)
             forgotten = await forgetting.forget(unit, asked, chosen)

@@ -69,5 +69,13 @@ def test_type_checkers_see_the_same_names() -> None:
     assert imported_for_type_checkers() | {"__version__"} == set(memory_sql.__all__)
 
 
+def test_signatures_can_be_resolved() -> None:
+    """By whoever makes a tool or a route of a method, though what it returns is imported late."""
+    memory = memory_sql.Memory("postgresql://nowhere/none")
+    for cls in (memory_sql.Memory, memory_sql.Worker, *(type(getattr(memory, name)) for name in FACES)):
+        for _, function in inspect.getmembers(cls, inspect.isfunction):
+            assert get_type_hints(function) is not None
+
+
 def test_whatever_a_host_comes_upon_is_public() -> None:
     assert {cls.__name__ for cls in reached()} <= set(memory_sql.__all__)

@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
@@ -62,7 +63,7 @@ class Portal:
 
     @property
     def is_running(self) -> bool:
-        return self._loop is not None
+        return self._loop is not None and self._process == os.getpid()
 
     def start(self) -> None:
         _refuse_a_loop()
@@ -104,8 +105,14 @@ class Portal:
                 yield item
             self.call(lambda: _result(taking))
         finally:
-            if self.is_running:
-                self.call(lambda: _end(taking))
+            self._drop(taking)
+
+    def _drop(self, taking: asyncio.Task[None]) -> None:
+        """Doesn't wait: this may be the garbage collector, anywhere, or the end of the process, when no thread answers."""
+        loop = self._loop
+        if loop is not None and self.is_running:
+            with suppress(RuntimeError):  # closed meanwhile
+                loop.call_soon_threadsafe(taking.cancel)
 
 
 class _End:
@@ -127,11 +134,6 @@ async def _begin(items: AsyncGenerator[R, None], ready: asyncio.Queue[R | _End])
 
 async def _result(taking: asyncio.Task[None]) -> None:
     await taking
-
-
-async def _end(taking: asyncio.Task[None]) -> None:
-    taking.cancel()
-    await asyncio.wait({taking})
 
 
 def _run_loop(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -125,6 +126,42 @@ def test_interrupt_gives_up_what_is_waited_for_and_memory_goes_on(database_url: 
     assert (sorted(out.split("\n")), err, program.returncode) == (["", "0", "given up"], "", 0)
 
 
+UNFINISHED = """
+import sys
+from memory_sql.sync import Memory
+
+memory = Memory(sys.argv[1]).open()
+memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
+lines = memory.people.export(agent_id="ada", user_id="mia")
+print(next(lines).type)
+"""
+
+
+def test_process_ends_though_nobody_reads_an_iterator_to_its_end(database_url: str) -> None:
+    command = [sys.executable, "-c", UNFINISHED, database_url]
+    ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("header\n", "", 0)
+
+
+def test_iterator_that_is_dropped_where_a_loop_runs_stops_reading(database_url: str) -> None:
+    """As by the garbage collector, which may run anywhere."""
+
+    async def still_reading() -> int:
+        takes = [task for task in asyncio.all_tasks() if "take" in str(task.get_coro())]
+        return len((await asyncio.wait(takes, timeout=20))[1]) if takes else 0
+
+    with opened(database_url) as memory:
+        memory.add([message(n=n) for n in range(sync.AHEAD * 2)], **MIA, conversation_id="s")
+        lines = [memory.people.export(**MIA)]
+        next(lines[0])
+
+        async def drop() -> None:
+            lines.clear()
+
+        asyncio.run(drop())
+        assert memory._portal.call(still_reading) == 0
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_memory_of_another_process_is_named(database_url: str) -> None:
@@ -134,7 +171,9 @@ def test_memory_of_another_process_is_named(database_url: str) -> None:
             try:
                 memory.context(**MIA)
             except InputError as error:
-                os._exit(17 if "another process" in str(error) else 18)
+                with suppress(InputError):
+                    memory.close()
+                    os._exit(17 if "another process" in str(error) else 18)
             os._exit(19)
         deadline = time.monotonic() + 20
         while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0  # between attempts to reach the database
 LISTEN_AGAIN_SECONDS = 1.0
+BEGIN_AGAIN_SECONDS = 60.0  # after a bug in what runs beside the work
 TELL_SECONDS, ANSWER_SECONDS, STALE = 5.0, 10.0, timedelta(minutes=1)
 EMBED_SELDOMER = 6  # times as long a pause when the embedding model has failed
 GRACE_SECONDS = 10.0
@@ -114,8 +115,8 @@ class Worker:
         """
         self._memory.require_llm()
         is_watched = self._watch is not None or self._memory.settings.telemetry
-        watched = (self._tell_on(),) if is_watched else ()
-        async with _beside(self._listen(), self._maintain(), self._embed_on(), *watched):
+        watched = (self._tell_on,) if is_watched else ()
+        async with _beside(self._listen, self._maintain, self._embed_on, *watched):
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
@@ -287,8 +288,7 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 (a bug in one piece of work stops no other)
             self._count(failed=1)
-            where = "".join(traceback.format_tb(error.__traceback__))  # without the message: it may quote a memory
-            log.error("a piece of work failed with %s\n%s", type(error).__name__, where)
+            _log_bug("a piece of work", error)
             return
         for event, sentence, counts in _told(done):
             facts = {"event": event, "agent_id": work.agent_id, "what": work.name, **counts}
@@ -343,14 +343,30 @@ class Worker:
 
 
 @asynccontextmanager
-async def _beside(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(each) for each in work]
+async def _beside(*work: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(_go_on(each)) for each in work]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=GIVE_BACK_SECONDS)  # the database may not answer
+
+
+async def _go_on(work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """A bug doesn't end it: what nobody waits for would stay undone, such as ending the retention of messages."""
+    while True:
+        try:
+            return await work()
+        except Exception as error:  # noqa: BLE001
+            _log_bug("what runs beside the work", error)
+        await asyncio.sleep(BEGIN_AGAIN_SECONDS)
+
+
+def _log_bug(what: str, error: Exception) -> None:
+    """Without the message, which may quote a memory."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s failed with %s\n%s", what, type(error).__name__, where)
 
 
 def _told(done: RunDueResult) -> Iterator[tuple[str, str, dict[str, int]]]:

@@ -430,6 +430,30 @@ async def test_once_tries_what_fails_once(database_url: str) -> None:
         await has_formed(memory, *range(5))
 
 
+@pytest.mark.parametrize("call", ["maintain", "embed", "backlog"])
+async def test_what_runs_beside_the_work_survives_a_bug(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    """Else nobody would end the retention of what is said, and nobody would know."""
+    called, works, remembered = 0, getattr(memory.work, call), "Mia likes tea."
+    again = asyncio.Event()
+
+    async def fail_once(**given: Any) -> Any:
+        nonlocal called
+        called += 1
+        if called == 1:
+            raise ValueError(remembered)
+        again.set()
+        return await works(**given)
+
+    monkeypatch.setattr(memory.work, call, fail_once)
+    monkeypatch.setattr("memory_sql.worker.BEGIN_AGAIN_SECONDS", 0.01)
+    async with working(Worker(memory, watch=lambda _: None)), asyncio.timeout(SECONDS):
+        await again.wait()
+    assert "ValueError" in caplog.text
+    assert remembered not in caplog.text
+
+
 async def test_once_says_that_the_database_is_away(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: Any, **__: Any) -> None:
         raise DatabaseError("the database can't be reached")

@@ -24,6 +24,7 @@ log = logging.getLogger("memory_sql.worker")
 NO_METRICS = 'no metrics here: pip install "memory-sql[telemetry]"; or OpenTelemetry is set up to send them elsewhere\n'
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+READ_SECONDS = 10.0  # for who connects to say what for
 Answer = tuple[int, str, bytes]
 
 
@@ -56,6 +57,8 @@ def served(watch: Watch, host: str, port: int) -> Iterator[int]:
     """Answers on the port from a thread of its own until the end. Returns the port; for 0, a free one."""
 
     class Answering(BaseHTTPRequestHandler):
+        timeout = READ_SECONDS
+
         def do_GET(self) -> None:
             status, kind, body = watch.answer(self.path.partition("?")[0])
             self.send_response(status)

@@ -99,6 +99,13 @@ def test_file_grows_old_where_all_is_not_well_and_goes_at_the_end(tmp_path: Path
     assert not file.exists()
 
 
+def test_who_connects_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a thread and a file descriptor, which the worker needs for its database."""
+    monkeypatch.setattr("memory_sql.cli.health.READ_SECONDS", 0.05)
+    with served(Watch(), "127.0.0.1", 0) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+        assert silent.recv(1) == b""
+
+
 def test_pipe_for_the_state_stays(tmp_path: Path) -> None:
     pipe = tmp_path / "health"
     os.mkfifo(pipe)

@@ -38,7 +38,7 @@ from memory_sql.cli import (
     work,
     worker,
 )
-from memory_sql.errors import MemorySQLError
+from memory_sql.errors import InputError, MemorySQLError
 
 VERSION = f"memory-sql {__version__}"
 MAIN: dict[str, Callable[..., None]] = {
@@ -115,10 +115,12 @@ def main(args: Sequence[str] | None = None) -> int:
     atexit.register(gc.freeze)  # at its end a process would go through all that was imported, several times
     if isinstance(sys.stdout, io.TextIOWrapper):  # a character that the terminal can't show is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
-    if (sys.argv[1:] if args is None else [*args]) == ["--version"]:  # running a command would import pydantic
+    given = sys.argv[1:] if args is None else [*args]
+    if given == ["--version"]:  # running a command would import pydantic
         print(VERSION)
         return 0
     try:
+        _refuse_bytes(given)
         code = commands()(args, prog_name="memory-sql", standalone_mode=False)
         sys.stdout.flush()
     except MemorySQLError as error:
@@ -133,6 +135,16 @@ def main(args: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code or 0
+
+
+def _refuse_bytes(args: Sequence[str]) -> None:
+    """Refuses what isn't text in this encoding and names no file: it would be stored with other characters."""
+    for arg in args:
+        try:
+            arg.encode()
+        except UnicodeEncodeError:
+            if not os.path.exists(arg):
+                raise InputError("an argument isn't valid in this terminal's encoding") from None
 
 
 def _end(number: int, _frame: object) -> None:

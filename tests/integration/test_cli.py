@@ -192,6 +192,13 @@ def test_masked_secrets_are_counted(run: Run) -> None:
     assert "hunter2xyz" not in told
 
 
+def test_argument_that_is_no_text_is_refused(run: Run) -> None:
+    """As a file that isn't UTF-8 is: else it would be stored with other characters."""
+    reason = "memory-sql: an argument isn't valid in this terminal's encoding\n"
+    assert run("observe", "Mia likes caf\udce9s.", *MIA, code=1).err == reason
+    assert run("observation", "list", *MIA, "--json").rows == []
+
+
 def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
     run: Run, talk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,6 +257,7 @@ def _secrets(rule: secrets.SecretRule, text: str) -> Iterator[tuple[int, int]]:
         if (
             first < last
             and not text.startswith(("[secret", "secret: "), first)
+            and _MARK.match(text, max(0, first - len("[secret: "))) is None
             and _looks(rule.look, match, first, last)
         ):
             yield first, last

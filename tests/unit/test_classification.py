@@ -258,6 +258,7 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(cue: str) -> None:
 @given(st.lists(st.one_of(st.sampled_from(CUES), st.text(max_size=20)), max_size=60).map("".join))
 @example("password: [secret: password]")
 @example("password: 'a[secret: key]'")
+@example("eyJaaaaaaaa.00000000:8080")
 def test_masking_twice_changes_nothing_and_any_text_can_be_classified(text: str) -> None:
     masked = mask(text)
     assert bool(masked.found) == (masked.text != text)

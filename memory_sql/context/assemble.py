@@ -33,8 +33,8 @@ from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
 class _Plan(NamedTuple):
     """What is looked for, and by which settings.
 
-    `top_k` and `keywords`: how many of the hits go into the XML and into the digest at most. `by_meaning`: vectors count.
-    `digests`: there is a digest, and `asks_words`: of what it is asked for.
+    `top_k` and `keywords`: how many of the hits go into the XML and into the digest at most; both 0: nothing is looked for.
+    `by_meaning`: vectors count. `digests`: there is a digest, and `asks_words`: of what it is asked for.
     """
 
     settings: Settings
@@ -74,7 +74,7 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
         if not plan.finds_what(guessed):
             result = await _looked(reads, turn, plan, session)
     found, decision = result.found, None
-    if plan.top_k and plan.query:
+    if plan.top_k:
         decision = decide(asking, _elsewhere(found.hits, turn), found.messages)
     composed = _composed(turn, asking, plan, decision, result)
     _count_context(reads, turn, plan, decision, result, composed)
@@ -110,23 +110,23 @@ def _planned(turn: Turn, settings: Settings, asking: Asking) -> _Plan:
     searches = settings.context_search or bool(asking.recalls) if turn.retrieve is None else turn.retrieve
     top_k = settings.context_top_k if has_xml and searches else 0
     keywords = digests.keyword_limit(settings) if has_digest and turn.retrieve is not False else 0
-    query = asked = _query_of(turn, settings) if turn.retrieve is not False else Query()
-    if asked and (top_k or keywords):
+    query = _query_of(turn, settings) if turn.retrieve is not False else Query()
+    asks_words = bool(query)
+    if not asks_words:
+        top_k = keywords = 0
+    if top_k or keywords:
         overtaken = OVERTAKEN if top_k else 0
         outside = turn.principal["conversation_id"]  # what was said there the host has; a digest may stand alone
-        query = asked._replace(outside=outside, elsewhere=not keywords, unformed=True, overtaken=overtaken)
-    else:
-        query = Query()
-    by_meaning = bool((top_k and (turn.retrieve or asking.asks)) or (keywords and settings.digest_semantic))
+        query = query._replace(outside=outside, elsewhere=not keywords, unformed=True, overtaken=overtaken)
     return _Plan(
         settings,
-        query,
+        query if top_k or keywords else Query(),
         Sought(turn.now, max(top_k, keywords), top_k, settings.message_retention_days, turn.as_of),
         top_k=top_k,
         keywords=keywords,
-        by_meaning=by_meaning and bool(query),
+        by_meaning=bool((top_k and (turn.retrieve or asking.asks)) or (keywords and settings.digest_semantic)),
         digests=has_digest,
-        asks_words=bool(asked),
+        asks_words=asks_words,
     )
 
 
@@ -186,7 +186,7 @@ def _count_context(
         hits = len(_elsewhere(found.hits, turn)) + len(found.messages)
         shown = [line.id for part in composed.parts if part.element == RETRIEVED for line in part.lines]
         _count(reads, turn, "context", reason, hits, seconds, shown)
-    if plan.keywords and plan.query:
+    if plan.keywords:
         keywords, included = _of_digest(plan, found.hits), composed.digest.included if composed.digest else ()
         _count(reads, turn, "digest", "asked", len(keywords), seconds, _shown(keywords, included))
 
@@ -226,7 +226,7 @@ def _composed(turn: Turn, asking: Asking, plan: _Plan, decision: Decision | None
     if plan.digests:
         part = digests.compose(found.candidates, _of_digest(plan, found.hits), plan.settings)
     if part is not None and plan.settings.assembly == "digest":
-        whole = digests.alone(part, searched=bool(plan.keywords and plan.query))
+        whole = digests.alone(part, searched=bool(plan.keywords))
     else:
         reason, past = _reason(turn, decision), asking.past or bool(plan.query.spans)
         whole = render(

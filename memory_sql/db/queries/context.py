@@ -57,9 +57,9 @@ async def read_context(
 ) -> Found:
     """One statement; as of a past moment up to three.
 
-    Nothing is searched where `sought` wants none or the query asks for nothing; `digests`: for a digest, as `wanted` says.
+    Nothing is searched where `sought` wants none; `digests`: for a digest, as `wanted` says.
     """
-    searches = bool(query) and max(sought.observations, sought.messages) > 0
+    searches = max(sought.observations, sought.messages) > 0
     if sought.as_of is not None:
         layer = await static_layer_at(reader, wanted.principal, settings, sought.as_of)
         candidates = await candidates_at(reader, wanted, settings, sought.as_of) if digests else []

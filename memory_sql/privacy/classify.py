@@ -117,18 +117,27 @@ def mask(text: str) -> Masked:
 def _mask(text: str) -> tuple[Masked, frozenset[str] | None]:
     """Also returns its words in lower case, if the text is ASCII without secrets."""
     seen, found = _Seen.of(text), list[str]()
-    lower = seen.text.lower()
-    words = letters_in(lower)
-    for rule in cued(lower, words):
-        seen = _replaced(seen, ((span, rule.kind) for span in _secrets(rule, seen.text)), found)
+    seen, words = _by_cues(seen, found)
     if _NUMBER.search(seen.text) is not None:
+        before = len(found)
         if secrets.NEAR_CARDS.search(seen.text) is not None:
             seen = _replaced(seen, ((span, "card") for span in _cards(seen.text)), found)
         if secrets.IBAN.search(seen.text) is not None:
             seen = _replaced(seen, ((span, "iban") for span in _ibans(seen.text)), found)
+        if len(found) > before:  # what stood right beside a number wasn't seen
+            seen, _ = _by_cues(seen, found)
     if found:
         return Masked(seen.original, tuple(sorted(found))), None
     return Masked(text, ()), words if text.isascii() else None
+
+
+def _by_cues(seen: _Seen, found: list[str]) -> tuple[_Seen, frozenset[str]]:
+    """Also returns the words in lower case."""
+    lower = seen.text.lower()
+    words = letters_in(lower)
+    for rule in cued(lower, words):
+        seen = _replaced(seen, ((span, rule.kind) for span in _secrets(rule, seen.text)), found)
+    return seen, words
 
 
 class _Seen(NamedTuple):

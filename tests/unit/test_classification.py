@@ -295,6 +295,19 @@ def test_masking_sees_what_a_reader_sees_and_changes_nothing_else(text: str, mas
     assert mask(done.text) == Masked(done.text, ())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "4111 1111 1111 1111ghp_abcdefghijklmnopqrstuvwxyz0123456789", "4111111111111111AKIAIOSFODNN7EXAMPLE",
+        "AKIAIOSFODNN7EXAMPLE5500-0000-0000-0004",
+    ],
+)  # fmt: skip
+def test_a_key_right_beside_a_card_is_masked_with_it(text: str) -> None:
+    masked = mask(text)
+    assert masked.found == ("card", "key")
+    assert mask(masked.text) == Masked(masked.text, ())
+
+
 def test_what_stands_beside_a_secret_stays_as_it_was_written() -> None:
     text = "Ａnna\u200b sagt\u00a0: pass\u200bword: hunter2x und\u00a0ｇeht"
     assert mask(text) == Masked(

@@ -282,6 +282,9 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
     "limit": configures(retention="budget", store_items=2),
     "export": exports,
 }
+BY_TIME = {
+    ("observe_key", "update")
+}  # said before the other and stored after it, it is the older value of the fact, as in neither order
 SCOPE_BY_SCOPE = {
     "trim"
 }  # each in a transaction of its own: it may come before the other in one scope, after it in another

@@ -199,8 +199,8 @@ BEGIN
             SELECT memory.word_points(i.idf, h.length, v_average, w.k1, w.b)
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)
             LEFT JOIN (
-                SELECT m.mask, x.idf
-                FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask) CROSS JOIN LATERAL memory.words_worth(m.mask, v_idf) x
+                SELECT m.mask, x.words AS idf
+                FROM (SELECT DISTINCT unnest(v_hit_masks)) m(mask) CROSS JOIN LATERAL memory.words_worth(m.mask, 0, v_idf) x
             ) i ON i.mask = h.mask
             ORDER BY h.n
         );
@@ -248,10 +248,8 @@ BEGIN
             SELECT c.*, w."window" * coalesce(a.idf, 0) AS "window"
             FROM candidate c
             LEFT JOIN (
-                SELECT d.around, sum(v_idf[g.g] ORDER BY g.g) AS idf
-                FROM (SELECT DISTINCT c.around FROM candidate c) d
-                JOIN generate_series(1, lexemes.most) g(g) ON d.around >> (g.g - 1) & 1 = 1
-                GROUP BY d.around
+                SELECT d.around, x.words AS idf
+                FROM (SELECT DISTINCT c.around FROM candidate c) d CROSS JOIN LATERAL memory.words_worth(d.around, 0, v_idf) x
             ) a ON a.around = c.around
             WHERE c.conversation_id IN (SELECT unnest(v_conversations))  -- what lent may have been heard by others alone
             OFFSET 0  -- each is worked out once

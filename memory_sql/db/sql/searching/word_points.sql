@@ -18,30 +18,33 @@ RETURNS double precision[]
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN ARRAY(
+        WITH tally AS MATERIALIZED (  -- each mask once: few texts have other words than the others
+            SELECT m.mask, sum(coalesce(m.texts, 1)::double precision) AS texts
+            FROM unnest(p_masks, p_texts) m(mask, texts)
+            GROUP BY m.mask
+        )
         SELECT ln(1 + (greatest(p_total, x.df) - x.df + 0.5) / (x.df + 0.5))
-        FROM (
-            SELECT g.g, greatest(p_common[g.g], coalesce(sum(m.texts), 0)) AS df
-            FROM generate_series(1, cardinality(p_common)) g(g)
-            LEFT JOIN (  -- each mask once: few texts have other words than the others
-                SELECT m.mask, sum(coalesce(m.texts, 1))::double precision AS texts
-                FROM unnest(p_masks, p_texts) m(mask, texts)
-                GROUP BY m.mask
-            ) m ON m.mask >> (g.g - 1) & 1 = 1
-            GROUP BY g.g
+        FROM unnest(p_common) WITH ORDINALITY c(common, g)
+        CROSS JOIN LATERAL (
+            SELECT greatest(c.common, coalesce(sum(m.texts), 0)) AS df FROM tally m WHERE m.mask >> (c.g::integer - 1) & 1 = 1
         ) x
-        ORDER BY x.g
+        ORDER BY c.g
     );
 END
 $$;
 
 COMMENT ON FUNCTION memory.word_rarities IS 'What each word of a query is worth, the rarer the more (IDF).';
 
--- memory.words_worth(mask, idf): what the words of a mask are worth together; one row, null for none. The planner puts it
--- into the query that asks.
-CREATE OR REPLACE FUNCTION memory.words_worth(p_mask bigint, p_idf double precision[])
-RETURNS TABLE (idf double precision)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1 AS $$
-    SELECT sum(i.idf) FROM unnest(p_idf) WITH ORDINALITY i(idf, g) WHERE p_mask >> (i.g::integer - 1) & 1 = 1
+-- memory.words_worth(mask, cues, idf): what the words of each of two masks are worth together; one row, null for none. The
+-- planner puts it into the query that asks.
+CREATE OR REPLACE FUNCTION memory.words_worth(p_mask bigint, p_cues bigint, p_idf double precision[])
+RETURNS TABLE (words double precision, cues double precision)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
+AS $$
+    SELECT sum(i.idf) FILTER (WHERE p_mask >> (i.g::integer - 1) & 1 = 1),
+           sum(i.idf) FILTER (WHERE p_cues >> (i.g::integer - 1) & 1 = 1)
+    FROM unnest(p_idf) WITH ORDINALITY i(idf, g)
+    WHERE (p_mask | p_cues) >> (i.g::integer - 1) & 1 = 1
 $$;
 
 COMMENT ON FUNCTION memory.words_worth IS 'What the words of a query that a text has are worth together; one row.';

@@ -7,7 +7,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     CROSS JOIN LATERAL (
         SELECT unnest(tsvector_to_array(to_tsvector(l.language::regconfig, e.word)))
         FROM jsonb_array_elements_text(t.term -> 'words') e(word)
-        UNION
+        UNION ALL
         SELECT jsonb_array_elements_text(t.term -> 'extra')
     ) u(lexeme)
     GROUP BY l.language, u.lexeme

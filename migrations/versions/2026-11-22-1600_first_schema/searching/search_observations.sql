@@ -217,16 +217,17 @@ BEGIN
         WHERE h.mask | h.cues <> 0
         GROUP BY h.mask, h.cues
     ), rarity AS MATERIALIZED (
-        SELECT coalesce(sum(t.length) / sum(t.texts), sum(t.length_with_gone) / sum(t.with_gone))::float8 AS average,
-               memory.word_rarities(seen.total, v_common, array_agg(t.mask | t.cues), array_agg(t.texts)) AS idf
-        FROM tally t
+        SELECT r.*, (SELECT sum(i) FROM unnest(r.idf) i) AS whole
+        FROM (
+            SELECT coalesce(sum(t.length) / sum(t.texts), sum(t.length_with_gone) / sum(t.with_gone))::float8 AS average,
+                   memory.word_rarities(seen.total, v_common, array_agg(t.mask | t.cues), array_agg(t.texts)) AS idf
+            FROM tally t
+        ) r
     ), worth AS MATERIALIZED (
-        SELECT t.mask, t.cues, r.average, m.idf AS words, c.idf AS terms,
-               (coalesce(m.idf, 0) + coalesce(c.idf, 0)) / (SELECT sum(i) FROM unnest(r.idf) i) AS covered
+        SELECT t.mask, t.cues, r.average, x.words, x.cues AS terms, (coalesce(x.words, 0) + coalesce(x.cues, 0)) / r.whole AS covered
         FROM tally t
         CROSS JOIN rarity r
-        CROSS JOIN LATERAL memory.words_worth(t.mask, r.idf) m
-        CROSS JOIN LATERAL memory.words_worth(t.cues, r.idf) c
+        CROSS JOIN LATERAL memory.words_worth(t.mask, t.cues, r.idf) x
     ), pool AS NOT MATERIALIZED (
         SELECT h.*, coalesce(x.covered, 0) AS covered, memory.word_points(x.words, h.length, x.average, w.k1, w.b) AS words,
                w.terms * memory.word_points(x.terms, h.length, x.average, w.k1, w.b) AS terms

@@ -128,11 +128,11 @@ async def store(
     if agent is not None:  # what was made of the older ones goes with them
         await FollowingRepository(session, agent.key).lock_owned(draft.scope.owner, draft.scope.name)
     stored, settings = await _store(session, agent_id, draft, lane, settings, now)
+    scopes, scope_id = ScopeRepository(session), stored.key[0]
     if stored.observation is not None:
-        scopes, scope_id = ScopeRepository(session), stored.key[0]
         (scope,) = await scopes.lock(stored.agent_key, scope_ids=[scope_id])
         await corrections.replace_fact(session, stored.agent_key, scope, draft.fact_key, settings, now)
-        await scopes.refresh_due(stored.agent_key, [scope_id], settings.consolidation_threshold, now)
+    await scopes.refresh_due(stored.agent_key, [scope_id], settings.consolidation_threshold, now)
     return replace(stored, observation=None)  # another may be newer
 
 

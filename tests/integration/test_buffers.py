@@ -111,6 +111,17 @@ async def test_correction_stays_in_its_lane(memory: Memory) -> None:
     assert await active(memory) == ["The boat lies at berth 14."]
 
 
+@pytest.mark.parametrize("length", [1, 2])
+async def test_fact_gives_way_to_a_newer_one_before_anything_is_evicted(memory: Memory, length: int) -> None:
+    await lanes(memory, "buffer", buffer_max=length)
+    await memory.observe("Tea.", **MIA)
+    old = await memory.observe("The boat lies at berth 12.", **MIA, fact_key="berth")
+    new = await memory.observe("The boat lies at berth 14.", **MIA, fact_key="berth")
+    assert await active(memory) == ["Tea.", "The boat lies at berth 14."][-length:]
+    gone = await memory.observations.get(old.id, **MIA)
+    assert (gone.status, gone.superseded_by) == ("superseded", new.id)
+
+
 async def test_scope_with_both_lanes_is_asked_about_twice_in_one_call(memory: Memory, llm: Scripted) -> None:
     """R311–R315, R326: each lane with limits of its own; a lane is never the model's to name."""
     limits = {"observation_min_items": 1, "observation_max_items": 2, "buffer_max_items": 1, "buffer_max_words": 9}

@@ -35,7 +35,8 @@ BEGIN
         p_agent, jsonb_path_query_array(v_drafts, '$[*] ? (@.outcome == null)'), p_run, p_at, NULL
     ) f;
     PERFORM memory.refresh_due(p_agent, array_agg(DISTINCT (f.value ->> 'scope_id')::bigint), p_threshold, p_at)
-    FROM jsonb_array_elements(v_saved) f;
+    FROM jsonb_array_elements(v_saved) f
+    WHERE NOT jsonb_path_exists(p_drafts, '$[*] ? (@.fact_key != null)');
     RETURN QUERY
     SELECT d.place, f.scope_id, f.seq,
            coalesce(d.outcome, CASE WHEN f.is_new THEN coalesce(t.status, 'active') ELSE 'known' END)

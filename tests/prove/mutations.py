@@ -353,7 +353,7 @@ MUTATIONS = (
     # Rule 11: due
     Mutation(
         "11: what is observed or formed makes nothing due",
-        (Change("    FROM jsonb_array_elements(v_saved) f;\n", "    FROM jsonb_array_elements('[]') f WHERE false;\n"),),
+        (Change(" f\n    WHERE NOT jsonb_path_exists(", " f\n    WHERE false AND NOT jsonb_path_exists("),),
     ),
     Mutation(
         "11: a version does not say what is due after it",

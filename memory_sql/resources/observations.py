@@ -182,8 +182,8 @@ class Observations(Face):
     ) -> Observation:
         """Makes a superseded observation active again, beside the one that superseded it, and returns it.
 
-        Raises `InputError` if it isn't superseded, only follows its source in that, or an active one says the same; also the
-        errors of `update`.
+        In a buffer that is full of newer ones it is evicted at once, and returned so. Raises `InputError` if it isn't
+        superseded, only follows its source in that, or an active one says the same; also the errors of `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
         return await self._database.write(

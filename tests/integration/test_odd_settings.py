@@ -171,7 +171,7 @@ async def test_all_odd_settings_together_change_nothing(
         assert await lived(memory) == usual
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.direct
 @pytest.mark.parametrize("name", ODD)
 async def test_odd_setting_changes_nothing(

@@ -405,6 +405,49 @@ async def test_fact_of_the_same_key_takes_the_place_of_the_older(memory: Memory)
     assert new.fact_key == "home"
 
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+async def test_of_the_values_of_a_fact_that_stand_again_the_newest_does(memory: Memory) -> None:
+    """A value that was known later but is older gave way to the one that has gone, as an older one had before."""
+    for end in (lambda o: memory.forget(o.id, **ADA), lambda o: memory.observations.quarantine(o.id, **MIA)):
+        rome, oslo = await homes(memory, "Rome", "Oslo")
+        bonn = await memory.observe("Mia lived in Bonn.", **MIA, fact_key="home", observed_at=LONG_AGO)
+        await end(oslo)
+        assert await listed(memory) == ["Mia lives in Rome."]
+        found = await memory.observations.get(bonn.id, **MIA)
+        assert (found.status, found.superseded_by) == ("superseded", rome.id)
+        await memory.forget(Selection(user_id="mia"), **ADA)
+
+
+async def test_released_value_of_a_fact_gives_way_to_a_newer_one_known_since(memory: Memory) -> None:
+    (rome,) = await homes(memory, "Rome")
+    await memory.observations.quarantine(rome.id, **MIA)
+    (oslo,) = await homes(memory, "Oslo")
+    await memory.observations.unquarantine(rome.id, **MIA)
+    assert await listed(memory) == ["Mia lives in Oslo."]
+    assert (await memory.observations.get(rome.id, **MIA)).superseded_by == oslo.id
+
+
+async def test_older_value_of_a_fact_known_since_gives_way_to_the_released_one(memory: Memory) -> None:
+    (rome,) = await homes(memory, "Rome")
+    await memory.observations.quarantine(rome.id, **MIA)
+    await memory.observe("Mia lived in Bonn.", **MIA, fact_key="home", observed_at=LONG_AGO)
+    await tell(memory)
+    await memory.observations.unquarantine(rome.id, **MIA)
+    assert await listed(memory) == ["Mia lives in Rome."]
+    assert len((await memory.run_due()).consolidated) == 1
+    assert await texts(memory) == {"u:mia": "Mia lived in Bonn. Mia lives in Rome."}  # as after any correction
+
+
+async def test_values_of_a_fact_that_were_active_side_by_side_are_so_again(memory: Memory) -> None:
+    rome, _ = await homes(memory, "Rome", "Oslo")
+    await memory.observations.reinstate(rome.id, **MIA)
+    await memory.observations.quarantine(rome.id, **MIA)
+    await memory.observations.unquarantine(rome.id, **MIA)
+    assert sorted(await listed(memory)) == ["Mia lives in Oslo.", "Mia lives in Rome."]
+
+
 async def test_new_value_of_a_fact_is_told_soon(memory: Memory) -> None:
     await memory.observe("Mia lives in Rome.", **MIA, fact_key="home")
     await tell(memory)
@@ -745,6 +788,31 @@ async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: M
     assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
 
 
+async def test_released_correction_replaces_again_what_it_had_replaced(memory: Memory) -> None:
+    """The text, which had taken in the old one meanwhile, is rewritten with it."""
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    await tell(memory)
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.observations.quarantine(new.id, **MIA)
+    await tell(memory)
+    assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
+    released = await memory.observations.unquarantine(new.id, **MIA)
+    assert released.observations == (new.id,)
+    assert await listed(memory) == ["Mia lives in Oslo."]
+    assert len((await memory.run_due()).consolidated) == 1
+    assert await texts(memory) == {"u:mia": "Mia lives in Rome. Mia lives in Oslo."}  # as after any correction
+
+
+async def test_released_correction_leaves_alone_what_was_decided_meanwhile(memory: Memory) -> None:
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
+    await memory.observations.quarantine(new.id, **MIA)
+    other = await memory.observations.update(old.id, **MIA, text="Mia lives in Lima.")
+    await memory.observations.reinstate(old.id, **MIA)
+    await memory.observations.unquarantine(new.id, **MIA)
+    assert sorted(o.id for o in await memory.observations.list(**MIA)) == [old.id, new.id, other.id]
+
+
 async def test_superseded_one_is_superseded_again_after_its_release(memory: Memory) -> None:
     old = await memory.observe("Mia lives in Rome.", **MIA)
     await tell(memory)
@@ -768,7 +836,7 @@ async def homes(memory: Memory, *cities: str) -> list[Observation]:
     return [await memory.observe(f"Mia lives in {city}.", **MIA, fact_key="home") for city in cities]
 
 
-@pytest.mark.parametrize("place", [0, 1, None])
+@pytest.mark.parametrize("place", [0, 1, 2, None])
 async def test_release_restores_a_line_of_corrections(memory: Memory, place: int | None) -> None:
     """One of them, or all at once."""
     line = await homes(memory, "Bergen", "Oslo", "Rome")

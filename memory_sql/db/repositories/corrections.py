@@ -307,13 +307,13 @@ class CorrectionRepository:
         )
 
     async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
-        """What the ledger says of the newest quarantine of each of these, where it says something.
+        """What the ledger says of the newest quarantine of each of these, and `at` when, where it says something.
 
         If an operator has quarantined again what a user had, it says so.
         """
         e = EventRow
         found = await self._session.execute(
-            select(e.scope_id, e.seq, e.detail)
+            select(e.scope_id, e.seq, e.detail, e.created_at)
             .where(
                 e.agent_key == self._agent_key,
                 e.kind == "status",
@@ -323,10 +323,21 @@ class CorrectionRepository:
             .order_by(e.event_id)
         )
         ledger = dict[ObservationKey, dict[str, Any]]()
-        for scope_id, seq, detail in found:  # the newest comes last
+        for scope_id, seq, detail, at in found:  # the newest comes last
             is_again = detail["from"] == "quarantined" and not detail.get("follows", False)
-            ledger[scope_id, seq] = {**ledger.get((scope_id, seq), {}), "operator": True} if is_again else detail
+            before = ledger.get((scope_id, seq), {})
+            ledger[scope_id, seq] = {**before, "operator": True} if is_again else {**detail, "at": at}
         return ledger
+
+    async def active_since(self, keys: Collection[tuple[int, int, datetime]]) -> list[ObservationKey]:
+        """Those that are active, and have been since that moment."""
+        t = ObservationStateRow
+        found = await self._session.execute(
+            select(t.scope_id, t.seq).where(
+                t.agent_key == self._agent_key, IN_USE, are_among((t.scope_id, t.seq, t.status_at), keys)
+            )
+        )
+        return [(row.scope_id, row.seq) for row in found]
 
 
 def _replace() -> Select[Any]:

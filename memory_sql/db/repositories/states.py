@@ -5,9 +5,10 @@ Each method calls `refresh_due` at the end (rule 11): what is set aside is no lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import combinations, groupby
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, insert, literal, null, or_, select, true, update
@@ -197,12 +198,13 @@ class StateRepository:
     ) -> list[int]:
         """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
 
-        What was superseded, or isn't active for the sake of its sources (`status` None), is then superseded by its like:
-        when that is deleted it is active again.
+        Nor does a value of a fact come back beside one to which it gives way (`giving_way`). What was superseded, or
+        isn't active for the sake of its sources (`status` None), is then superseded by that: when that is deleted it is
+        active again.
         """
         why = {"why": "sources"} if status is None else {}
         found = await self._session.execute(
-            select(_o.seq, _o.content_hash, _t.status)
+            select(_o.seq, _o.content_hash, _o.fact_key, _t.status)
             .join(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
             .where(in_scope(_o, scope), true() if status is None else _t.status == status, which)
             .order_by(_o.seq.desc())
@@ -214,23 +216,63 @@ class StateRepository:
             return []
         taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
         back, likes = _sort_out(candidates, taken)
+        values = [(scope.scope_id, seq) for seq in back if before[seq].fact_key is not None]
+        overtaken = {old: new for (_, old), new in (await self.giving_way(scope.agent_key, values)).items()}
+        back = [seq for seq in back if seq not in overtaken]
+        instead = likes | {seq: overtaken[seq] for _, seq in values if seq in overtaken}
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), among(_t.seq, back))
             .values(status="active", status_at=now, superseded_by=None, follows=False)
         )
         kept = status or "superseded"
-        if likes and kept == "superseded":
-            like = unnested((_t.seq, _t.superseded_by), likes.items())
+        if instead and kept == "superseded":
+            like = unnested((_t.seq, _t.superseded_by), instead.items())
             await self._session.execute(
                 update(_t)
                 .where(in_scope(_t, scope), _t.seq == like.c.seq)
                 .values(status=kept, superseded_by=like.c.superseded_by, follows=False)
             )
         details = [(seq, {"from": before[seq].status, "to": "active", **why}) for seq in back]
-        details += [(seq, {"from": before[seq].status, "to": kept, "why": "twin"}) for seq in sorted(likes)]
+        details += [
+            (seq, {"from": before[seq].status, "to": kept, "why": "twin" if seq in likes else "fact"})
+            for seq in sorted(instead)
+        ]
         await self._tell(scope, details, now, **cause)
         return back
+
+    async def giving_way(
+        self, agent_key: int, back: Collection[tuple[int, int]], going: Collection[tuple[int, int]] = ()
+    ) -> dict[tuple[int, int], int]:
+        """Of observations that are to be active again, and of active ones, the values of facts that give way; each to which.
+
+        Of two values, one stored since the other was set aside, the older one does, by `observed_at`. Those that were
+        active side by side, as `reinstate` leaves them, stay so. `going`: what no longer counts as active.
+        """
+        if not back:
+            return {}
+        stated = aliased(_o)
+        is_its_fact = and_(
+            *(getattr(stated, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "fact_key")),
+            are_among((stated.scope_id, stated.seq), back),
+        )
+        key = (_o.scope_id, _o.seq)
+        is_back = are_among(key, back)
+        stays = and_(func.memory.in_use(_t.status), ~are_among(key, going))
+        found = await self._session.execute(
+            select(*key, _o.fact_key, _o.observed_at, _o.created_at, case((is_back, _t.status_at)).label("aside_at"))
+            .distinct()
+            .join(stated, is_its_fact)
+            .outerjoin(_t, and_(*(getattr(_t, name) == getattr(_o, name) for name in _KEY)))
+            .where(_o.agent_key == agent_key, or_(is_back, stays))
+            .order_by(_o.scope_id, _o.fact_key, _o.observed_at, _o.seq)
+        )
+        gives_way = dict[tuple[int, int], int]()
+        for _, values in groupby(found, lambda row: (row.scope_id, row.fact_key)):
+            for older, newer in combinations(values, 2):
+                if _stored_since(newer, older) or _stored_since(older, newer):
+                    gives_way[older.scope_id, older.seq] = newer.seq  # the newest comes last
+        return gives_way
 
     async def _tell(
         self, scope: ScopeState, details: Iterable[tuple[int, dict[str, Any]]], now: datetime, **cause: Any
@@ -272,6 +314,10 @@ def _sort_out(
         if digest is not None:
             taken[digest] = seq
     return back, likes
+
+
+def _stored_since(one: Any, other: Any) -> bool:
+    return other.aside_at is not None and one.created_at >= other.aside_at
 
 
 async def active_among(session: AsyncSession, scope: ScopeState, digests: Sequence[bytes]) -> dict[bytes, int]:

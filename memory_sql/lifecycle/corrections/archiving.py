@@ -16,6 +16,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.lifecycle.corrections.quarantine import successor_of, superseded_alone
+from memory_sql.lifecycle.corrections.replacing import change
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.retracting import Choose, closure_of, erase_derived
 from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
@@ -79,7 +80,7 @@ async def archive(
 
     async def act(locks: Locks) -> Archived:
         found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
-        await CorrectionRepository(session, agent_key).change(found.changes, asked.entry)
+        await change(session, asked, agent_key, found.changes)
         await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
         await erase_derived(session, asked, agent_key, found.closure, waits)
         await ScopeRepository(session).raise_epochs(agent_key, found.scopes)

@@ -6,8 +6,10 @@ judged again without it. What is quarantined without naming an asking user, an o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from memory_sql.db import Session
@@ -23,7 +25,7 @@ from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SetAside
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
-from memory_sql.lifecycle.corrections.replacing import refuse_twins
+from memory_sql.lifecycle.corrections.replacing import change, refuse_twins
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find
 from memory_sql.lifecycle.corrections.retracting import erase_derived, unheld
 from memory_sql.lifecycle.corrections.texts import follow, need, rebuild, rewind
@@ -48,13 +50,20 @@ class Poisoned:
 
     def changes(self, asked: Asked) -> list[Change]:
         by = {"operator": True} if asked.is_operator else {}
-        going = [Change(one, "quarantined", "quarantine", more={**by, **_before(one)}) for one in self.standings]
+        replaced = defaultdict[tuple[int, int | None], list[int]](list)
+        for one in self.replaced:
+            replaced[one.key[0], one.superseded_by].append(one.key[1])
+        going = [
+            Change(one, "quarantined", "quarantine", more={**by, **_before(one, replaced.get(one.key, []))})
+            for one in self.standings
+        ]
         return going + [Change(one, "active", "quarantine") for one in self.replaced]
 
 
-def _before(one: Standing) -> dict[str, Any]:
+def _before(one: Standing, replaced: list[int]) -> dict[str, Any]:
     """What its end will have to know, as the event keeps it."""
-    return {"follows": True} if one.follows else successor_of(one)
+    before: dict[str, Any] = {"follows": True} if one.follows else successor_of(one)
+    return {**before, "replaced": replaced} if replaced else before
 
 
 def successor_of(one: Standing) -> dict[str, int]:
@@ -73,8 +82,7 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
 
     async def act(locks: Locks) -> SetAside:
         poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
-        repository = CorrectionRepository(session, agent_key)
-        await repository.change(poisoned.changes(asked), asked.entry)
+        await change(session, asked, agent_key, poisoned.changes(asked))
         gone = poisoned.closure.erased.observations
         await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
         await erase_derived(session, asked, agent_key, poisoned.closure)
@@ -171,7 +179,8 @@ class Releasable:
 async def release(session: Session, asked: Asked, selection: Selection) -> SetAside:
     """Ends a quarantine: what is chosen and what says the same has its old status again, and what was made of it follows.
 
-    Raises `InputError` where an active observation says the same by now, or an operator has quarantined it and a user asks.
+    What it had superseded it supersedes again, unless that has changed since. Raises `InputError` where an active observation
+    says the same by now, or an operator has quarantined it and a user asks.
     """
     agent_key = await agent_key_for(session, asked)
     await _check_quarantined(session, asked, agent_key, selection)
@@ -182,9 +191,10 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
         _check_right(asked, releasable)
         repository = CorrectionRepository(session, agent_key)
         changes = [await _released(repository, one, releasable) for one in releasable.standings]
-        if active := [change.before.key for change in changes if change.status == "active"]:
+        active = [one.before.key for one in changes if one.status == "active"]
+        if active:
             await refuse_twins(repository, active)
-        await repository.change(changes, asked.entry)
+        await change(session, asked, agent_key, changes, await _replaced(repository, active, releasable))
         followed, more = await follow(session, asked, agent_key, releasable.scopes)
         withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
         return _set_aside({*releasable.keys, *followed}, (), withheld)
@@ -233,6 +243,18 @@ async def _released(repository: CorrectionRepository, one: Standing, releasable:
     if before == "superseded" and by is not None and not await _stands(repository, (one.key[0], by), releasable):
         before, by = "active", None
     return Change(one, before, "release", superseded_by=by)
+
+
+async def _replaced(
+    repository: CorrectionRepository, active: Iterable[ObservationKey], releasable: Releasable
+) -> dict[ObservationKey, int]:
+    """What these had superseded when they were quarantined, and has been active ever since."""
+    by = dict[tuple[int, int, datetime], int]()
+    for scope_id, new in active:
+        ledger = releasable.ledger.get((scope_id, new), {})
+        by |= {(scope_id, seq, ledger["at"]): new for seq in ledger.get("replaced", ())}
+    unchanged = {*await repository.active_since(by)} if by else set()
+    return {(scope_id, seq): new for (scope_id, seq, _), new in by.items() if (scope_id, seq) in unchanged}
 
 
 async def _stands(repository: CorrectionRepository, key: ObservationKey, releasable: Releasable) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from memory_sql.db.repositories.observations import (
     observation_of,
     stored_as,
 )
-from memory_sql.db.repositories.scopes import NewScope, ScopeState
+from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.arguments import without_secrets
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -147,7 +147,8 @@ async def supersede(session: Session, asked: Asked, old_id: str, new_id: str, if
     old = await lock(session, asked, old_id, if_version)
     new = (await find(session, asked, new_id)).observation  # again, now that the scope is locked
     _check_newer(old, new)
-    await _supersede(session, asked, old, parse_observation_id(new.id))
+    by = {old.key[1]: parse_observation_id(new.id)[1]}
+    await _give_way(session, asked.settings, asked.entry, old.scope, by)
     return await old.reread(session)
 
 
@@ -159,14 +160,6 @@ def _check_newer(locked: Locked, new: Observation) -> None:
     must_be_active(new)
     if (new.observed_at, parse_observation_id(new.id)) <= (old.observed_at, locked.key):
         raise InputError(f"{new.id} isn't newer than {old.id}")
-
-
-async def _supersede(session: Session, asked: Asked, old: Locked, new: ObservationKey) -> None:
-    entry = asked.entry
-    await StateRepository(session).supersede(
-        old.scope, {old.key[1]: new[1]}, asked.now, actor=entry.actor, reason=entry.reason
-    )
-    await rebuild_with(session, asked.settings, entry, old.scope, [old.key], [new])
 
 
 async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int | None) -> Observation:
@@ -198,5 +191,35 @@ async def replace_fact(
     repository = CorrectionRepository(session, agent_key)
     *older, newest = await repository.of_fact(scope.scope_id, fact_key)
     if older:
-        await StateRepository(session).supersede(scope, {one.key[1]: newest.key[1] for one in older}, now)
-        await rebuild_with(session, settings, Cause(None, None, now), scope, [one.key for one in older], [newest.key])
+        await _give_way(session, settings, Cause(None, None, now), scope, {one.key[1]: newest.key[1] for one in older})
+
+
+async def change(
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    changes: Sequence[Change],
+    replaced: Mapping[ObservationKey, int] | None = None,
+) -> None:
+    """Sets the statuses in scopes that the caller has locked; each of `replaced` is superseded by another of its scope.
+
+    So are the values of facts that give way to one that is active by this, or are active by this themselves.
+    """
+    back, going = (
+        [one.before.key for one in changes if (one.status == "active") is active] for active in (True, False)
+    )
+    overtaken = {**(replaced or {}), **await StateRepository(session).giving_way(agent_key, back, going)}
+    await CorrectionRepository(session, agent_key).change(changes, asked.entry)
+    touched = sorted({scope_id for scope_id, _ in overtaken})
+    for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
+        by = {seq: new for (scope_id, seq), new in overtaken.items() if scope_id == scope.scope_id}
+        await _give_way(session, asked.settings, asked.entry, scope, by)
+
+
+async def _give_way(
+    session: Session, settings: Settings, entry: Cause, scope: ScopeState, by: Mapping[int, int]
+) -> None:
+    """Each of these of the scope is superseded by the one that `by` names."""
+    await StateRepository(session).supersede(scope, by, entry.at, actor=entry.actor, reason=entry.reason)
+    old, new = [(scope.scope_id, seq) for seq in by], [(scope.scope_id, seq) for seq in {*by.values()}]
+    await rebuild_with(session, settings, entry, scope, old, new)

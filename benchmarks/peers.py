@@ -42,8 +42,9 @@ MEMORIES = 1_000  # of the user, before measuring begins
 ROUNDS, WARM_UP = 200, 10
 FIVE = 5
 STORE, STORE_FIVE, EXTRACT = "store one", "store five messages", "five messages, facts extracted"
-SEARCH, GET, LIST, UPDATE, FORGET = "search, best five", "get one", "list twenty", "update one", "forget one"
-OPERATIONS = (STORE, STORE_FIVE, EXTRACT, SEARCH, GET, LIST, UPDATE, FORGET)
+SEARCH, SEARCH_MESSAGES = "search, best five", "and five of the messages"  # which nobody else searches
+GET, LIST, UPDATE, FORGET = "get one", "list twenty", "update one", "forget one"
+OPERATIONS = (STORE, STORE_FIVE, EXTRACT, SEARCH, SEARCH_MESSAGES, GET, LIST, UPDATE, FORGET)
 USER: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 MINE = {"user_id": "mia"}
 
@@ -120,7 +121,8 @@ async def ours(url: str) -> AsyncIterator[Calls]:
             STORE: lambda n: memory.observe(sentence(n), **USER),
             STORE_FIVE: lambda n: memory.add(spoken(n), **USER, conversation_id=f"m{n}"),
             EXTRACT: extract,
-            SEARCH: lambda n: memory.search(sentence(n), **USER),
+            SEARCH: lambda n: memory.search(sentence(n), **USER, top_k=FIVE, messages=0),
+            SEARCH_MESSAGES: lambda n: memory.search(sentence(n), **USER, top_k=FIVE, messages=FIVE),
             GET: lambda n: memory.observations.get(kept[n % 500], **USER),
             LIST: lambda _: memory.observations.list(**USER, limit=20),
             UPDATE: lambda n: memory.observations.update(kept[500 + n], **USER, text=f"Now {sentence(n)}"),

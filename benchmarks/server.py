@@ -1,4 +1,7 @@
-"""Fresh databases for a benchmark: on MEMORY_SQL_BENCH_URL, else on an embedded server of its own."""
+"""Fresh databases for a benchmark: on MEMORY_SQL_BENCH_URL, else on an embedded server of its own.
+
+That has the shared_buffers of MEMORY_SQL_BENCH_BUFFERS, such as 4GB; else Postgres' default, 128 MB.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def server() -> Iterator[str]:
     if url is not None:
         yield url
         return
-    with tempfile.TemporaryDirectory() as folder, embedded.acquire(Path(folder) / "bench") as running:
+    buffers = os.environ.get("MEMORY_SQL_BENCH_BUFFERS")
+    options = {} if buffers is None else {"shared_buffers": buffers}
+    with tempfile.TemporaryDirectory() as folder, embedded.acquire(Path(folder) / "bench", options=options) as running:
         yield running.url
 
 

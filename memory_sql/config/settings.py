@@ -35,7 +35,8 @@ from memory_sql.errors import ConfigurationError
 log = logging.getLogger("memory_sql")
 
 PREFIX = "MEMORY_SQL_"
-OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED"})  # the settings' file; for the tests of this library
+# The settings' file; for the tests and benchmarks of this library.
+OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS"})
 CONFIG_FILE = "memory-sql.toml"
 
 

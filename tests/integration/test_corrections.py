@@ -614,6 +614,15 @@ async def test_marking_again_or_less_private_takes_out_nothing(memory: Memory) -
         await memory.observations.mark(low.id, **MIA, sensitivity="secret")  # type: ignore[arg-type]
 
 
+async def test_what_was_formed_in_a_group_may_be_marked_private(memory: Memory) -> None:
+    said = [message("we have new sails"), message("Good.", n=2, user_id="jonas")]
+    await memory.add(said, **MIA, conversation_id="s", group_ids=["harbor"])
+    formed = await memory.conversations.form(**ADA, conversation_id="s")
+    (sails,) = [one for one in formed.observations if one.scope.kind == "group"]
+    assert (await memory.observations.mark(sails.id, **MIA, private=True)).observation.no_propagate
+    assert await memory.admin.verify() == []
+
+
 async def test_what_has_spread_and_is_held_is_withdrawn_by_a_marking(memory: Memory) -> None:
     low, middle, high = await rubies(memory)
     await rows(

@@ -1,6 +1,7 @@
 -- What a formation stored in a group or collective scope isn't confidential, contains no sensitive personal data and is
 -- proposed for no wider scope. (A group may know sensitive data that is about no user.) What it stored in a group was said
--- only by users who have been members. Only active observations count: those set aside are shown nowhere.
+-- only by users who have been members. Only active observations count: those set aside are shown nowhere. Marking one private
+-- later makes it confidential as well, but then no_propagate, which no formation sets.
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,
@@ -25,7 +26,7 @@ CROSS JOIN LATERAL (
 ) e
 WHERE o.source_kind = 'formation' AND memory.in_use(t.status)
   AND (
-      o.confidential
+      o.confidential AND NOT o.no_propagate
       OR 'credential' = ANY (o.categories)
       OR (
           o.categories && '{financial,health,identity,intimate}'::text[]

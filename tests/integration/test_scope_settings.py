@@ -371,3 +371,16 @@ def test_commands(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     memory_sql("prompt", "set", scope, "extraction", "--agent", "ada", code=1)
     memory_sql("prompt", "set", scope, "extraction", "--agent", "ada", "--text", "No slots.", "--override", code=1)
+
+
+async def test_what_was_said_before_a_change_of_language_is_found(memory: Memory) -> None:
+    """Each observation is indexed in the language that its scope had when it was said."""
+    first = await memory.observe("She likes sailing boats.", **MIA)
+    for _ in range(2):
+        await memory.scopes.set(first.scope.id, ScopeSettings(language="german"), **ADA)
+    assert await rows(memory, "SELECT former_languages FROM memory.scopes") == [(["english"],)]
+    second = await memory.observe("Sie mag Segelboote.", **MIA)
+    await memory.scopes.set(first.scope.id, ScopeSettings(language="french"), **ADA)
+    for query, one in (("sailed boat", first), ("Segelboot", second)):
+        (hit,) = (await memory.search(query, **MIA)).results
+        assert hit.observation.id == one.id

@@ -176,6 +176,9 @@ class ScopeRow(Base):
         server_default=text(str(BUFFER_MAX)),
     )
     language: Mapped[str] = constant("Text-search configuration of its observations.", server_default=text("'english'"))
+    former_languages: Mapped[list[str]] = constant(
+        "Text-search configurations that observations of it may have from before.", server_default=NO_TEXTS
+    )
     due_at: Mapped[datetime | None] = column("When a consolidation is due; null: nothing to do.")
     fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
     lease_until: Mapped[datetime | None] = column(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import SCOPE_SETTINGS
@@ -53,8 +53,16 @@ class ScopeSettingsRepository:
         return OwnSettings(ref, row.display_name, row.created_at, own)
 
     async def change(self, scope_id: int, values: Mapping[str, Any], *, epoch: bool) -> None:
-        """`epoch`: raise the epoch, so that the results of model calls begun before are refused."""
-        raised = {"epoch": _s.epoch + 1} if epoch else {}
+        """`epoch`: raise the epoch, so that the results of model calls begun before are refused.
+
+        The language that it had is kept: what was said in it is searched in it.
+        """
+        raised: dict[str, Any] = {"epoch": _s.epoch + 1} if epoch else {}
+        if "language" in values:
+            before = func.array_append(func.array_remove(_s.former_languages, _s.language), _s.language)
+            raised["former_languages"] = case(
+                ((_s.last_seq > 0) & (_s.language != values["language"]), before), else_=_s.former_languages
+            )
         await self._session.execute(
             update(_s).where(_s.agent_key == self._agent_key, _s.scope_id == scope_id).values(**values, **raised)
         )

@@ -295,6 +295,7 @@ CREATE TABLE memory.scopes (
     buffer_max_words INTEGER DEFAULT 30 NOT NULL,
     buffer_max INTEGER DEFAULT 100 NOT NULL,
     language TEXT DEFAULT 'english' NOT NULL,
+    former_languages TEXT[] DEFAULT '{}'::text[] NOT NULL,
     due_at TIMESTAMP WITH TIME ZONE,
     fence BIGINT DEFAULT 0 NOT NULL,
     lease_until TIMESTAMP WITH TIME ZONE,
@@ -361,6 +362,7 @@ COMMENT ON COLUMN memory.scopes.buffer_max_items IS 'Most observations per forma
 COMMENT ON COLUMN memory.scopes.buffer_max_words IS 'Longest observation of the buffer, in words.';
 COMMENT ON COLUMN memory.scopes.buffer_max IS 'Most observations that the buffer keeps; older ones are evicted.';
 COMMENT ON COLUMN memory.scopes.language IS 'Text-search configuration of its observations.';
+COMMENT ON COLUMN memory.scopes.former_languages IS 'Text-search configurations that observations of it may have from before.';
 COMMENT ON COLUMN memory.scopes.due_at IS 'When a consolidation is due; null: nothing to do.';
 COMMENT ON COLUMN memory.scopes.fence IS 'Number of the newest lease; work under an older one is refused.';
 COMMENT ON COLUMN memory.scopes.lease_until IS 'When the worker''s lease ends, by the database''s clock; null: no lease.';

@@ -45,8 +45,8 @@ BEGIN
     v_superseded := f.superseded OR v_apart;
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS sizes,
-           array_agg(DISTINCT s.language) AS languages, coalesce(sum(s.last_seq), 0)::double precision AS total,
-           bool_or(s.last_seq > w.large) AS any_large, bool_or(EXISTS (
+           string_to_array(string_agg(DISTINCT array_to_string(s.language || s.former_languages, ' '), ' '), ' ') AS languages,
+           coalesce(sum(s.last_seq), 0)::double precision AS total, bool_or(s.last_seq > w.large) AS any_large, bool_or(EXISTS (
                SELECT FROM memory.observation_states t WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id
            )) AS stated
     INTO seen

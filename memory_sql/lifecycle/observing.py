@@ -176,9 +176,10 @@ async def _store(
     if found.outcome == "no_conversation":
         raise NotFoundError("conversation", str(draft.conversation_id))
     if found.outcome == "inactive_scope":
-        raise InputError(f"scope {found.scope_id} is inactive")
+        raise InputError(f"scope s{found.scope_id} is inactive")
     if found.outcome == "no_lane":
-        raise InputError(f"scope s{found.scope_id} has no lane {lane}: its setting lanes is {found.lanes}")
+        scope = "the new scope" if found.scope_id is None else f"scope s{found.scope_id}"
+        raise InputError(f"{scope} has no lane {lane}: its setting lanes is {found.lanes}")
     key = found.scope_id, found.seq
     into: Lane = (lane or "absorb") if found.lanes == "both" else found.lanes
     ready = ready if ready.lane == into else replace(ready, lane=into)

@@ -384,3 +384,17 @@ async def test_what_was_said_before_a_change_of_language_is_found(memory: Memory
     for query, one in (("sailed boat", first), ("Segelboot", second)):
         (hit,) = (await memory.search(query, **MIA)).results
         assert hit.observation.id == one.id
+
+
+async def test_refused_observation_names_its_scope(memory: Memory) -> None:
+    with pytest.raises(InputError, match=r"^the new scope has no lane buffer"):
+        await memory.observe("Blue.", **MIA, lane="buffer")
+    scope = await own(memory)
+    with pytest.raises(InputError, match=rf"^scope {scope} has no lane buffer"):
+        await memory.observe("Blue.", **MIA, lane="buffer")
+    blue = await memory.observe("Blue.", **MIA)
+    await memory.scopes.set(scope, ScopeSettings(is_active=False), **ADA)
+    with pytest.raises(InputError, match=rf"^scope {scope} is inactive"):
+        await memory.observe("Green.", **MIA)
+    with pytest.raises(InputError, match=rf"^scope {scope} is inactive"):
+        await memory.observations.update(blue.id, **MIA, text="Green.")

@@ -113,7 +113,7 @@ def _check_correctable(old: Locked, text: str) -> None:
     if text == old.observation.content:
         raise InputError(f"{old.observation.id} already says the same")
     if not old.scope.is_active:
-        raise InputError(f"scope {old.scope.scope_id} is inactive")
+        raise InputError(f"scope s{old.scope.scope_id} is inactive")
 
 
 def _corrected(

@@ -133,7 +133,7 @@ BEGIN
         INSERT INTO memory.agents (agent_id, created_at)
         SELECT p_agent, p_at WHERE observe.agent_key IS NULL ON CONFLICT DO NOTHING;
         SELECT a.agent_key INTO STRICT agent_key FROM memory.agents a WHERE a.agent_id = p_agent;
-        SELECT coalesce(f.scope_id, scope_id), f.seq, f.outcome INTO STRICT scope_id, seq, outcome
+        SELECT coalesce(f.scope_id, observe.scope_id), f.seq, f.outcome INTO STRICT scope_id, seq, outcome
         FROM memory.store_drafts(agent_key, p_wanted, '{}', jsonb_build_array(
             p_draft || jsonb_build_object('lane', CASE lanes WHEN 'both' THEN coalesce(p_lane, 'absorb') ELSE lanes END)
         ), NULL, p_threshold, p_at) f;

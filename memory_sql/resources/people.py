@@ -141,7 +141,7 @@ class People(Face):
 
         async def rename(unit: Session) -> Renamed:
             agent_key = await locked_agent(unit, agent, kind, before)
-            renames = RenameRepository(unit, agent_key, kind, before, after)
+            renames = RenameRepository(unit, agent_key, kind, before, after, now)
             if not await renames.is_known(before):
                 renames.old = stored_id(old, "old")
             changed = await under_locks(unit, agent_key, partial(_rewritten, renames), keys_change=True)

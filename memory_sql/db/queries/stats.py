@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 
 from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
     Date,
+    DateTime,
     Numeric,
     ScalarSelect,
     Text,
@@ -45,12 +46,12 @@ from memory_sql.domain.results import JudgeRate, Stats
 from memory_sql.errors import JudgeError
 
 
-async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats | None:
+async def read_stats(session: AsyncSession, agent_id: str, now: datetime, since: date) -> Stats | None:
     """None for an agent that was never seen. `since`: the first day whose queries count."""
     key = await agent_key_of(session, agent_id)
     if key is None:
         return None
-    counts = (await session.execute(_COUNTS, {"agent_key": key})).mappings().one()
+    counts = (await session.execute(_COUNTS, {"agent_key": key, "now": now})).mappings().one()
     scopes = await session.execute(_SCOPES, {"agent_key": key})
     runs = await session.execute(_RUNS, {"agent_key": key})
     judges = await session.execute(_JUDGES, {"agent_key": key, "since": since})
@@ -67,6 +68,7 @@ async def read_stats(session: AsyncSession, agent_id: str, since: date) -> Stats
 
 
 _key: BindParameter[int] = bindparam("agent_key", type_=BigInteger)
+_now = bindparam("now", type_=DateTime(timezone=True))
 _passed_over = select(ObservationStateRow.scope_id).where(
     ObservationStateRow.agent_key == _key, ObservationStateRow.repend
 )
@@ -93,7 +95,7 @@ _COUNTS = select(
     .where(ConversationRow.agent_key == _key)
     .scalar_subquery()
     .label("unformed_messages"),
-    _count(ConversationRow, ConversationRow.due_at <= func.now()).label("due_conversations"),
+    _count(ConversationRow, ConversationRow.due_at <= _now).label("due_conversations"),
     _count(ObservationRow).label("observations"),
     select(func.count())
     .select_from(ScopeRow)
@@ -101,10 +103,10 @@ _COUNTS = select(
     .where(ScopeRow.agent_key == _key, or_(ScopeRow.last_seq > ScopeRow.done_seq, ScopeRow.scope_id.in_(_passed_over)))
     .scalar_subquery()
     .label("pending"),
-    _count(ScopeRow, ScopeRow.due_at <= func.now()).label("due_scopes"),
+    _count(ScopeRow, ScopeRow.due_at <= _now).label("due_scopes"),
     _count(ConsolidationRow).label("consolidations"),
     _count(ObservationRow, ObservationRow.source_kind == "propagation").label("propagated"),
-    _count(ScopeRow, ScopeRow.propagate_at <= func.now()).label("due_propagations"),
+    _count(ScopeRow, ScopeRow.propagate_at <= _now).label("due_propagations"),
     _count(JudgedRow, JudgedRow.outcome == "held").label("held"),
     _tokens(RunRow.input_tokens).label("input_tokens"),
     _tokens(RunRow.output_tokens).label("output_tokens"),

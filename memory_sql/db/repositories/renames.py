@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -114,11 +115,14 @@ class Rewrite:
 class RenameRepository:
     """`old` becomes `new`, both ids of that kind. The caller has locked the agent."""
 
-    def __init__(self, session: AsyncSession, agent_key: int, kind: RenameKind, old: str, new: str) -> None:
+    def __init__(
+        self, session: AsyncSession, agent_key: int, kind: RenameKind, old: str, new: str, now: datetime
+    ) -> None:
         self._session = session
         self._agent_key = agent_key
         self.kind = kind
         self.old, self.new = old, new
+        self._now = now
 
     async def is_known(self, value: str) -> bool:
         """Whether anything is stored under that id."""
@@ -251,7 +255,7 @@ class RenameRepository:
         ended = ABANDONED | {"error": "an id that it was shown has changed", "seen": {}}
         columns = [(getattr(RunRow, name), value) for name, value in ended.items()]
         changes = [Rewrite(column, named & didnt_end(), literal(value, column.type)) for column, value in columns]
-        return [*changes, Rewrite(RunRow.finished_at, named & didnt_end(), func.now())]
+        return [*changes, Rewrite(RunRow.finished_at, named & didnt_end(), literal(self._now, RunRow.finished_at.type))]
 
     def _in_errors(self) -> list[Rewrite]:
         """The library's errors name the conversation that they are about."""

@@ -1,0 +1,54 @@
+"""A memory whose clock is far from the database's, as a replay's is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.errors import StaleError
+from memory_sql.memory import Memory
+from tests.factories import conversation
+from tests.fakes import Parrot
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
+AHEAD, BEHIND = (datetime.now(UTC) + timedelta(days=days) for days in (3000, -3000))
+
+
+@pytest.fixture
+def parrot() -> Parrot:
+    return Parrot()
+
+
+@pytest.fixture(params=[AHEAD, BEHIND], ids=["ahead", "behind"])
+async def memory(request: pytest.FixtureRequest, database_url: str, parrot: Parrot) -> AsyncIterator[Memory]:
+    settings = Settings(llm="offline", consolidation_threshold=2)
+    async with Memory(database_url, parrot, settings, clock=lambda: request.param) as opened:
+        yield opened
+        assert await opened.admin.verify() == []
+
+
+async def test_stats_count_what_is_due_by_the_same_clock_as_the_backlog(memory: Memory) -> None:
+    for text in ("The quay is closed.", "The crane is red."):
+        await memory.observe(text, **MIA)
+    await memory.add(conversation(5), **MIA, conversation_id="later")  # due after a silence
+    stats, backlog = await memory.admin.stats(**ADA), await memory.work.backlog(**ADA)
+    assert (stats.due_scopes, stats.due_conversations) == (1, 0)
+    assert (backlog.due_scopes, backlog.due_conversations) == (1, 0)
+
+
+async def test_run_that_a_rename_ends_does_not_end_before_it_began(memory: Memory, parrot: Parrot) -> None:
+    await memory.groups.create("harbor", **ADA)
+    await memory.groups.add_member("harbor", "mia", **ADA)
+    await memory.add(conversation(2), **MIA, conversation_id="s", group_ids=["harbor"])
+
+    async def rename() -> None:
+        await memory.people.rename(**ADA, kind="group", old="harbor", new="port")
+
+    parrot.meanwhile = rename
+    with pytest.raises(StaleError):
+        await memory.conversations.form(**ADA, conversation_id="s")

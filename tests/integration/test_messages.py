@@ -622,3 +622,16 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
         "counts": 0,
         "complete": True,
     }
+
+
+async def test_messages_from_before_a_change_of_language_are_found(memory: Memory) -> None:
+    """Where no scope tells of the language in which they were indexed: nothing has been formed of them yet."""
+    await memory.add([message("She likes sailing boats.")], **MIA, conversation_id="s")
+    for _ in range(2):
+        await memory.configure(agent_id="ada", language="german")
+    assert await rows(memory, "SELECT former_languages FROM memory.agents") == [(["english"],)]
+    await memory.add([message("Sie mag Segelboote.", n=2)], **MIA, conversation_id="s")
+    await memory.configure(agent_id="ada", language=None, formation_messages=10)
+    await memory.configure(agent_id="ada", language="french")
+    for query, found in (("sailed boat", "m1"), ("Segelboot", "m2")):
+        assert (await memory.search(query, **MIA)).messages[0].message.id == found

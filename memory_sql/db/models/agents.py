@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import CheckConstraint, Date, Double, Identity, PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.orm import Mapped
 
-from memory_sql.db.models.base import NO_PAIRS, NOW, Base, column, constant, host_id, key_of, one_of, related
+from memory_sql.db.models.base import NO_PAIRS, NO_TEXTS, NOW, Base, column, constant, host_id, key_of, one_of, related
 
 if TYPE_CHECKING:
     from memory_sql.db.models.conversations import ConversationRow
@@ -31,6 +31,9 @@ class AgentRow(Base):
     created_at: Mapped[datetime] = column("When the agent was first seen.", server_default=NOW)
     settings: Mapped[dict[str, Any]] = constant(
         "Settings that differ from the service's, by name.", server_default=NO_PAIRS
+    )
+    former_languages: Mapped[list[str]] = constant(
+        "Text-search configurations that messages may have from before.", server_default=NO_TEXTS
     )
 
     scopes: Mapped[list[ScopeRow]] = related()

@@ -73,7 +73,14 @@ async def next_by_budget(
 
 
 async def change_settings(
-    session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
+    session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str], language: str | None
 ) -> None:
+    """`language`: the one that it has until now, if that changes; what was said in it is searched in it."""
     changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
-    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))
+    former = AgentRow.former_languages
+    kept = (
+        {}
+        if language is None
+        else {"former_languages": func.array_append(func.array_remove(former, language), language)}
+    )
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed, **kept))

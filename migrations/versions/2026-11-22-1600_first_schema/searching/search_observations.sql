@@ -27,8 +27,7 @@ DECLARE
     v_shares double precision[];
     v_chosen integer[];
     v_textual boolean; v_dated boolean; v_fitting boolean; v_all boolean;
-    v_apart boolean;
-    v_superseded boolean;
+    v_apart boolean; v_superseded boolean;
     v_outside text;
 BEGIN
     SELECT x.* INTO w

@@ -243,3 +243,12 @@ async def test_ids_in_settings_are_written_as_they_are_stored(memory: Memory) ->
         "propagation_names_in": [dashed.lower()],
     }
     assert Settings(llm="offline", **ids).propagation_excluded_users == (dashed.lower(), "Mia")
+
+
+async def test_what_is_due_stays_due_when_the_threshold_is_raised(memory: Memory) -> None:
+    await memory.configure(agent_id="ada", consolidation_threshold=2)
+    for text in ("The quay is closed.", "The crane is red."):
+        await memory.observe(text, agent_id="ada", user_id="mia")
+    await memory.configure(agent_id="ada", consolidation_threshold=10)
+    assert (await memory.work.backlog(agent_id="ada")).due_scopes == 1
+    assert await memory.admin.verify() == []

@@ -11,11 +11,8 @@ JOIN memory.agents a USING (agent_key)
 CROSS JOIN LATERAL (
     SELECT CASE WHEN s.rebuild THEN 1 ELSE coalesce(
         s.consolidation_threshold,
-        memory.number_setting(
-            a.settings,
-            'consolidation_threshold',
-            CASE s.waits_below WHEN 2147483647 THEN :threshold ELSE s.waits_below END
-        )::integer
+        nullif(s.waits_below, 2147483647),
+        memory.number_setting(a.settings, 'consolidation_threshold', :threshold)::integer
     ) END AS pending
 ) w
 CROSS JOIN LATERAL (

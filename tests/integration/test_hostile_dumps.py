@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.domain.results import ImportReport
+from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.database import TOLD, rows
 from tests.legacy.formats import dump
@@ -91,3 +92,26 @@ async def test_values_of_the_wrong_type_in_every_field_cost_no_other_document(me
     odd["memory_sessions"].append(HOME.directive("short", content="Answer in short."))
     await bring(memory, tmp_path, odd)
     assert ("Answer in short.",) in await rows(memory, "SELECT content FROM memory.observations")
+
+
+async def test_broken_characters_in_every_text_cost_nothing(memory: Memory, tmp_path: Path) -> None:
+    """Half a surrogate pair, which a driver of MongoDB can't write, but others could."""
+    documents: dict[str, list[Document]] = {
+        "users3": [HOME.person(HOME.user, "mia \ue000")],
+        "sessions": [HOME.session_document(status="\ue000", memory_context=None)],
+        "memory_user": [HOME.blob(content="Mia \ue000 sails.")],
+        "memory_agent": [
+            HOME.shard(shard_name="tides \ue000", extraction_prompt="\ue000 tides", content="High \ue000.")
+        ],
+        "memory_sessions": [HOME.directive(content="Answer in \ue000 short.")],
+        "messages": [HOME.message(name="mia \ue000", content="So \ue000 it is.")],
+    }
+    dump(tmp_path, documents.items())
+    for name in documents:
+        file = tmp_path / f"{name}.bson"
+        file.write_bytes(file.read_bytes().replace("\ue000".encode(), b"\xed\xa0\x80"))
+    report = await memory.imports.mongo(dump=tmp_path, key=KEY, options=ImportOptions(messages=True))
+    assert report.unaccounted == ()
+    assert not [reason for reason in report.reasons if "directory" not in reason]
+    names = await rows(memory, "SELECT display_name FROM memory.scopes WHERE kind = 'individual'")
+    assert names == [("mia \N{REPLACEMENT CHARACTER}",)]

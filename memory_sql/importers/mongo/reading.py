@@ -35,6 +35,7 @@ from memory_sql.importers.mongo.values import (
     optional_text,
     whole,
 )
+from memory_sql.languages.text import clean
 
 _TYPES: Mapping[str, RecordType] = {
     "episode": "episode",
@@ -91,7 +92,7 @@ def read_user(document: Fields, notes: Notes) -> User:
         canonical=legacy_id(document.get("eden_user_id"), "eden_user_id", notes) or key,
         is_agent=document.get("type") == "agent",
         is_gone=document.get("deleted") is True,
-        name=name if isinstance(name, str) else None,
+        name=clean(name)[0] if isinstance(name, str) else None,
     )
 
 

@@ -113,6 +113,16 @@ def test_only_the_first_line_and_the_last_are_no_text(text: str, content: str, v
     assert (found.content, found.version) == (content, version)
 
 
+@pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\r\n"])
+def test_long_white_space_takes_no_longer_than_it_is_long(blank: str) -> None:
+    """Of a megabyte, each character was once tried with all that follow: that took hours."""
+    text = f"Mia sails.{blank * (1_000_000 // len(blank))}-- Total word count: 2{' ' * 1_000_000}x"
+    found = blob_text(text, 400, "mask", Notes())
+    assert found is not None
+    assert found.content == text
+    assert len(list(statements(text))) in (1, 2)
+
+
 def test_a_text_that_is_nothing_but_a_version_and_a_count_is_empty() -> None:
     assert blob_text("VERSION: 1\n\n-- Total word count: 0", 400, "mask", notes := Notes()) is None
     assert notes == {"A3", "A4"}

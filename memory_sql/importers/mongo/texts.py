@@ -18,11 +18,12 @@ from memory_sql.privacy.classify import Masked, mask
 
 DIVIDER = "---"
 _VERSION = re.compile(r"\A\s*VERSION:\s*(\d{1,9})(?:[ \t\r]*(?P<end>\n|\Z)|[ \t])", re.IGNORECASE)
-_FOOTER = re.compile(r"\s*^[ \t]*-- Total word count: [\d,]+[ \t]*\s*\Z", re.MULTILINE)
+# What begins with white space begins behind something else, or a long run of it would be tried from each of its characters.
+_FOOTER = re.compile(r"(?<!\s)\s*^[ \t]*-- Total word count: [\d,]+\s*\Z", re.MULTILINE)
 _DIVIDER = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _NO_STATEMENT = re.compile(r"#|[-*_=\s]+$|\d{1,3}[.)]$")  # a heading, a divider, a list number on its own
 _BULLET = re.compile(r"(?:[-*•–]|\d{1,3}[.)])\s+")
-_AGE = re.compile(r"\s*\(age: [^()]{1,40} ago\)\s*$")
+_AGE = re.compile(r"(?<!\s)\s*\(age: [^()]{1,40} ago\)\s*$")
 
 
 @dataclass(frozen=True, slots=True)

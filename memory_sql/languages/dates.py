@@ -45,6 +45,9 @@ from memory_sql.languages.days import (
 from memory_sql.languages.tables import Dates
 
 LAST_YEAR = MAXYEAR - 1  # the day after a range must be a valid date too
+REACH = (
+    500  # characters before and after a date that are read with it: a long text takes no longer for each of its dates
+)
 
 
 class DateFound(NamedTuple):
@@ -214,7 +217,7 @@ def _read(rules: _Rules, name: str, match: re.Match[str], text: str, today: date
 
 def _is_quoted(text: str, match: re.Match[str]) -> bool:
     """It stands alone between quotation marks: a title, not a date."""
-    before, after = text[: match.start()][-1:], text[match.end() : match.end() + 1]
+    before, after = _before(text, match.start())[-1:], text[match.end() : match.end() + 1]
     return bool(before and after and before in _QUOTES and after in _QUOTES)
 
 
@@ -226,7 +229,7 @@ def _is_verb(name: str, said: re.Match[str], text: str, language: Dates) -> bool
 
 
 def _is_recurring(match: re.Match[str], language: Dates) -> bool:
-    before = match.string[: match.start()].rsplit(maxsplit=1)
+    before = _before(match.string, match.start()).rsplit(maxsplit=1)
     return bool(before) and before[-1] in language.never_after
 
 
@@ -241,10 +244,10 @@ def _is_certain(name: str, match: re.Match[str], text: str, language: Dates) -> 
 
 def _in_name(text: str, match: re.Match[str], language: Dates) -> bool:
     """ "Monday.com", "Ruby Tuesday", "the Sunday Times": joined to something, or beside a capital (but not "On")."""
-    after, last = text[match.end() :], text[: match.end()].split()[-1]
-    if _JOINED.match(after) or (last[0].isupper() and _CAPITAL.match(after)):
+    end, last = match.end(), _before(text, match.end()).split()[-1]
+    if _JOINED.match(text, end) or (last[0].isupper() and _CAPITAL.match(text, end)):
         return True
-    beside = _BESIDE.search(text[: match.start()]) if text[match.start()].isupper() else None
+    beside = _BESIDE.search(_before(text, match.start())) if text[match.start()].isupper() else None
     return beside is not None and beside["word"].lower() not in language.leading
 
 
@@ -261,13 +264,29 @@ def _is_event(lowered: str, start: int, end: int, language: Dates) -> bool:
 
 def _clause(lowered: str, start: int, end: int, language: Dates) -> tuple[str, str]:
     """The parts of the clause before and after the date. In "On Friday, we met" the comma doesn't end the clause."""
-    begins = max((m.end() for m in _CLAUSE_END.finditer(lowered, 0, start)), default=0)
+    begins = _begin(_CLAUSE_END, lowered, start)
     before, comma = lowered[begins:start], _COMMA.match(lowered, end)
     words = _WORD.findall(before)
     leads = language.leading.issuperset(words) and (words or not begins or lowered[begins - 2] in ".!?;\n")
     behind = comma.end() if comma and leads else end
-    after = _CLAUSE_END.search(lowered, behind)
-    return before, lowered[behind : after.start() if after else len(lowered)]
+    return before, _behind(_CLAUSE_END, lowered, behind)
+
+
+def _before(text: str, end: int) -> str:
+    return text[max(0, end - REACH) : end]
+
+
+def _begin(ends: re.Pattern[str], lowered: str, start: int) -> int:
+    """Where the sentence or clause begins, whose ends the pattern finds."""
+    least = max(0, start - REACH)
+    return max((match.end() for match in ends.finditer(lowered, least, start)), default=least)
+
+
+def _behind(ends: re.Pattern[str], lowered: str, begin: int) -> str:
+    """What follows up to its end."""
+    most = min(len(lowered), begin + REACH)
+    end = ends.search(lowered, begin, most)
+    return lowered[begin : end.start() if end else most]
 
 
 def _apart(found: list[DateFound], lowered: str, language: Dates) -> list[DateFound]:
@@ -297,9 +316,8 @@ _WORD = re.compile(r"[a-z']+")
 
 def _is_past(lowered: str, start: int, end: int, language: Dates) -> bool | None:
     """Whether the sentence is in the past tense, judged by the nearest verb before the date, else the nearest after it."""
-    begins = max((m.end() for m in _SENTENCE_END.finditer(lowered, 0, start)), default=0)
-    after = _SENTENCE_END.search(lowered, end)
-    before, behind = lowered[begins:start], lowered[end : after.start() if after else len(lowered)]
+    before = lowered[_begin(_SENTENCE_END, lowered, start) : start]
+    behind = _behind(_SENTENCE_END, lowered, end)
     for word in (*reversed(_WORD.findall(before)), *_WORD.findall(behind)):
         if word in language.future:
             return False

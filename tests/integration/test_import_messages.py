@@ -110,6 +110,16 @@ async def test_what_is_formed_of_the_rest_is_formed_here(
     assert await rows(memory, "SELECT formed_number FROM memory.conversations") == [(SIX,)]
 
 
+async def test_message_that_a_dump_holds_twice_comes_once(memory: Memory, home: Home, tmp_path: Path) -> None:
+    """Also with another time or text: the first counts, as with every document."""
+    *others, (_, said) = talk(home)
+    report = await bring(memory, tmp_path, [*others, ("messages", [*said, said[0], said[1] | {"createdAt": at(50)}])])
+    assert report.unaccounted == ()
+    assert report.reasons["messages: merged, same_document"] == 2
+    assert report.collections["messages"]["migrated"] == SIX
+    assert [number for number, *_ in await rows(memory, SAID)] == [*range(1, SIX + 1)]
+
+
 async def test_second_run_adds_what_is_new_at_the_end(memory: Memory, home: Home, tmp_path: Path) -> None:
     await bring(memory, tmp_path / "a", talk(home, last=SIX))
     again = await bring(memory, tmp_path / "b", talk(home, last=SIX))

@@ -12,6 +12,7 @@ CREATE TABLE seen (ref TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE placed (agent TEXT, owner TEXT, name TEXT, rank INT, at REAL, ref TEXT, lane TEXT, state TEXT, digest BLOB,
     collection TEXT, notes TEXT, body BLOB);
 CREATE TABLE messages (session TEXT, at REAL, id TEXT, body BLOB, PRIMARY KEY (session, at, id)) WITHOUT ROWID;
+CREATE UNIQUE INDEX messages_of ON messages (session, id);
 CREATE TABLE talks (agent TEXT, session TEXT, PRIMARY KEY (agent, session)) WITHOUT ROWID;
 CREATE INDEX talks_of ON talks (session);
 CREATE TABLE refusals (collection TEXT, id TEXT, part TEXT, number INT, offset INT, outcome TEXT, reason TEXT);

@@ -202,7 +202,7 @@ class Survey:
     def message(self, document: Fields, notes: Notes) -> None:
         message = read_message(document, notes, self.options.secrets)
         if not self.spool.talk.put_message(message):
-            raise UnreadableError("no_session", "session")
+            raise _MergedError("same_document")
         self.accounts.outcomes["messages", "migrated", ""] += 1
 
     def _check_agent(self, agent: ObjectKey) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from memory_sql.importers.mongo.documents import SaidMessage, Session
+from memory_sql.importers.mongo.values import UnreadableError
 
 
 class Talk:
@@ -27,12 +28,13 @@ class Talk:
             self._base.executemany("INSERT OR IGNORE INTO talks VALUES (?, ?)", talks)
         return True
 
-    def put_message(self, message: SaidMessage) -> int:
-        """Returns the number of conversations it belongs to; 0: all are missing or have no agent."""
+    def put_message(self, message: SaidMessage) -> bool:
+        """Returns False if it was there already. Raises `UnreadableError` if it has no conversation with an agent."""
         at, body = message.created_at.timestamp(), pickle.dumps(message)
         rows = [(session, at, message.key, body) for session in message.sessions if self._talks(session)]
-        self._base.executemany("INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)", rows)
-        return len(rows)
+        if not rows:
+            raise UnreadableError("no_session", "session")
+        return self._base.executemany("INSERT OR IGNORE INTO messages VALUES (?, ?, ?, ?)", rows).rowcount > 0
 
     def lacks(self, session: str) -> bool:
         """Whether the session is deleted, or missing although sessions were read."""

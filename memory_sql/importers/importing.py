@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from memory_sql.config import Settings
+from memory_sql.db import Session
 from memory_sql.db.engine import Database
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
@@ -59,7 +60,8 @@ class Import:
         """
         accounts = Accounts()
         with closing(Spool(self.options)) as spool:
-            await self._check_key()
+            async with self.database.transaction(principal=SERVICE) as unit:
+                await self._check_key(ImportRepository(unit))
             await Survey(self.source, spool, self.options, accounts, self.progress).run()
             if dry_run:
                 await self._look(Plan(spool, self.options, self.now))
@@ -72,20 +74,23 @@ class Import:
     def _key_hash(self) -> bytes:
         return hmac.digest(self.key, b"memory_sql imports", "sha256")
 
-    async def _check_key(self) -> None:
+    async def _check_key(self, imports: ImportRepository) -> None:
         """With another key, what was forgotten couldn't be recognized and would be imported again."""
         if len(self.key) < LEAST_KEY_BYTES:
             raise InputError(f"the key of an import must have at least {LEAST_KEY_BYTES} bytes")
-        async with self.database.transaction(principal=SERVICE) as unit:
-            if await ImportRepository(unit).other_key(self._key_hash):
-                raise InputError("an earlier import had another key: only that one recognises what was forgotten since")
+        if await imports.other_key(self._key_hash):
+            raise InputError("an earlier import had another key: only that one recognises what was forgotten since")
 
     async def _begin(self) -> int:
         options = json.loads(json.dumps(asdict(self.options)))
-        return await self.database.write(
-            lambda unit: ImportRepository(unit).begin(self.source.name, options, self._key_hash, self.now),
-            principal=SERVICE,
-        )
+
+        async def begin(unit: Session) -> int:
+            imports = ImportRepository(unit)
+            await imports.in_turn()
+            await self._check_key(imports)  # again: another may have begun meanwhile
+            return await imports.begin(self.source.name, options, self._key_hash, self.now)
+
+        return await self.database.write(begin, principal=SERVICE)
 
     def _loader(self, database: Database, plan: Plan, import_id: int | None, *, keeps: bool = False) -> Loader:
         return Loader(

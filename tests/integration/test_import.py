@@ -252,6 +252,35 @@ async def test_two_at_once_bring_it_once(
     assert await state(memory) == wanted
 
 
+async def test_the_same_again_while_it_runs_helps_to_finish_it(
+    memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
+) -> None:
+    """As an interrupted one is gone on with: nobody can tell it from one that runs."""
+    wanted, run = await state_of(memory, dump=folder)
+    accounts = (await memory.imports.list())[0].accounts
+    await memory.imports.rollback(run)
+    async with Memory(database_url, llm, settings) as other:
+        done = await asyncio.gather(bring(memory, folder), bring(other, folder))
+    assert done[0] == done[1]
+    assert await state(memory) == wanted
+    _, last = await memory.imports.list()
+    assert (last.state, last.accounts) == ("finished", accounts)
+
+
+async def test_of_two_keys_at_once_one_is_refused(
+    memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
+) -> None:
+    """Both had been taken, and every later import was refused under either."""
+    async with Memory(database_url, llm, settings) as other:
+        both = asyncio.gather(
+            bring(memory, folder), bring(other, folder, key=b"l" * 32, trusted=True), return_exceptions=True
+        )
+        done = await both
+    assert [type(one) for one in done if isinstance(one, Exception)] == [InputError]
+    key = KEY if isinstance(done[0], ImportReport) else b"l" * 32
+    assert (await bring(memory, folder, key=key)).unaccounted == ()
+
+
 @contextmanager
 def broken_off(after: int) -> Iterator[None]:
     """So many statements are still sent, by whatever connection."""

@@ -156,6 +156,10 @@ class Stored:
 class ImportRepository:
     session: AsyncSession
 
+    async def in_turn(self) -> None:
+        """Imports begin one after the other: the second sees the first."""
+        await self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(_LOCK, 0))))
+
     async def begin(self, source: str, options: Mapping[str, Any], key_hash: bytes, now: datetime) -> int:
         """The interrupted import, if it had the same source and options, else a new one."""
         i = ImportRow
@@ -180,14 +184,13 @@ class ImportRepository:
         return found is not None
 
     async def finish(self, import_id: int, accounts: Mapping[str, Any], now: datetime) -> bool:
-        """Returns False if somebody has rolled it back meanwhile."""
-        finished = await self.session.scalar(
+        """Returns False if somebody has rolled it back meanwhile. Of two processes that ran it, the first finishes it."""
+        await self.session.execute(
             update(ImportRow)
             .where(ImportRow.import_id == import_id, ImportRow.state == "running")
             .values(state="finished", accounts=dict(accounts), finished_at=now)
-            .returning(ImportRow.import_id)
         )
-        return finished is not None
+        return await self.session.scalar(select(ImportRow.state).where(ImportRow.import_id == import_id)) == "finished"
 
     async def put_rejects(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """After an interrupted import, some of them are stored already."""

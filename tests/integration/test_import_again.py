@@ -19,9 +19,12 @@ from tests.database import rows
 from tests.fakes import Scripted
 from tests.legacy.formats import Document, dump
 from tests.legacy.generator import Legacy
+from tests.legacy.homes import Home, at
 
 KEY = b"k" * 32
 SMALL = Legacy(agents=1, cases=())
+HOME = Home(("again",))
+MIA: dict[str, Any] = {"agent_id": str(HOME.agent), "user_id": str(HOME.user)}
 TOLD = "SELECT content FROM memory.observations ORDER BY content"
 Bring = Callable[..., Any]
 
@@ -135,6 +138,22 @@ async def test_forgotten_sentence_stays_away_wherever_it_stands(memory: Memory, 
     assert {"Is tall.", "Sings.", "Keeps a calendar.", "Rows on Sundays."} <= told
     assert not any("Ivo" in content for content in told)
     assert "Ivo" not in str(await memory.context(**who))
+
+
+async def test_dump_that_grew_by_a_repetition_alone_can_be_imported(memory: Memory, bring: Bring) -> None:
+    """The new document makes no scope and no row: it is evidence of the row that says the same."""
+    said = HOME.directive(content="Answer in Dutch.")
+    docs = {"memory_user": [HOME.blob()], "memory_sessions": [said]}
+    await bring(docs.items())
+    before = await rows(memory, TOLD), await scopes(memory)
+    grown = docs | {"memory_sessions": [said, HOME.directive("again", content="Answer in Dutch.", createdAt=at(9))]}
+    for _ in range(2):
+        report = await bring(grown.items())
+        assert report.reasons["memory_sessions: merged, duplicate_text"] == 1
+        assert (await rows(memory, TOLD), await scopes(memory)) == before
+    assert await rows(memory, "SELECT count(*) FROM memory.imported WHERE legacy_ref LIKE 'memory_sessions:%'") == [
+        (2,)
+    ]
 
 
 async def test_what_waits_here_and_says_the_same_is_one(memory: Memory, bring: Bring) -> None:

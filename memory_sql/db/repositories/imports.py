@@ -395,6 +395,8 @@ class ImportRepository:
 
     async def make_scopes(self, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
         """Creates those of these scopes that don't exist yet; returned by owner and name."""
+        if not rows:
+            return {}
         made = upsert(_scopes).on_conflict_do_nothing().returning(_scopes.c.scope_id, _scopes.c.owner, _scopes.c.name)
         found = await self.session.execute(made, list(rows))
         return {(row.owner, row.name): row.scope_id for row in found}

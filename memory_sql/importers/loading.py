@@ -132,9 +132,9 @@ class Loader:
         is_new = False
         for rows in some_of(self._rows_of(draft), ROWS_AT_ONCE):
             left = await seen.left_out(ref for row in rows for ref in _named(row))
-            self.plan.leave_out(counted({row.legacy_ref: left[row.legacy_ref] for row in rows if _is_told(row, left)}))
+            self.plan.leave_out(counted({row.legacy_ref: why for row in rows if (why := _told(row, left)) is not None}))
             for row in rows:
-                if row.legacy_ref in left or (isinstance(row, DuplicateDraft) and left.get(row.of) == "forgotten"):
+                if _why(row, left) is not None:
                     is_whole = False
                     continue
                 is_new = True
@@ -270,13 +270,13 @@ class Loader:
     ) -> Iterator[tuple[Any, ...]]:
         zone = zone_of(own.time_zone)
         for draft, place, row in rows:
-            if row.legacy_ref in left:
+            if _why(row, left) is not None:
                 continue
             seen.bring(row.legacy_ref)
-            if not isinstance(row, DuplicateDraft):
-                yield (next(numbers), *preparing.observation(draft, place, row, zone, seen.ref))
-            elif left.get(row.of) != "forgotten":
+            if isinstance(row, DuplicateDraft):
                 yield (next(numbers), *preparing.duplicate(draft, place, row, seen.ref))
+            else:
+                yield (next(numbers), *preparing.observation(draft, place, row, zone, seen.ref))
 
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]
@@ -315,12 +315,19 @@ def _place(draft: ScopeDraft, found: Looked, scope_id: int, is_begun: bool) -> p
 
 
 def _named(row: RowDraft) -> tuple[str, ...]:
-    return (row.legacy_ref, row.of) if isinstance(row, DuplicateDraft) else (row.legacy_ref,)
+    """Its reference, then those of what says the same."""
+    return (row.legacy_ref, *((row.of,) if isinstance(row, DuplicateDraft) else row.also))
 
 
-def _is_told(row: RowDraft, left: Mapping[str, Reason]) -> bool:
-    """Whether the accounts count it as left out: it is a document, not a sentence or a duplicate."""
-    return row.legacy_ref in left and isinstance(row, ObservationDraft) and row.legacy_ref == whole(row.legacy_ref)
+def _why(row: RowDraft, left: Mapping[str, Reason]) -> Reason | None:
+    """Why it is left out: itself, or because something that says the same was forgotten."""
+    ref, *same = _named(row)
+    return left.get(ref) or ("forgotten" if any(left.get(other) == "forgotten" for other in same) else None)
+
+
+def _told(row: RowDraft, left: Mapping[str, Reason]) -> Reason | None:
+    """Why the accounts count it as left out; None also for a sentence or a duplicate, which is no document of its own."""
+    return _why(row, left) if isinstance(row, ObservationDraft) and row.legacy_ref == whole(row.legacy_ref) else None
 
 
 def first_of_each(refs: Iterable[str]) -> list[str]:

@@ -140,6 +140,24 @@ async def test_forgotten_sentence_stays_away_wherever_it_stands(memory: Memory, 
     assert "Ivo" not in str(await memory.context(**who))
 
 
+async def test_record_that_says_what_was_forgotten_of_a_text_stays_away(
+    memory: Memory, llm: Scripted, bring: Bring
+) -> None:
+    """Its sentence gets no row of its own then, since the record says it."""
+    blobs = {"memory_user": [HOME.blob(content="Keeps a calendar. Has a cat named Ivo.")]}
+    report = await bring(blobs.items())
+    (cat,) = [o for o in await memory.observations.list(**MIA) if "Ivo" in o.content]
+    llm.then("Keeps a calendar.")
+    await memory.forget(Selection(observation_id=cat.id), agent_id=MIA["agent_id"])
+    await memory.imports.rollback(report.run or 0)
+    more = blobs | {"memory_sessions": [HOME.directive(content="Has a cat named Ivo.")]}
+    planned, done = [await bring(more.items(), dry_run=dry_run) for dry_run in (True, False)]
+    assert done.reasons["memory_sessions: skipped, forgotten"] == 1
+    assert done.model_copy(update={"run": None}) == planned
+    assert [o.content for o in await memory.observations.list(**MIA)] == ["Keeps a calendar."]
+    assert "Ivo" not in str(await memory.context(**MIA))
+
+
 async def test_dump_that_grew_by_a_repetition_alone_can_be_imported(memory: Memory, bring: Bring) -> None:
     """The new document makes no scope and no row: it is evidence of the row that says the same."""
     said = HOME.directive(content="Answer in Dutch.")

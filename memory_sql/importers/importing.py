@@ -157,6 +157,9 @@ def _report(import_id: int | None, accounts: Accounts, spool: Spool) -> ImportRe
     for collection, outcome, reason, count in spool.left_out():
         accounts.outcomes[collection, "migrated", ""] -= count
         accounts.outcomes[collection, outcome, reason] += count
+    for collection, count in spool.alone.items():
+        accounts.outcomes[collection, "merged", "duplicate_text"] -= count
+        accounts.outcomes[collection, "migrated", ""] += count
     return ImportReport(
         run=import_id,
         collections=accounts.collections(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Literal, Protocol
@@ -53,17 +53,21 @@ class Plan(TalkPlan, Protocol):
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
 
+    def stand_alone(self, refs: Sequence[str]) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What an agent lacks of a scope.
 
-    `is_new`: something. `is_whole`: everything. `makes`: more than repetitions of existing rows.
+    `is_new`: something. `is_whole`: everything. `makes`: more than repetitions of existing rows. `alone`: for what came
+    before, but not to this scope, the reference of what says the same and comes in its place.
     """
 
     is_new: bool = True
     is_whole: bool = True
     makes: bool = True
+    alone: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +132,36 @@ class Loader:
         """Tells the plan which documents of the scope are left out, and which texts because nothing of them is new."""
         if seen.is_new:
             return Looked()
-        is_whole, makes, rewritten = True, False, set[str]()
+        is_whole, makes, rewritten, alone = True, False, set[str](), dict[str, str]()
         is_new = False
         for rows in some_of(self._rows_of(draft), ROWS_AT_ONCE):
             left = await seen.left_out(ref for row in rows for ref in _named(row))
             self.plan.leave_out(counted({row.legacy_ref: why for row in rows if (why := _told(row, left)) is not None}))
             for row in rows:
-                if _why(row, left) is not None:
-                    is_whole = False
+                is_whole = is_whole and _why(row, left) is None
+                coming = _coming(row, left)
+                if coming is None:
                     continue
                 is_new = True
-                rewritten.add(whole(row.legacy_ref))
+                rewritten.add(whole(coming.legacy_ref))
                 makes = makes or not isinstance(row, DuplicateDraft) or row.of not in left
+            if away := await self._away(seen, draft, rows, left):
+                makes = True
+                alone = {row.of: row.legacy_ref for row in reversed(away)} | alone
         left = await seen.left_out(draft.legacy_refs)
         texts = first_of_each(draft.legacy_refs)
         self.plan.leave_out(counted({ref: left[ref] for ref in texts if ref in left and ref not in rewritten}))
         lacks = any(ref not in left for ref in draft.legacy_refs)
-        return Looked(is_new or lacks, is_whole and not left, makes or lacks)
+        self.plan.stand_alone(list(alone.values()))
+        return Looked(is_new or lacks, is_whole and not left, makes or lacks, alone)
+
+    async def _away(
+        self, seen: Seen, draft: ScopeDraft, rows: Sequence[RowDraft], left: Mapping[str, Reason]
+    ) -> list[DuplicateDraft]:
+        """The new rows that repeat what came before, but to other scopes alone."""
+        new = [row for row in rows if isinstance(row, DuplicateDraft) and row.of in left and _why(row, left) is None]
+        there = await seen.imports.known_in(seen.agent_key, draft.owner, draft.name, [row.of for row in new])
+        return [row for row in new if row.of not in there]
 
     async def _scopes(
         self, unit: Session, seen: Seen, looked: Sequence[tuple[ScopeDraft, Looked]], own: Settings, due_from: datetime
@@ -156,29 +173,29 @@ class Loader:
         places = [(draft.owner, draft.name) for draft, _ in looked]
         ours = await _locked(scopes, agent_key, places, made)
         there = [
-            (draft, _place(draft, found, *ours[at]))
+            (draft, _place(draft, found, *ours[at]), found.alone)
             for (draft, found), at in zip(looked, places, strict=True)
             if at in ours
         ]
-        rows = ((draft, place, row) for draft, place in there for row in self._rows_of(draft))
+        rows = ((draft, place, _settled(row, alone)) for draft, place, alone in there for row in self._rows_of(draft))
         staged, numbers = 0, count(1)
         if seen.is_new:
             staged = await imports.stage_rows(self._staged(seen, rows, {}, own, numbers))
         for some in some_of(rows, ROWS_AT_ONCE):
             left = await seen.left_out(ref for _, _, row in some for ref in _named(row))
             staged += await imports.stage_rows(self._staged(seen, some, left, own, numbers))
-        left = await seen.left_out(ref for draft, _ in there for ref in draft.legacy_refs)
-        await imports.stage_texts(self._text(seen, draft, place, left) for draft, place in there)
+        left = await seen.left_out(ref for draft, _, _ in there for ref in draft.legacy_refs)
+        await imports.stage_texts(self._text(seen, draft, place, left) for draft, place, _ in there)
         done = await imports.store(
             agent_key,
             seen.import_id or 0,
-            [place.scope_id for _, place in there if place.is_begun],
+            [place.scope_id for _, place, _ in there if place.is_begun],
             self.now,
             rows=staged,
-            repeats=any(place.repeated for _, place in there),
+            repeats=any(place.repeated for _, place, _ in there),
             links=seen.has_messages,
         )
-        ids = [place.scope_id for _, place in there]
+        ids = [place.scope_id for _, place, _ in there]
         await scopes.refresh_due(agent_key, ids, self.settings.consolidation_threshold, self.now)
         if self.pause:
             done += Stored(due=await imports.spread(agent_key, ids, due_from, self.pause))
@@ -270,13 +287,14 @@ class Loader:
     ) -> Iterator[tuple[Any, ...]]:
         zone = zone_of(own.time_zone)
         for draft, place, row in rows:
-            if _why(row, left) is not None:
+            coming = _coming(row, left)
+            if coming is None:
                 continue
-            seen.bring(row.legacy_ref)
-            if isinstance(row, DuplicateDraft):
-                yield (next(numbers), *preparing.duplicate(draft, place, row, seen.ref))
+            seen.bring(coming.legacy_ref)
+            if isinstance(coming, DuplicateDraft):
+                yield (next(numbers), *preparing.duplicate(draft, place, coming, seen.ref))
             else:
-                yield (next(numbers), *preparing.observation(draft, place, row, zone, seen.ref))
+                yield (next(numbers), *preparing.observation(draft, place, coming, zone, seen.ref))
 
     def _whole(self, draft: ScopeDraft, text: str) -> ObservationDraft:
         part = draft.parts[0]
@@ -319,10 +337,29 @@ def _named(row: RowDraft) -> tuple[str, ...]:
     return (row.legacy_ref, *((row.of,) if isinstance(row, DuplicateDraft) else row.also))
 
 
+def _settled(row: RowDraft, alone: Mapping[str, str]) -> RowDraft:
+    """The row, if what it repeats isn't in its scope: by itself, or as a repetition of the first that is."""
+    if not isinstance(row, DuplicateDraft) or row.of not in alone:
+        return row
+    first = alone[row.of]
+    return row.alone if row.legacy_ref == first else row._replace(of=first)
+
+
 def _why(row: RowDraft, left: Mapping[str, Reason]) -> Reason | None:
     """Why it is left out: itself, or because something that says the same was forgotten."""
     ref, *same = _named(row)
     return left.get(ref) or ("forgotten" if any(left.get(other) == "forgotten" for other in same) else None)
+
+
+def _coming(row: RowDraft, left: Mapping[str, Reason]) -> RowDraft | None:
+    """What is stored of the row. Of a record that came to other scopes alone, the sentences that it says here are."""
+    why = _why(row, left)
+    if why is None:
+        return row
+    if why == "forgotten" or isinstance(row, DuplicateDraft) or not row.also or any(ref in left for ref in row.also):
+        return None
+    first, *others = row.also
+    return row._replace(legacy_ref=first, also=tuple(others), source_hash=preparing.sha256(row.content))
 
 
 def _told(row: RowDraft, left: Mapping[str, Reason]) -> Reason | None:

@@ -25,6 +25,7 @@ KEY = b"k" * 32
 SMALL = Legacy(agents=1, cases=())
 HOME = Home(("again",))
 MIA: dict[str, Any] = {"agent_id": str(HOME.agent), "user_id": str(HOME.user)}
+JONAS: dict[str, Any] = MIA | {"user_id": str(HOME.other)}
 TOLD = "SELECT content FROM memory.observations ORDER BY content"
 Bring = Callable[..., Any]
 
@@ -156,6 +157,41 @@ async def test_record_that_says_what_was_forgotten_of_a_text_stays_away(
     assert done.model_copy(update={"run": None}) == planned
     assert [o.content for o in await memory.observations.list(**MIA)] == ["Keeps a calendar."]
     assert "Ivo" not in str(await memory.context(**MIA))
+
+
+async def test_document_comes_by_itself_where_the_other_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
+    """The other named Jonas too, but came while Jonas had no memory, and is not imported again."""
+    both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
+    await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())
+    again = [
+        HOME.directive(n, content="Answer in Dutch.", related_users=[HOME.other], createdAt=at(n)) for n in (10, 20)
+    ]
+    grown = {
+        "memory_user": [HOME.blob(), HOME.blob(HOME.other, content="Jonas rows.")],
+        "memory_sessions": [both, *again],
+    }
+    planned, done, twice = [await bring(grown.items(), dry_run=dry_run) for dry_run in (True, False, False)]
+    assert sorted(o.content for o in await memory.observations.list(**JONAS)) == ["Answer in Dutch.", "Jonas rows."]
+    assert [o.content for o in await memory.observations.list(**MIA)].count("Answer in Dutch.") == 1
+    assert done.collections["memory_sessions"] == {
+        "source": 3, "migrated": 1, "merged": 1, "skipped": 1, "rejected": 0
+    }  # fmt: skip
+    assert done.model_copy(update={"run": None}) == planned
+    assert twice.collections["memory_sessions"]["migrated"] == 0
+    named = "SELECT count(*) FROM memory.import_rejects WHERE import_id = :run AND reason = 'duplicate_text'"
+    assert await rows(memory, named, run=done.run) == [(1,)]
+    assert (await memory.imports.rollback(done.run or 0)).observations == 2
+
+
+async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
+    both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
+    await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())
+    blobs = [HOME.blob(), HOME.blob(HOME.other, content="Jonas rows. Answer in Dutch.")]
+    for migrated in (1, 0):
+        report = await bring({"memory_user": blobs, "memory_sessions": [both]}.items())
+        assert report.collections["memory_user"]["migrated"] == migrated
+        told = sorted(o.content for o in await memory.observations.list(**JONAS))
+        assert told == ["Answer in Dutch.", "Jonas rows."]
 
 
 async def test_dump_that_grew_by_a_repetition_alone_can_be_imported(memory: Memory, bring: Bring) -> None:

@@ -53,8 +53,10 @@ class Surveyed:
             for scope in self.plan.scopes(agent.agent_id):
                 found.update(repr((scope.owner, scope.name, scope.text, scope.settings, scope.legacy_refs)).encode())
                 for row in self.plan.rows(scope):
-                    said = (row.content, row.state, row.lane, row.also) if isinstance(row, ObservationDraft) else row.of
-                    found.update(repr((row.legacy_ref, said, row.observed_at, row.related_users)).encode())
+                    own = row if isinstance(row, ObservationDraft) else row.alone
+                    said = (own.content, own.state, own.lane, own.also)
+                    of = None if isinstance(row, ObservationDraft) else row.of
+                    found.update(repr((row.legacy_ref, of, said, own.observed_at, row.related_users)).encode())
         return found.hexdigest()
 
 

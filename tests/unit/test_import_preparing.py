@@ -58,7 +58,7 @@ def test_what_repeats_another_row_is_only_evidence() -> None:
     staged = duplicate(
         ANNA,
         Filling(7, is_begun=False, is_told=True),
-        DuplicateDraft("records:2", "records:1", AT, b"source"),
+        DuplicateDraft("records:2", "records:1", b"source", (), _row("Anna likes tea.")),
         str.encode,
     )
     assert (staged.of_ref, staged.content, staged.users, staged.stored_hash) == (

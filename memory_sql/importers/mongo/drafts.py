@@ -126,13 +126,16 @@ class ObservationDraft(NamedTuple):
 
 
 class DuplicateDraft(NamedTuple):
-    """A document with the same text as another one's row. It is evidence of that row."""
+    """A document with the same text as another one's row. It is evidence of that row.
+
+    `alone`: what it is where that row isn't.
+    """
 
     legacy_ref: str
     of: str
-    observed_at: datetime
     source_hash: bytes
-    related_users: tuple[str, ...] = ()
+    related_users: tuple[str, ...]
+    alone: ObservationDraft
 
 
 @dataclass(frozen=True, slots=True)

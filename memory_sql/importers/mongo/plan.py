@@ -58,6 +58,10 @@ class Plan:
         """Records for the accounts which documents aren't imported, and why."""
         self.spool.leave_out(refs, outcome)
 
+    def stand_alone(self, refs: Sequence[str]) -> None:
+        """Records for the accounts that documents are imported by themselves, and aren't merged into others."""
+        self.spool.stand_alone(refs)
+
     def bring(self, refs: Sequence[str]) -> None:
         """Records for the accounts that documents are imported, even if they are left out elsewhere."""
         self.spool.bring(refs)
@@ -154,7 +158,8 @@ class Plan:
                 yield from (self._sentence(item) for item in said.left())
                 is_begun = True
             if of != record.ref:
-                yield self._duplicate(record, of)
+                alone = self._observation(record, lane, state, notes, said)
+                yield DuplicateDraft(record.ref, of, record.source_hash, alone.related_users, alone)
                 continue
             if lane == "buffer" and state == "pending" and excess:
                 state, excess = "archived", excess - 1
@@ -190,9 +195,6 @@ class Plan:
             given_at=draft.observed_at if ahead else None,
             verification="confirmed" if self.options.trusted else "unverified",
         )
-
-    def _duplicate(self, record: Kept, of: str) -> DuplicateDraft:
-        return DuplicateDraft(record.ref, of, record.created_at, record.source_hash, self._people(record))
 
     def _people(self, record: Kept) -> tuple[str, ...]:
         """The users that it names, by canonical id and without agents."""

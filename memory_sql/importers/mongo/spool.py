@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -55,6 +56,7 @@ class Spool:
         self.blob = lru_cache(_REMEMBERED)(self._blob)
         self._shards = lru_cache(_AGENTS)(self._holders_of_shards)
         self.knows_users = False
+        self.alone = Counter[str]()  # by collection: documents that got a row of their own after all
         self.talk = Talk(self._base, keeps=options.messages)
 
     def close(self) -> None:
@@ -276,6 +278,12 @@ class Spool:
         """Records documents that are imported, to some conversation. This overrides any reason to leave them out."""
         self._base.executemany("INSERT OR IGNORE INTO brought VALUES (?)", [(ref,) for ref in refs])
         self._base.executemany("DELETE FROM left_out WHERE collection = ? AND id = ?", [_parts(ref) for ref in refs])
+
+    def stand_alone(self, refs: Sequence[str]) -> None:
+        """Takes back that documents have no row of their own."""
+        for collection, key in map(_parts, refs):
+            gone = "DELETE FROM refusals WHERE collection = ? AND id = ? AND reason = 'duplicate_text'"
+            self.alone[collection] += self._base.execute(gone, (collection, key)).rowcount
 
     def left_out(self) -> Iterator[tuple[str, Outcome, str, int]]:
         """By collection, outcome and reason: how many."""

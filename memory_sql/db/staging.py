@@ -68,19 +68,23 @@ EMPTY = "TRUNCATE import_rows, import_texts"
 ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"
 
 # In scopes that already had observations. A pending one there that says the same is that row; `of_ref` is then empty.
+# So is one that is set aside: as elsewhere, what says the same doesn't come back (but see memory.save_observations).
 WAITING = """
     UPDATE import_rows r SET of_ref = '', seq = w.seq
     FROM (
-        SELECT o.scope_id, o.lane, o.content_hash, max(o.seq) AS seq, max(o.observed_at) AS observed_at
+        SELECT o.scope_id, CASE WHEN NOT memory.is_aside(t.status) THEN o.lane END AS lane, o.content_hash,
+               max(o.seq) AS seq, max(o.observed_at) AS observed_at
         FROM memory.scopes s
         JOIN memory.observations o USING (agent_key, scope_id)
         LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
-        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (o.seq > s.done_seq OR o.lane = 'buffer')
-          AND coalesce(t.status, 'active') = 'active'
-        GROUP BY o.scope_id, o.lane, o.content_hash
+        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (
+            memory.in_use(t.status) AND (o.seq > s.done_seq OR o.lane = 'buffer')
+            OR memory.is_aside(t.status) AND t.status <> 'withdrawn'
+        )
+        GROUP BY 1, 2, 3
     ) w
-    WHERE r.of_ref IS NULL AND r.scope_id = w.scope_id AND r.lane = w.lane AND r.observed_at <= w.observed_at
-      AND w.content_hash = memory.content_hash(r.scope_id, r.digest)
+    WHERE r.of_ref IS NULL AND r.scope_id = w.scope_id AND w.content_hash = memory.content_hash(r.scope_id, r.digest)
+      AND (w.lane IS NULL OR r.lane = w.lane AND r.observed_at <= w.observed_at)
     RETURNING r.legacy_ref
 """
 NUMBER = """

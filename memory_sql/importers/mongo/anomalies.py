@@ -72,7 +72,7 @@ REASONS: Mapping[str, str] = {
     "episode": "episodes aren't taken over",
     "forgotten": "it was forgotten here",
     "goes_on_here": "its conversation has gone on here",
-    "here": "what waits here says the same",
+    "here": "what waits or is set aside here says the same",
     "inactive_shard": "the shard is inactive: its text isn't told",
     "known": "it is here already",
     "nobody_yet": "nobody had written anything in its conversation",

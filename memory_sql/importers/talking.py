@@ -79,8 +79,11 @@ class Talking:
         return bool(self.pause) and await self._messages.postpone(draft.conversation_id, due_at)
 
     async def _coming(self, draft: ConversationDraft, place: Reached) -> AsyncIterator[list[MessageDraft]]:
-        """Yields the messages to import in chunks, from the first that a user wrote. Tells the plan about the others."""
-        begun = bool(place.last_number)
+        """Yields the messages to import in chunks, from the first that a user wrote. Tells the plan about the others.
+
+        What came before that is left out in every run: afterwards, it would come behind what it was before.
+        """
+        begun, began_at = False, place.began_at
         for some in some_of(self.talk.messages(draft.conversation_id), MESSAGES_AT_ONCE):
             left = await self.seen.messages_left_out(ref_of(message) for message in some)
             self.talk.leave_out(counted(left))
@@ -92,7 +95,8 @@ class Talking:
             self.talk.leave_out({ref_of(message): "too_long" for message in long}, "rejected")
             new = [message for message in new if message not in long]
             if not begun:
-                first = next((n for n, message in enumerate(new) if message.user_id is not None), len(new))
+                later = (message.user_id is not None or (began_at and message.said_at > began_at) for message in new)
+                first = next((n for n, is_later in enumerate(later) if is_later), len(new))
                 self.talk.leave_out({ref_of(message): "nobody_yet" for message in new[:first]})
                 new, begun = new[first:], first < len(new)
             if new:

@@ -149,7 +149,11 @@ async def test_what_comes_before_anybody_has_written_is_left_out(memory: Memory,
     assert report.model_copy(update={"run": None}) == planned
     assert report.reasons["messages: skipped, nobody_yet"] == 2
     assert report.unaccounted == ()
-    assert len(await rows(memory, SAID)) == SIX - 2
+    said = await rows(memory, SAID)
+    assert len(said) == SIX - 2
+    again = await bring(memory, tmp_path, collections.items())
+    assert again.reasons["messages: skipped, nobody_yet"] == 2
+    assert await rows(memory, SAID) == said
 
 
 async def test_what_is_to_be_formed_waits_its_turn(memory: Memory, home: Home, tmp_path: Path) -> None:

@@ -32,9 +32,13 @@ _I, _M, _C = ImportedMessageRow, MessageRow, ConversationRow
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The last message of a conversation, and whose it is. `is_foreign`: it also has messages that weren't imported."""
+    """The last message of a conversation, and whose it is. `is_foreign`: it also has messages that weren't imported.
+
+    `began_at`: the time of its first message; None: it has none.
+    """
 
     user_id: str | None = None
+    began_at: datetime | None = None
     last_number: int = 0
     formed_number: int = 0
     is_foreign: bool = False
@@ -66,9 +70,16 @@ class ImportedMessageRepository:
             )
             .where(_M.agent_key == self._agent_key, _M.conversation_id == conversation_id, _I.number.is_(None))
         )
+        first = (
+            select(_M.said_at)
+            .where(_M.agent_key == self._agent_key, _M.conversation_id == conversation_id)
+            .order_by(_M.number)
+            .limit(1)
+        )
         found = await self._session.execute(
             select(
                 _C.user_id,
+                first.scalar_subquery().label("began_at"),
                 _C.last_number,
                 _C.formed_number,
                 or_(exists(said), _C.lease_until.is_not(None)).label("is_foreign"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -92,6 +94,13 @@ async def test_values_of_the_wrong_type_in_every_field_cost_no_other_document(me
     odd["memory_sessions"].append(HOME.directive("short", content="Answer in short."))
     await bring(memory, tmp_path, odd)
     assert ("Answer in short.",) in await rows(memory, "SELECT content FROM memory.observations")
+
+
+async def test_folder_whose_name_is_no_text_can_be_imported(memory: Memory, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"ed\xffen")
+    await asyncio.to_thread(folder.mkdir)
+    await bring(memory, folder, {"memory_user": [HOME.blob()]})
+    assert [run.source for run in await memory.imports.list()] == ["ed\N{REPLACEMENT CHARACTER}en"]
 
 
 async def test_broken_characters_in_every_text_cost_nothing(memory: Memory, tmp_path: Path) -> None:

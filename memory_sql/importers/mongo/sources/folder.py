@@ -10,6 +10,7 @@ from typing import IO, ClassVar
 from memory_sql.errors import SourceError
 from memory_sql.importers.mongo.sources.files import Folder, only_folder, read_of
 from memory_sql.importers.mongo.sources.source import Damaged, Found, Part, Place, Read, given_out
+from memory_sql.languages.text import clean
 
 
 class FolderSource:
@@ -33,7 +34,7 @@ class FolderSource:
 
     @property
     def name(self) -> str:
-        return self._folder.path.name
+        return clean(self._folder.path.name)[0]  # which needn't be text at all
 
     async def parts(self) -> tuple[Part, ...]:
         found = [checked for part in self._folder.parts() if (checked := self._checked(part)) is not None]

@@ -23,6 +23,7 @@ from tests.conftest import as_login
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Scripted, extracted
+from tests.legacy.cases import paired
 from tests.legacy.formats import FORMATS, dump, load
 from tests.legacy.generator import Legacy
 from tests.legacy.server import stand_in
@@ -97,6 +98,26 @@ async def test_second_run_adds_nothing(memory: Memory, folder: Path) -> None:
     for name, counts in second.collections.items():
         assert counts["migrated"] == 0, name
         assert counts["skipped"] == first.collections[name]["skipped"] + first.collections[name]["migrated"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep_shards", ["merged", "named"])
+async def test_anomalies_in_pairs_come_once_and_go(memory: Memory, tmp_path: Path, keep_shards: str) -> None:
+    """With the messages; every seventh pair."""
+    dump(tmp_path, paired(7).items())
+    options: dict[str, Any] = {"messages": True, "episodes": "conversation", "keep_shards": keep_shards}
+    planned = await bring(memory, tmp_path, dry_run=True, **options)
+    done = await bring(memory, tmp_path, **options)
+    assert done.model_copy(update={"run": None}) == planned
+    assert done.unaccounted == ()
+    before = await state(memory)
+    again = await bring(memory, tmp_path, **options)
+    assert {counts["migrated"] for counts in again.collections.values()} == {0}
+    assert again.unaccounted == ()
+    assert await state(memory) == before
+    for run in (again.run, done.run):
+        await memory.imports.rollback(run or 0)
+    assert await state(memory) == []
 
 
 async def test_what_was_forgotten_does_not_come_again(memory: Memory, folder: Path) -> None:

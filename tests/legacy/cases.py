@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from typing import Any
 
 from tests.legacy.homes import Document, Home, at, without
@@ -48,6 +49,19 @@ class Case:
         if session is not None:
             yield "sessions", home.session_document(**session), DIRECTORY
             yield "messages", home.message(), MIGRATED
+
+
+def paired(every: int = 1) -> dict[str, list[Document]]:
+    """By collection the documents of each two cases, or of some of these, in one home."""
+    found: dict[str, list[Document]] = {}
+    for pair in islice(combinations(CASES, 2), 0, None, every):
+        home = Home(("pair", *pair))
+        for case in pair:
+            for collection, document, _ in CASES[case].planted(home):
+                is_second = case == pair[1] and collection not in ("users3", "sessions", "messages")
+                changed = {"_id": home.key("second", document["_id"])} if is_second else {}
+                found.setdefault(collection, []).append(document | changed)
+    return found
 
 
 def a1(home: Home) -> Iterator[Planted]:

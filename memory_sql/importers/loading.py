@@ -287,7 +287,7 @@ class Loader:
     ) -> Iterator[tuple[Any, ...]]:
         zone = zone_of(own.time_zone)
         for draft, place, row in rows:
-            coming = _coming(row, left)
+            coming = _coming(row, left) if left else row
             if coming is None:
                 continue
             seen.bring(coming.legacy_ref)

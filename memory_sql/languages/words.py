@@ -19,25 +19,25 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-_UNSPACED = (
+_HAN_LETTERS = "\u3400-\u4dbf\u4e00-\u9fff"  # `\w` matches all of them
+_HAN_REST = "\uf900-\ufaff\U00020000-\U0003ffff"
+_SMALL = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u0f00-\u0fff"  # Tibetan
     "\u1000-\u109f"  # Burmese
     "\u1780-\u17ff"  # Khmer
     "\u3040-\u30ff\u31f0-\u31ff"  # kana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
+_HAN = _HAN_LETTERS + _HAN_REST
+_UNSPACED = _SMALL + _HAN
 _MARKS = (  # vowels and accents that aren't letters to Python, but occur inside words
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
 )
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_RUN = re.compile(f"[{_UNSPACED}]+")
 _ACCENTS = "\u0300-\u036f"
-_LETTER = rf"(?:[^\W_]|[{_MARKS}{_UNSPACED}])"
+_OTHER = _MARKS + _SMALL + _HAN_REST
+_LETTER = rf"(?:[^\W_]|[{_OTHER}])"
 _FIRST = rf"(?![{_ACCENTS}]){_LETTER}"  # an accent without a letter folds to nothing
-_WORD = re.compile(
-    rf"{_FIRST}(?:[\w.\-+#/@:&'’{_MARKS}{_UNSPACED}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]"
-)
+_WORD = re.compile(rf"{_FIRST}(?:[\w.\-+#/@:&'’{_OTHER}]*(?:{_LETTER}|[+#]))?|[\u2600-\u27bf\U0001f300-\U0001faff]")
 _PART = re.compile(rf"(?![{_ACCENTS}]){_LETTER}+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
@@ -98,9 +98,9 @@ def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
     """The terms for one word of a query: the word itself, a compound and its parts, the pairs of a run."""
     if word.isascii() and word.isalnum() and _CAMEL.search(word) is None:  # as most are
         return [Term(word, tuple(dict.fromkeys((word.lower(), *variants))))]
-    if _RUN.search(word):
+    if _is_unspaced(word):
         return [Term(form, extra=(form,)) for form in dict.fromkeys(_pairs(word))] + [
-            term for part in _RUN.sub(" ", word).split() for term in terms_of(part)
+            term for part in _run_of(_UNSPACED).sub(" ", word).split() for term in terms_of(part)
         ]
     if not _is_compound(word):
         own = word.lower()
@@ -116,11 +116,10 @@ def encoded(word: str) -> str:
 
 def _forms(word: str) -> Iterator[str]:
     """What is stored beside a word. Nothing, unless the word has other spellings or the parser would split it."""
-    if _RUN.search(word):
+    if _is_unspaced(word):
         yield from _pairs(word)
-        if _HAN.search(word):
-            yield from _HAN.findall(word)
-        for part in _RUN.sub(" ", word).split():
+        yield from "".join(_run_of(_HAN).findall(word))
+        for part in _run_of(_UNSPACED).sub(" ", word).split():
             yield fold(part)
             yield from _forms(part)
     elif _is_compound(word):
@@ -132,8 +131,18 @@ def _forms(word: str) -> Iterator[str]:
 
 def _pairs(word: str) -> Iterator[str]:
     """The pairs of neighbouring characters in each run; a single character stands alone."""
-    for run in _RUN.findall(unicodedata.normalize("NFKC", word)):
+    for run in _run_of(_UNSPACED).findall(unicodedata.normalize("NFKC", word)):
         yield from (encoded(run[n : n + 2]) for n in range(max(1, len(run) - 1)))
+
+
+def _is_unspaced(word: str) -> bool:
+    return not word.isascii() and max(word) >= _UNSPACED[0] and _run_of(_UNSPACED).search(word) is not None
+
+
+@cache
+def _run_of(characters: str) -> re.Pattern[str]:
+    """Compiled when a text first needs it: to compile 27,000 letters of Han takes milliseconds."""
+    return re.compile(f"[{characters}]+")
 
 
 @cache

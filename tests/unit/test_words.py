@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from memory_sql.languages import words
 from memory_sql.languages.words import fold, search_extra, terms_of, words_in
 
 
@@ -61,3 +64,10 @@ def test_words_have_no_possessive_and_no_endless_one_counts() -> None:
 
 def test_a_compound_asks_for_the_whole_and_its_parts() -> None:
     assert [term.text for term in terms_of("uteke-cloud")] == ["uteke-cloud", "uteke", "cloud"]
+
+
+def test_the_letters_of_han_that_patterns_leave_out_are_letters() -> None:
+    letters = [chr(code) for code in range(0x3400, 0xA000) if re.match(f"[{words._HAN_LETTERS}]", chr(code))]
+    assert len(letters) == 27_584
+    assert all(re.match(r"[^\W_]", letter) for letter in letters)
+    assert words._UNSPACED[0] == min(re.findall(f"[{words._UNSPACED}]", "".join(map(chr, range(0x20000)))))

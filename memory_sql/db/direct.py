@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import ARRAY, JSON, BindParameter, Dialect, Float, Numeric, Select
@@ -31,8 +31,7 @@ class Reader(Protocol):
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> Iterable[Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(NamedTuple):
     """A statement as the driver takes it: its parameters by position, and the columns whose values must be converted.
 
     `own`: the parameters whose value is part of the statement.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import ColumnElement, Interval, Select, Text, bindparam, case, cast, func, or_, select
@@ -22,8 +21,7 @@ from memory_sql.db.failures import LOCK_NOT_AVAILABLE
 from memory_sql.errors import InputError, LockTimeoutError
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """How long a call waits for a lock and for a connection, and how long the library's transactions may idle."""
 
     lock: timedelta = timedelta(seconds=5)

@@ -6,12 +6,10 @@ import logging
 import os
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from platformdirs import user_data_path
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
 from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
@@ -31,6 +29,14 @@ from memory_sql.config.sections import (
     WorkSettings,
 )
 from memory_sql.errors import ConfigurationError
+from memory_sql.later import later
+
+if TYPE_CHECKING:
+    import difflib
+
+    import platformdirs
+else:
+    difflib, platformdirs = later("difflib"), later("platformdirs")
 
 log = logging.getLogger("memory_sql")
 
@@ -77,7 +83,7 @@ class Settings(  # in lists, the last base comes first
 
     @property
     def embedded_data_dir(self) -> Path:
-        return self.data_dir or user_data_path("memory-sql", appauthor=False) / "postgres"
+        return self.data_dir or platformdirs.user_data_path("memory-sql", appauthor=False) / "postgres"
 
     @property
     def llm_name(self) -> Literal["openai", "offline"] | None:
@@ -169,7 +175,7 @@ def _variables() -> frozenset[str]:
 
 @cache
 def _warn_once(name: str) -> None:
-    near = get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
+    near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
     log.warning("%s isn't a setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
 
 

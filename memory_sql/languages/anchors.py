@@ -94,42 +94,42 @@ def _digits(items: Iterable[Any]) -> tuple[int, int | None]:
     """That number; and, if only digits match, the least number of digits that match."""
     most, row, is_bare = 0, 0, True
     for operation, argument in items:
-        needed, bare = _digits_of(str(operation), argument)
+        needed, bare = _digits_of(operation, argument)
         row = 0 if bare is None else row + bare
         is_bare = is_bare and bare is not None
         most = max(most, needed, row)
     return most, row if is_bare else None
 
 
-def _digits_of(operation: str, argument: Any) -> tuple[int, int | None]:
+def _digits_of(operation: Any, argument: Any) -> tuple[int, int | None]:
     match operation:
-        case "LITERAL":
+        case _parser.LITERAL:
             return (1, 1) if chr(argument).isdecimal() else (0, None)
-        case "IN":
+        case _parser.IN:
             return (1, 1) if argument in _DIGITS else (0, None)
-        case "SUBPATTERN":
+        case _parser.SUBPATTERN:
             return _digits(argument[3])
-        case "BRANCH":
+        case _parser.BRANCH:
             each = [_digits(items) for items in argument[1]]
             bare = [count for _, count in each if count is not None]
             return min(needed for needed, _ in each), min(bare) if len(bare) == len(each) else None
-        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+        case _parser.MAX_REPEAT | _parser.MIN_REPEAT | _parser.POSSESSIVE_REPEAT:
             needed, count = _digits(argument[2])
             row = None if count is None else int(argument[0]) * count
             return (max(needed, row or 0) if argument[0] else 0), row
-        case "AT" | "ASSERT" | "ASSERT_NOT":
+        case _parser.AT | _parser.ASSERT | _parser.ASSERT_NOT:
             return 0, 0
         case _:
             return 0, None
 
 
 def _walked(items: Iterable[Any], ways: _Ways) -> _Ways:
-    for is_literal, some in groupby(items, key=lambda item: str(item[0]) == "LITERAL"):
+    for is_literal, some in groupby(items, key=lambda item: item[0] is _parser.LITERAL):
         if is_literal:
             ways = _spelled("".join(chr(code) for _, code in some), ways)
             continue
         for operation, argument in some:
-            ways = _fewer(_STEPS.get(str(operation), _unknown)(argument, ways))
+            ways = _fewer(_STEPS.get(operation, _unknown)(argument, ways))
     return ways
 
 
@@ -161,19 +161,19 @@ def _bounded(_: Any, ways: _Ways) -> _Ways:
 
 def _class(members: list[tuple[Any, Any]], ways: _Ways) -> _Ways:
     """One of several characters."""
-    kinds = {str(kind) for kind, _ in members}
-    if kinds == {"LITERAL"} and len(members) <= _FEW:
+    kinds = {kind for kind, _ in members}
+    if kinds == {_parser.LITERAL} and len(members) <= _FEW:
         return frozenset(way for _, code in members for way in _spelled(chr(code), ways))
     return _bounded(None, ways) if all(_has_no_letter(*member) for member in members) else _unknown(None, ways)
 
 
 def _has_no_letter(kind: Any, what: Any) -> bool:
-    match str(kind):
-        case "LITERAL":
+    match kind:
+        case _parser.LITERAL:
             return not _LETTER.match(chr(what))
-        case "RANGE":
+        case _parser.RANGE:
             return what[1] < 128 and not any(_LETTER.match(chr(code)) for code in range(what[0], what[1] + 1))
-        case "CATEGORY":
+        case _parser.CATEGORY:
             return what in (_parser.CATEGORY_SPACE, _parser.CATEGORY_DIGIT)
         case _:
             return False
@@ -206,23 +206,23 @@ def _repeated(argument: tuple[int, int, Any], ways: _Ways) -> _Ways:
 
 _BLANK = frozenset({_Way(is_open=False), _Way(is_open=True)})
 _DIGITS = ([(_parser.CATEGORY, _parser.CATEGORY_DIGIT)], [(_parser.RANGE, (48, 57))])
-_STEPS: dict[str, Callable[[Any, _Ways], _Ways]] = {
-    "IN": _class,
-    "SUBPATTERN": _group,
-    "ATOMIC_GROUP": lambda items, ways: _walked(items, ways),
-    "BRANCH": _branch,
-    "MAX_REPEAT": _repeated,
-    "MIN_REPEAT": _repeated,
-    "POSSESSIVE_REPEAT": _repeated,
-    "AT": lambda at, ways: ways if at == _parser.AT_NON_BOUNDARY else _bounded(at, ways),
-    "ASSERT": lambda _, ways: ways,
-    "ASSERT_NOT": lambda argument, ways: _bounded(None, ways) if _refuses_letters(argument[1]) else ways,
+_STEPS: dict[Any, Callable[[Any, _Ways], _Ways]] = {
+    _parser.IN: _class,
+    _parser.SUBPATTERN: _group,
+    _parser.ATOMIC_GROUP: lambda items, ways: _walked(items, ways),
+    _parser.BRANCH: _branch,
+    _parser.MAX_REPEAT: _repeated,
+    _parser.MIN_REPEAT: _repeated,
+    _parser.POSSESSIVE_REPEAT: _repeated,
+    _parser.AT: lambda at, ways: ways if at == _parser.AT_NON_BOUNDARY else _bounded(at, ways),
+    _parser.ASSERT: lambda _, ways: ways,
+    _parser.ASSERT_NOT: lambda argument, ways: _bounded(None, ways) if _refuses_letters(argument[1]) else ways,
 }
 
 
 def _refuses_letters(items: Any) -> bool:
     """Whether it is like `(?!\\w)` or `(?<![\\w-])`: no letter stands beside."""
-    kinds = [argument if str(operation) == "IN" else [] for operation, argument in items]
+    kinds = [argument if operation is _parser.IN else [] for operation, argument in items]
     return len(kinds) == 1 and (_parser.CATEGORY, _parser.CATEGORY_WORD) in kinds[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from string import ascii_letters
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -14,7 +15,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import message
-from tests.fakes import Parrot
+from tests.fakes import Meanings, Parrot
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -55,10 +56,28 @@ BESIDE = (
     " SELECT agent_key, 'y' || n, 'x' || n, now(), CASE WHEN n % 2 = 0 THEN now() END",
     "INSERT INTO memory.imported_messages SELECT agent_key, 'x' || n, 1, 1, 'a', 'b', 'c'",
 )
+FEW = 2_000
+FREEZE_STATISTICS = """
+    DO $$ DECLARE v_table regclass; BEGIN
+        FOR v_table IN SELECT oid FROM pg_class WHERE relnamespace = 'memory'::regnamespace AND relkind = 'r' LOOP
+            EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', v_table);
+        END LOOP;
+    END $$
+"""
+A_THOUSAND_OF_ONE_SCOPE = (
+    "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
+    " SELECT agent_key, scope_id, n, 'Tea ' || n, now(), 'observe', 1"
+    " FROM memory.scopes CROSS JOIN generate_series(2, 1000) n",
+    "UPDATE memory.scopes SET last_seq = 1000",
+)
 WHOLE = {
     "form again": {"observations"},  # no index knows the run
     "forget a person": {"messages"},  # nor who spoke
     "forget a group": {"conversations", "evidence", "observations", "scopes"},  # nor of which group a conversation is
+}
+ALIKE = {  # where statistics say that any index would do, and another than that of the key is taken
+    "list": {"events", "observation_states"},
+    "forget a person": {"scopes"},  # by the checks of foreign keys
 }
 READ = "SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE schemaname = 'memory'"
 
@@ -66,18 +85,28 @@ READ = "SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_u
 @pytest.fixture
 async def memory(database_url: str) -> Any:
     async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as opened:
-        for conversation_id in ("a", "b", "c"):
-            said = [message(f"I own a {word}, {conversation_id}.", n=n) for n, word in enumerate(("ruby", "opal"))]
-            await opened.add(said, **MIA, conversation_id=conversation_id)
-            await opened.conversations.form(**ADA, conversation_id=conversation_id)
-        held = (await opened.observations.list(**MIA, limit=1))[0].id
-        await opened.holds.place(**ADA, observation_id=held, actor="legal")  # all the while
-        apart = await asyncpg.connect(plain_url(database_url))  # where no foreign key was looked up while all was small
-        for sql in BESIDE:
-            await apart.execute(f"{sql} FROM memory.agents CROSS JOIN generate_series(1, {OTHERS}) n")
-        await apart.execute("ANALYZE")
-        await apart.close()
+        await remember(opened, 3)
+        await know_others(database_url, OTHERS, "ANALYZE")
         yield opened
+
+
+async def remember(memory: Memory, conversations: int) -> None:
+    """And a legal hold on something of it, all the while."""
+    for conversation_id in ascii_letters[:conversations]:
+        said = [message(f"I own a {word}, {conversation_id}.", n=n) for n, word in enumerate(("ruby", "opal"))]
+        await memory.add(said, **MIA, conversation_id=conversation_id)
+        await memory.conversations.form(**ADA, conversation_id=conversation_id)
+    formed = await memory.observations.list(**MIA)
+    await memory.holds.place(**ADA, observation_id=formed[0].id, actor="legal")
+
+
+async def know_others(url: str, many: int, *more: str) -> None:
+    apart = await asyncpg.connect(plain_url(url))  # where no foreign key was looked up while all was small
+    for sql in BESIDE:
+        await apart.execute(f"{sql} FROM memory.agents CROSS JOIN generate_series(1, {many}) n")
+    for sql in more:
+        await apart.execute(sql)
+    await apart.close()
 
 
 async def read_by(memory: Memory, call: Awaitable[object]) -> dict[str, int]:
@@ -94,9 +123,9 @@ async def flushed(memory: Memory) -> list[tuple[Any, ...]]:
     return await rows(memory, READ)
 
 
-@pytest.mark.slow
-async def test_it_reads_what_it_changes(memory: Memory) -> None:
-    formed = {one.content: one for one in await memory.observations.list(**MIA)}
+async def read_by_each(memory: Memory) -> dict[str, dict[str, int]]:
+    """Of each call that reads, corrects, forgets or works."""
+    formed = {one.content: one for one in await memory.observations.list(**MIA, limit=100)}
     stated = [await memory.observe(f"Mia found a {word}.", **MIA) for word in ("topaz", "pearl", "garnet")]
     topaz, pearl, garnet = (one.id for one in stated)
     ruby, scope = formed["I own a ruby, a."], stated[0].scope.id
@@ -130,5 +159,48 @@ async def test_it_reads_what_it_changes(memory: Memory) -> None:
         "forget a group": lambda: memory.forget(Selection(group_id="crew"), **at_last),
         "forget a person": lambda: memory.forget(Selection(user_id="mia"), **at_last),
     }
-    found = {name: whole for name, call in steps.items() if (whole := await read_by(memory, call()))}
+    return {name: whole for name, call in steps.items() if (whole := await read_by(memory, call()))}
+
+
+@pytest.mark.slow
+async def test_it_reads_what_it_changes(memory: Memory) -> None:
+    found = await read_by_each(memory)
     assert {name: {*whole} for name, whole in found.items()} == WHOLE, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statistics", ["of a few facts", "none"])
+async def test_nothing_is_read_for_each_row_of_another_table_before_statistics_are_there(
+    database_url: str, statistics: str
+) -> None:
+    """As after an import, until autovacuum comes."""
+    settings = Settings(llm="offline", pool_size=1)
+    async with Memory(database_url, Parrot(), settings) as memory:
+        await rows(memory, FREEZE_STATISTICS)
+        if statistics != "none":
+            for n in range(300):
+                await memory.observe(f"Kim has {n} boats.", **ADA, user_id="kim")
+            await rows(memory, "ANALYZE")
+        await remember(memory, 35)
+        await know_others(database_url, FEW)
+    async with Memory(
+        database_url, Parrot(), settings
+    ) as memory:  # its connection has no plans from when all was small
+        found = await read_by_each(memory)
+    often = {name: {table for table, count in read.items() if count > 100 * FEW} for name, read in found.items()}
+    assert {
+        name: tables - ALIKE.get(name, set()) for name, tables in often.items() if tables - ALIKE.get(name, set())
+    } == {}
+
+
+@pytest.mark.slow
+async def test_vectors_are_looked_up_one_by_one(database_url: str) -> None:
+    """Also before statistics say how many there are."""
+    async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1), embeddings=Meanings()) as memory:
+        await rows(memory, FREEZE_STATISTICS)
+        await memory.observe("Mia lives in Oslo.", **MIA)
+        for sql in A_THOUSAND_OF_ONE_SCOPE:
+            await rows(memory, sql)
+        await memory.work.embed()
+        again = await read_by(memory, memory.work.embed())
+    assert again.get("observation_vectors", 0) <= 2_000

@@ -23,6 +23,7 @@ import yaml
 
 import memory_sql
 from memory_sql import Memory, Settings, cli, models
+from memory_sql.config.settings import OTHER_VARIABLES
 from memory_sql.resources.faces import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
@@ -265,7 +266,7 @@ def test_methods_and_objects_in_the_prose_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_settings_in_the_environment_exist(page: str) -> None:
     known = {f"MEMORY_SQL_{name.upper()}" for name in Settings.model_fields}
-    known |= {"MEMORY_SQL_CONFIG", "MEMORY_SQL_TEST_URL", "MEMORY_SQL_SEED"}
+    known |= {f"MEMORY_SQL_{name}" for name in OTHER_VARIABLES}
     assert set(re.findall(r"MEMORY_SQL_[A-Z_]*[A-Z]", read(page))) <= known
 
 

@@ -17,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
-    exists,
     func,
     or_,
     select,
@@ -113,12 +112,15 @@ _left = (
         ObservationRow.seq > _newest.c.seq,
         or_(bindparam("sensitive", type_=Boolean), ObservationRow.sensitivity != "sensitive"),
         func.memory.is_sought(_status, true()),
-        ~exists().where(
+        ~select(ObservationVectorRow.seq)
+        .where(
             ObservationVectorRow.agent_key == ObservationRow.agent_key,
             ObservationVectorRow.scope_id == ObservationRow.scope_id,
             ObservationVectorRow.seq == ObservationRow.seq,
             ObservationVectorRow.model == _model,
-        ),
+        )
+        .offset(0)  # each by its key, whatever the planner thinks of how many there are
+        .exists(),
     )
     .order_by(ObservationRow.seq)
     .limit(_limit)

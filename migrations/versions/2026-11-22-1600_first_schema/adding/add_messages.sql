@@ -217,7 +217,7 @@ BEGIN
         SELECT v_agent, s.scope_id, u, v_at
         FROM memory.scopes s
         CROSS JOIN unnest(v_speakers) u
-        WHERE s.agent_key = v_agent AND s.owner = ANY (SELECT 'g:' || g FROM unnest(p_groups) g) AND s.name = ''
+        WHERE s.agent_key = v_agent AND s.owner = ANY (ARRAY(SELECT 'g:' || g FROM unnest(p_groups) g)) AND s.name = ''
           AND NOT EXISTS (
               SELECT FROM memory.members m WHERE m.agent_key = v_agent AND m.scope_id = s.scope_id AND m.user_id = u
           )

@@ -147,19 +147,18 @@ BEGIN
         END IF;
         SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
         INTO v_round_conversation_ids, v_round_numbers
-        FROM memory.messages m
-        WHERE m.agent_key = p_agent AND (cardinality(p_users) = 0 OR m.user_id IS NULL OR m.user_id = ANY (p_users))
-          AND (m.conversation_id, m.number) IN (
-              SELECT e.conversation_id, e.number
-              FROM memory.evidence e
-              JOIN unnest(scope_ids, seqs) AS k (scope_id, seq) USING (scope_id, seq)
-              WHERE e.agent_key = p_agent AND e.number IS NOT NULL AND e.repeated_seq IS NULL
-                AND NOT EXISTS (
-                    SELECT FROM memory.lineage l
-                    WHERE l.agent_key = p_agent AND l.scope_id = e.scope_id AND l.seq = e.seq
-                )
-          )
-          AND (m.conversation_id, m.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers));
+        FROM (
+            SELECT DISTINCT e.conversation_id, e.number
+            FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM memory.evidence e WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq OFFSET 0
+            ) e
+            WHERE e.repeated_seq IS NULL AND (e.conversation_id, e.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers))
+              AND NOT EXISTS (SELECT FROM memory.lineage l WHERE (l.agent_key, l.scope_id, l.seq) = (p_agent, k.scope_id, k.seq) OFFSET 0)
+        ) e
+        JOIN LATERAL (
+            SELECT m.* FROM memory.messages m WHERE (m.agent_key, m.conversation_id, m.number) = (p_agent, e.conversation_id, e.number) OFFSET 0
+        ) m ON cardinality(p_users) = 0 OR m.user_id IS NULL OR m.user_id = ANY (p_users);
         EXIT WHEN cardinality(v_round_scope_ids) = 0 AND cardinality(v_round_conversation_ids) = 0;
     END LOOP;
     IF NOT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) THEN

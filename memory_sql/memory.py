@@ -348,7 +348,7 @@ class Memory(Faces):
         affects the digest, which has its own budgets (`digest_tokens` …): both together have at most the sum.
 
         `as_of`: the memory at that moment of recorded time, limited to what this user may see now and could see then,
-        without what has been forgotten since.
+        without what has been forgotten since. When somebody joined a conversation isn't recorded: they see it from its start.
         """
         turn = turn_of(
             message,

@@ -325,6 +325,31 @@ MUTATIONS = (
         CORRECTIONS,
     ),
     Mutation(
+        "quarantine: its end leaves what was corrected active",
+        (Change("agent_key, changes, await _replaced(repository, active, releasable))", "agent_key, changes)"),),
+        CORRECTIONS,
+    ),
+    Mutation(
+        "quarantine: its end undoes what was decided meanwhile",
+        (
+            Change(
+                "IN_USE, are_among((t.scope_id, t.seq, t.status_at), keys)",
+                "are_among((t.scope_id, t.seq), [key[:2] for key in keys])",
+            ),
+        ),
+        CORRECTIONS,
+    ),
+    Mutation(
+        "facts: old values come back beside a new one",
+        (Change("if _stored_since(newer, older) or _stored_since(older, newer):", "if False:"),),
+        CORRECTIONS,
+    ),
+    Mutation(
+        "facts: values that a person put side by side are parted",
+        (Change("if _stored_since(newer, older) or _stored_since(older, newer):", "if True:"),),
+        CORRECTIONS,
+    ),
+    Mutation(
         "correction: what it may not spread is forgotten",
         (without("'no_propagate', v_old.no_propagate, "),),
         ALONE,

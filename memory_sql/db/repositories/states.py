@@ -5,10 +5,12 @@ Each method calls `refresh_due` at the end (rule 11): what is set aside is no lo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import combinations, groupby
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, insert, literal, null, or_, select, true, update
@@ -251,27 +253,21 @@ class StateRepository:
         """
         if not back:
             return {}
-        stated = aliased(_o)
-        is_its_fact = and_(
-            *(getattr(stated, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "fact_key")),
-            are_among((stated.scope_id, stated.seq), back),
-        )
-        key = (_o.scope_id, _o.seq)
+        key, fact = (_o.scope_id, _o.seq), (_o.scope_id, _o.fact_key)
+        stated = select(*fact).where(_o.agent_key == agent_key, _o.fact_key.is_not(None), are_among(key, back))
+        facts = stated.distinct().subquery()
         is_back = are_among(key, back)
         stays = and_(func.memory.in_use(_t.status), ~are_among(key, going))
         found = await self._session.execute(
             select(*key, _o.fact_key, _o.observed_at, _o.created_at, case((is_back, _t.status_at)).label("aside_at"))
-            .distinct()
-            .join(stated, is_its_fact)
+            .join(facts, and_(facts.c.scope_id == _o.scope_id, facts.c.fact_key == _o.fact_key))
             .outerjoin(_t, and_(*(getattr(_t, name) == getattr(_o, name) for name in _KEY)))
             .where(_o.agent_key == agent_key, or_(is_back, stays))
-            .order_by(_o.scope_id, _o.fact_key, _o.observed_at, _o.seq)
+            .order_by(*fact, _o.observed_at, _o.seq)
         )
         gives_way = dict[tuple[int, int], int]()
         for _, values in groupby(found, lambda row: (row.scope_id, row.fact_key)):
-            for older, newer in combinations(values, 2):
-                if _stored_since(newer, older) or _stored_since(older, newer):
-                    gives_way[older.scope_id, older.seq] = newer.seq  # the newest comes last
+            gives_way |= that_give_way(list(values))
         return gives_way
 
     async def _tell(
@@ -314,6 +310,24 @@ def _sort_out(
         if digest is not None:
             taken[digest] = seq
     return back, likes
+
+
+def that_give_way(values: Sequence[Any]) -> dict[tuple[int, int], int]:
+    """Of the values of a fact, oldest first, those that give way, each to the newest of those to which it does.
+
+    That is the first that was stored later, or set aside sooner, than all that are newer than it: a bisection finds it.
+    """
+    overtaken, stored, aside = dict[tuple[int, int], int](), list[Any](), list[Any]()
+    for value in reversed(values):
+        later = bisect_left(stored, True, key=partial(_stored_since, other=value))
+        sooner = bisect_left(aside, True, key=partial(_stored_since, value))
+        if newer := [*stored[later : later + 1], *aside[sooner : sooner + 1]]:
+            overtaken[value.scope_id, value.seq] = max(newer, key=lambda one: (one.observed_at, one.seq)).seq
+        if not stored or value.created_at > stored[-1].created_at:
+            stored.append(value)
+        if value.aside_at is not None and (not aside or value.aside_at < aside[-1].aside_at):
+            aside.append(value)
+    return overtaken
 
 
 def _stored_since(one: Any, other: Any) -> bool:

@@ -440,6 +440,35 @@ async def test_older_value_of_a_fact_known_since_gives_way_to_the_released_one(m
     assert await texts(memory) == {"u:mia": "Mia lived in Bonn. Mia lives in Rome."}  # as after any correction
 
 
+VALUES = """
+    WITH o AS (
+        INSERT INTO memory.observations
+        (agent_key, scope_id, seq, content, observed_at, created_at, source_kind, hash_version, fact_key)
+        SELECT agent_key, scope_id, n, 'Home ' || n, o.observed_at - make_interval(days => n),
+               o.created_at + make_interval(secs => n / 1e4), 'observe', 1, fact_key
+        FROM memory.observations o, generate_series(2, 1000) n
+    ), t AS (
+        INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at, superseded_by)
+        SELECT agent_key, scope_id, n, 'superseded', o.created_at + make_interval(secs => n / 1e4), seq
+        FROM memory.observations o, generate_series(2, 1000) n
+    )
+    UPDATE memory.scopes SET last_seq = 1000
+"""
+
+
+async def test_a_thousand_values_that_gave_way_to_one_are_looked_at_together(database_url: str, parrot: Parrot) -> None:
+    """A statement for each was sent, and each was compared with each."""
+    async with Memory(database_url, parrot, SETTINGS) as memory:
+        (newest,) = await homes(memory, "Rome")
+        await rows(memory, VALUES)
+        for table in ("observations", "observation_states"):
+            await rows(memory, f"ANALYZE memory.{table}")
+        with statements(memory) as sent:
+            await memory.observations.quarantine(newest.id, **MIA)
+        assert len(sent) < 60
+        assert await listed(memory) == ["Home 2"]
+
+
 async def test_values_of_a_fact_that_were_active_side_by_side_are_so_again(memory: Memory) -> None:
     rome, _ = await homes(memory, "Rome", "Oslo")
     await memory.observations.reinstate(rome.id, **MIA)
@@ -795,6 +824,19 @@ async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: M
     await memory.observations.quarantine(new.id, **MIA)
     assert await listed(memory) == ["Mia lives in Rome."]
     assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
+
+
+async def test_of_two_replaced_ones_that_say_the_same_one_stands_again(memory: Memory) -> None:
+    first = await memory.observe("Mia lives in Rome.", **MIA)
+    oslo = await memory.observations.update(first.id, **MIA, text="Mia lives in Oslo.")
+    again = await memory.observe("Mia lives in Rome.", **MIA)
+    lima = await memory.observations.update(again.id, **MIA, text="Mia lives in Lima.")
+    await memory.forget(oslo.id, **ADA)
+    await memory.observations.supersede(first.id, lima.id, **MIA)
+    await memory.observations.quarantine(lima.id, **MIA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [again.id]
+    await memory.observations.unquarantine(lima.id, **MIA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [lima.id]
 
 
 async def test_released_correction_replaces_again_what_it_had_replaced(memory: Memory) -> None:

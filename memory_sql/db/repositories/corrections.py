@@ -202,6 +202,29 @@ class CorrectionRepository:
             exists(says_the_same),
         )
 
+    async def free(self, keys: Collection[ObservationKey], going: Collection[ObservationKey]) -> set[ObservationKey]:
+        """Those that may be active once these are `going`: nothing active says the same, of several that do the newest."""
+        o, same = ObservationRow, aliased(ObservationRow)
+        its = aliased(ObservationStateRow)
+        says_the_same = (
+            select(same.seq)
+            .outerjoin(
+                its, and_(*(getattr(its, name) == getattr(same, name) for name in ("agent_key", "scope_id", "seq")))
+            )
+            .where(
+                *(getattr(same, name) == getattr(o, name) for name in ("agent_key", "scope_id", "content_hash")),
+                same.lane == "absorb",
+                func.memory.in_use(its.status),
+                ~are_among((same.scope_id, same.seq), going),
+            )
+        )
+        found = await self._session.execute(
+            select(o.scope_id, o.seq, o.content_hash)
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), ~says_the_same.exists())
+            .order_by(o.scope_id, o.seq)
+        )
+        return {*{(row.scope_id, row.content_hash or row.seq): (row.scope_id, row.seq) for row in found}.values()}
+
     async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
         """The observations that any of these superseded."""
         t = ObservationStateRow

@@ -156,8 +156,8 @@ async def superseded_alone(repository: CorrectionRepository, standings: Collecti
     going = {one.key for one in standings}
     last = [one.key for one in standings if one.status != "superseded"]
     replaced = [one for one in await repository.superseded_by(last) if one.key not in going]
-    twins = {one.key: await repository.twins([one.key], "active") for one in replaced}
-    return [one for one in replaced if {twin.key for twin in twins[one.key]} <= going]
+    free = await repository.free([one.key for one in replaced], going) if replaced else ()
+    return [one for one in replaced if one.key in free]
 
 
 @dataclass(frozen=True, slots=True)

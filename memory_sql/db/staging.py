@@ -72,16 +72,20 @@ ANALYZE = "ANALYZE import_rows (place, scope_id, seq, legacy_ref, of_ref)"
 WAITING = """
     UPDATE import_rows r SET of_ref = '', seq = w.seq
     FROM (
-        SELECT o.scope_id, CASE WHEN NOT memory.is_aside(t.status) THEN o.lane END AS lane, o.content_hash,
-               max(o.seq) AS seq, max(o.observed_at) AS observed_at
+        SELECT o.scope_id, o.lane, o.content_hash, max(o.seq) AS seq, max(o.observed_at) AS observed_at
         FROM memory.scopes s
         JOIN memory.observations o USING (agent_key, scope_id)
         LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
-        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (
-            memory.in_use(t.status) AND (o.seq > s.done_seq OR o.lane = 'buffer')
-            OR memory.is_aside(t.status) AND t.status <> 'withdrawn'
-        )
+        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (o.seq > s.done_seq OR o.lane = 'buffer')
+          AND memory.in_use(t.status)
         GROUP BY 1, 2, 3
+        UNION ALL
+        SELECT o.scope_id, NULL, o.content_hash, max(o.seq), NULL
+        FROM memory.observation_states t
+        JOIN memory.observations o USING (agent_key, scope_id, seq)
+        WHERE t.agent_key = :agent_key AND t.scope_id = ANY (:scope_ids) AND memory.is_aside(t.status)
+          AND t.status <> 'withdrawn'
+        GROUP BY 1, 3
     ) w
     WHERE r.of_ref IS NULL AND r.scope_id = w.scope_id AND w.content_hash = memory.content_hash(r.scope_id, r.digest)
       AND (w.lane IS NULL OR r.lane = w.lane AND r.observed_at <= w.observed_at)

@@ -53,6 +53,8 @@ class Plan(TalkPlan, Protocol):
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
 
+    def knows(self, agent_id: str, owner: str) -> bool: ...
+
     def stand_alone(self, refs: Sequence[str]) -> None: ...
 
 
@@ -158,9 +160,13 @@ class Loader:
     async def _away(
         self, seen: Seen, draft: ScopeDraft, rows: Sequence[RowDraft], left: Mapping[str, Reason]
     ) -> list[DuplicateDraft]:
-        """The new rows that repeat what came before, but to other scopes alone."""
+        """The new rows that repeat what came before, but to other scopes alone.
+
+        A scope whose owner the source doesn't know is this one, of whoever was renamed here or linked to another there.
+        """
         new = [row for row in rows if isinstance(row, DuplicateDraft) and row.of in left and _why(row, left) is None]
-        there = await seen.imports.known_in(seen.agent_key, draft.owner, draft.name, [row.of for row in new])
+        found = await seen.imports.owners_of(seen.agent_key, draft.kind, draft.name, [row.of for row in new])
+        there = {ref for ref, owner in found if owner == draft.owner or not self.plan.knows(draft.agent_id, owner)}
         return [row for row in new if row.of not in there]
 
     async def _scopes(

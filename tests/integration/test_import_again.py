@@ -183,6 +183,17 @@ async def test_document_comes_by_itself_where_the_other_that_says_it_is_not(memo
     assert (await memory.imports.rollback(done.run or 0)).observations == 2
 
 
+async def test_new_repetition_makes_no_second_scope_of_who_was_renamed(memory: Memory, bring: Bring) -> None:
+    said = HOME.directive(content="Answer in Dutch.")
+    await bring({"memory_user": [HOME.blob()], "memory_sessions": [said]}.items())
+    await memory.people.rename(agent_id=MIA["agent_id"], kind="user", old=MIA["user_id"], new="mia")
+    before = await rows(memory, TOLD), await scopes(memory)
+    again = HOME.directive(10, content="Answer in Dutch.", createdAt=at(10))
+    report = await bring({"memory_user": [HOME.blob()], "memory_sessions": [said, again]}.items())
+    assert report.reasons["memory_sessions: merged, duplicate_text"] == 1
+    assert (await rows(memory, TOLD), await scopes(memory)) == before
+
+
 async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
     await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())

@@ -233,18 +233,18 @@ class ImportRepository:
             by.setdefault(row.legacy_ref, []).append(row.import_id)
         return by
 
-    async def known_in(self, agent_key: int, owner: str, name: str, refs: Sequence[str]) -> set[str]:
-        """Those of these references that are stored in that scope."""
+    async def owners_of(self, agent_key: int, kind: str, name: str, refs: Sequence[str]) -> list[tuple[str, str]]:
+        """These references with the owners of the scopes of that kind and name in which they are stored."""
         if not refs:
-            return set()
+            return []
         i, s = ImportedRow, ScopeRow
-        found = await self.session.scalars(
-            select(i.legacy_ref)
+        found = await self.session.execute(
+            select(i.legacy_ref, s.owner)
             .join(s, and_(s.agent_key == i.agent_key, s.scope_id == i.scope_id))
-            .where(i.agent_key == agent_key, s.owner == owner, s.name == name)
+            .where(i.agent_key == agent_key, s.kind == kind, s.name == name)
             .where(i.legacy_ref == any_(cast(list(refs), ARRAY(Text))))
         )
-        return set(found)
+        return [(row.legacy_ref, row.owner) for row in found]
 
     async def own(self, agent_key: int, import_id: int, refs: Sequence[str]) -> set[str]:
         """Those of these documents that have a row of their own from the import."""

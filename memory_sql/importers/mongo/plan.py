@@ -66,6 +66,10 @@ class Plan:
         """Records for the accounts that documents are imported, even if they are left out elsewhere."""
         self.spool.bring(refs)
 
+    def knows(self, agent_id: str, owner: str) -> bool:
+        """Whether the source has memory of that owner."""
+        return self.spool.knows(agent_id, owner)
+
     def agents(self) -> Iterator[AgentDraft]:
         """Ordered by id."""
         for agent in self.spool.agents():

@@ -15,6 +15,7 @@ CREATE INDEX rows_by_ref ON rows (ref);
 INSERT INTO refusals
 SELECT min(collection), substr(ref, instr(ref, ':') + 1), NULL, NULL, NULL, 'merged', 'duplicate_text'
 FROM rows GROUP BY ref HAVING sum(ref <> of) = count(*);
+CREATE INDEX refusals_of ON refusals (id) WHERE reason = 'duplicate_text';
 INSERT INTO refusals
 SELECT collection, substr(ref, instr(ref, ':') + 1), NULL, NULL, NULL, 'merged', 'duplicate_scope'
 FROM (

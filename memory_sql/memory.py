@@ -301,9 +301,7 @@ class Memory(Faces):
 
         async def change(unit: Session) -> None:
             known = await agents.ensure_agent(unit, agent, self.now())
-            before = self.settings.of_agent(known.settings).language
-            changes = "language" in settings and given.get("language", self.settings.language) != before
-            await agents.change_settings(unit, known.key, given, unset, before if changes else None)
+            await agents.change_settings(unit, known.key, given, unset, self.settings.language)
             await self._runtime.jobs.make_due(unit, known.key)
 
         await self.database.write(change, principal=service(agent))

@@ -635,3 +635,13 @@ async def test_messages_from_before_a_change_of_language_are_found(memory: Memor
     await memory.configure(agent_id="ada", language="french")
     for query, found in (("sailed boat", "m1"), ("Segelboot", "m2")):
         assert (await memory.search(query, **MIA)).messages[0].message.id == found
+
+
+async def test_of_changes_of_language_at_once_each_is_kept(memory: Memory) -> None:
+    """Each had looked before the others changed it, and messages that came in between weren't found any more."""
+    names = ["dutch", "french", "german", "italian", "spanish"]
+    for _ in range(2):
+        await asyncio.gather(*(memory.configure(agent_id="ada", language=name) for name in names))
+    await memory.configure(agent_id="ada", language=None, formation_messages=10)
+    ((former,),) = await rows(memory, "SELECT former_languages FROM memory.agents")
+    assert set(names) <= {*former}

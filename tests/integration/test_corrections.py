@@ -429,6 +429,18 @@ async def test_released_value_of_a_fact_gives_way_to_a_newer_one_known_since(mem
     assert (await memory.observations.get(rome.id, **MIA)).superseded_by == oslo.id
 
 
+async def test_value_that_was_replaced_before_its_quarantine_gives_way_to_a_newer_one(memory: Memory) -> None:
+    """It counts since when it hasn't been active, not since when it is in quarantine."""
+    (rome,) = await homes(memory, "Rome")
+    oslo = await memory.observations.update(rome.id, **MIA, text="Mia lives in Oslo.")
+    (lima,) = await homes(memory, "Lima")
+    await memory.observations.quarantine(rome.id, **MIA)
+    await memory.forget(oslo.id, **ADA)
+    await memory.observations.unquarantine(rome.id, **MIA)
+    assert await listed(memory) == ["Mia lives in Lima."]
+    assert (await memory.observations.get(rome.id, **MIA)).superseded_by == lima.id
+
+
 async def test_older_value_of_a_fact_known_since_gives_way_to_the_released_one(memory: Memory) -> None:
     (rome,) = await homes(memory, "Rome")
     await memory.observations.quarantine(rome.id, **MIA)
@@ -896,6 +908,22 @@ async def test_release_restores_a_line_of_corrections(memory: Memory, place: int
     await memory.observations.quarantine(chosen, **who)
     await memory.observations.unquarantine(chosen, **who)
     assert await statuses(memory) == before
+
+
+async def test_original_stands_again_when_all_its_corrections_are_quarantined(memory: Memory) -> None:
+    """And gives way to them again afterwards, also to the last of them alone."""
+    original = await memory.observe("Mia lives in Rome.", **MIA)
+    second = await memory.observations.update(original.id, **MIA, text="Mia lives on Mars.", tags=["poison"])
+    await memory.observations.update(second.id, **MIA, text="Mia lives on the moon.")
+    before = await statuses(memory)
+    poison = Selection(tag="poison")
+    await memory.observations.quarantine(poison, **ADA)
+    assert await listed(memory) == ["Mia lives in Rome."]
+    await memory.observations.unquarantine(poison, **ADA)
+    assert await statuses(memory) == before
+    await memory.observations.quarantine(poison, **ADA)
+    await memory.observations.unquarantine(Selection(query="moon"), **ADA)
+    assert await listed(memory) == ["Mia lives on the moon."]
 
 
 async def test_released_one_stands_again_without_its_successor(memory: Memory) -> None:

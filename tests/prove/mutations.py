@@ -326,7 +326,7 @@ MUTATIONS = (
     ),
     Mutation(
         "quarantine: its end leaves what was corrected active",
-        (Change("agent_key, changes, await _replaced(repository, active, releasable))", "agent_key, changes)"),),
+        (Change("agent_key, changes, await _replaced(repository, releasable))", "agent_key, changes)"),),
         CORRECTIONS,
     ),
     Mutation(

@@ -257,9 +257,22 @@ class StateRepository:
         stated = select(*fact).where(_o.agent_key == agent_key, _o.fact_key.is_not(None), are_among(key, back))
         facts = stated.distinct().subquery()
         is_back = are_among(key, back)
+        left_at = (
+            select(func.max(EventRow.created_at))
+            .where(*(getattr(EventRow, name) == getattr(_o, name) for name in _KEY))
+            .where(EventRow.kind == "status", EventRow.detail["from"].astext == "active")
+            .scalar_subquery()
+        )
+        aside_at = case((is_back, func.coalesce(left_at, _t.status_at))).label("aside_at")
         stays = and_(func.memory.in_use(_t.status), ~are_among(key, going))
         found = await self._session.execute(
-            select(*key, _o.fact_key, _o.observed_at, _o.created_at, case((is_back, _t.status_at)).label("aside_at"))
+            select(
+                *key,
+                _o.fact_key,
+                _o.observed_at,
+                _o.created_at,
+                case((is_back, func.coalesce(aside_at, _t.status_at))).label("aside_at"),
+            )
             .join(facts, and_(facts.c.scope_id == _o.scope_id, facts.c.fact_key == _o.fact_key))
             .outerjoin(_t, and_(*(getattr(_t, name) == getattr(_o, name) for name in _KEY)))
             .where(_o.agent_key == agent_key, or_(is_back, stays))

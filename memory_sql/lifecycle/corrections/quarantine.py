@@ -7,7 +7,7 @@ judged again without it. What is quarantined without naming an asking user, an o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -50,9 +50,10 @@ class Poisoned:
 
     def changes(self, asked: Asked) -> list[Change]:
         by = {"operator": True} if asked.is_operator else {}
-        replaced = defaultdict[tuple[int, int | None], list[int]](list)
+        lines, replaced = {one.key: one for one in self.standings}, defaultdict[ObservationKey, list[int]](list)
         for one in self.replaced:
-            replaced[one.key[0], one.superseded_by].append(one.key[1])
+            for later in _line(one, lines):
+                replaced[later.key].append(one.key[1])
         going = [
             Change(one, "quarantined", "quarantine", more={**by, **_before(one, replaced.get(one.key, []))})
             for one in self.standings
@@ -151,13 +152,29 @@ async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Sel
 async def superseded_alone(repository: CorrectionRepository, standings: Collection[Standing]) -> list[Standing]:
     """What these had superseded and is to be active again: unless it goes itself, or something active says the same.
 
-    In a line of corrections what lies before one that is superseded itself has something else in its place.
+    In a line of corrections what lies before one that is superseded itself has something else in its place, unless that
+    goes as well.
     """
-    going = {one.key for one in standings}
-    last = [one.key for one in standings if one.status != "superseded"]
+    going = {one.key: one for one in standings}
+    last = [one.key for one in standings if not _has_successor(one, going)]
     replaced = [one for one in await repository.superseded_by(last) if one.key not in going]
     free = await repository.free([one.key for one in replaced], going) if replaced else ()
     return [one for one in replaced if one.key in free]
+
+
+def _has_successor(one: Standing, going: Mapping[ObservationKey, Standing]) -> bool:
+    """Whether something stays in its place."""
+    return [one, *_line(one, going)][-1].status == "superseded"
+
+
+def _line(one: Standing, going: Mapping[ObservationKey, Standing]) -> Iterator[Standing]:
+    """What superseded it, and what superseded that, as far as they go."""
+    for _ in going:
+        later = going.get((one.key[0], one.superseded_by or 0))
+        if later is None:
+            return
+        yield later
+        one = later
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +208,9 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
         _check_right(asked, releasable)
         repository = CorrectionRepository(session, agent_key)
         changes = [await _released(repository, one, releasable) for one in releasable.standings]
-        active = [one.before.key for one in changes if one.status == "active"]
-        if active:
+        if active := [one.before.key for one in changes if one.status == "active"]:
             await refuse_twins(repository, active)
-        await change(session, asked, agent_key, changes, await _replaced(repository, active, releasable))
+        await change(session, asked, agent_key, changes, await _replaced(repository, releasable))
         followed, more = await follow(session, asked, agent_key, releasable.scopes)
         withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
         return _set_aside({*releasable.keys, *followed}, (), withheld)
@@ -245,12 +261,10 @@ async def _released(repository: CorrectionRepository, one: Standing, releasable:
     return Change(one, before, "release", superseded_by=by)
 
 
-async def _replaced(
-    repository: CorrectionRepository, active: Iterable[ObservationKey], releasable: Releasable
-) -> dict[ObservationKey, int]:
+async def _replaced(repository: CorrectionRepository, releasable: Releasable) -> dict[ObservationKey, int]:
     """What these had superseded when they were quarantined, and has been active ever since."""
     by = dict[tuple[int, int, datetime], int]()
-    for scope_id, new in active:
+    for scope_id, new in sorted(releasable.keys, reverse=True):  # of a line the first one has replaced it
         ledger = releasable.ledger.get((scope_id, new), {})
         by |= {(scope_id, seq, ledger["at"]): new for seq in ledger.get("replaced", ())}
     unchanged = {*await repository.active_since(by)} if by else set()

@@ -205,11 +205,13 @@ class StateRepository:
         active again.
         """
         why = {"why": "sources"} if status is None else {}
+        its_own = select(_o.content_hash, _o.fact_key).where(in_scope(_o, scope), _o.seq == _t.seq).correlate(_t)
+        own = its_own.offset(0).lateral()  # each by its key, whatever the planner thinks of how many there are
         found = await self._session.execute(
-            select(_o.seq, _o.content_hash, _o.fact_key, _t.status)
-            .join(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
-            .where(in_scope(_o, scope), true() if status is None else _t.status == status, which)
-            .order_by(_o.seq.desc())
+            select(_t.seq, own.c.content_hash, own.c.fact_key, _t.status)
+            .join(own, true())
+            .where(in_scope(_t, scope), true() if status is None else _t.status == status, which)
+            .order_by(_t.seq.desc())
             .with_for_update(of=_t)
         )
         before = {row.seq: row for row in found}
@@ -306,8 +308,8 @@ def _stands_again() -> ColumnElement[bool]:
     newer, its = aliased(_o), aliased(_t)
     is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
     same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
-    is_there = select(newer.seq).outerjoin(its, same).where(is_its, its.withdrawn_by.is_(None)).correlate(_t).exists()
-    return _t.superseded_by.is_not(None) & ~is_there
+    there = select(newer.seq).outerjoin(its, same).where(is_its, its.withdrawn_by.is_(None)).correlate(_t)
+    return _t.superseded_by.is_not(None) & ~there.offset(0).exists()  # each by its key
 
 
 def _sort_out(

@@ -1,56 +1,57 @@
 CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
 LANGUAGE sql STABLE AS $$
-    WITH concerned AS (
+    WITH concerned AS (  -- here and below: one look by the index for each, whatever the planner thinks of how many there are
         SELECT l.scope_id, l.seq
         FROM (
-            SELECT s.scope_id, s.seq
-            FROM memory.observation_states s
+            SELECT s.scope_id, s.seq FROM memory.observation_states s
             WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_scopes) AND NOT memory.supports(s.status)
             UNION ALL
-            SELECT s.scope_id, s.seq
-            FROM memory.observation_states s
+            SELECT s.scope_id, s.seq FROM memory.observation_states s
             WHERE p_scopes IS NULL AND s.agent_key = p_agent AND NOT memory.supports(s.status)
         ) t
-        JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = t.scope_id AND l.source_seq = t.seq
+        CROSS JOIN LATERAL (
+            SELECT l.* FROM memory.lineage l WHERE (l.agent_key, l.source_scope_id, l.source_seq) = (p_agent, t.scope_id, t.seq) OFFSET 0
+        ) l
         UNION
-        SELECT l.scope_id, l.seq
-        FROM memory.lineage l
-        JOIN memory.observation_states t
-            ON t.agent_key = p_agent AND t.scope_id = l.source_scope_id AND t.seq = l.source_seq
-        WHERE l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND NOT memory.supports(t.status)
+        SELECT l.scope_id, l.seq FROM memory.lineage l
+        WHERE l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND EXISTS (
+            SELECT FROM memory.observation_states t
+            WHERE (t.agent_key, t.scope_id, t.seq) = (p_agent, l.source_scope_id, l.source_seq) AND NOT memory.supports(t.status) OFFSET 0
+        )
         UNION
-        SELECT t.scope_id, t.seq
-        FROM memory.observation_states t
-        JOIN memory.lineage l ON l.agent_key = p_agent AND l.scope_id = t.scope_id AND l.seq = t.seq
-        WHERE t.agent_key = p_agent AND t.follows
-          AND (p_scopes IS NULL OR l.source_scope_id = ANY (p_scopes) OR l.scope_id = ANY (p_scopes))
+        SELECT t.scope_id, t.seq FROM memory.observation_states t
+        WHERE t.agent_key = p_agent AND t.follows AND EXISTS (
+            SELECT FROM memory.lineage l
+            WHERE (l.agent_key, l.scope_id, l.seq) = (p_agent, t.scope_id, t.seq)
+              AND (p_scopes IS NULL OR l.source_scope_id = ANY (p_scopes) OR l.scope_id = ANY (p_scopes)) OFFSET 0
+        )
     ), made AS (
         SELECT c.scope_id, c.seq, coalesce(d.status, 'active') AS status, coalesce(d.follows, false) AS follows, CASE
-            WHEN s.is_merged THEN CASE
-                WHEN s.loses_one THEN 'quarantined' WHEN s.least = 2 THEN 'superseded' ELSE 'active' END
+            WHEN s.is_merged THEN CASE WHEN s.loses_one THEN 'quarantined' WHEN s.least = 2 THEN 'superseded' ELSE 'active' END
             ELSE (ARRAY['active', 'superseded', 'given_up', 'quarantined'])[s.least]
         END AS becomes
         FROM concerned c
-        LEFT JOIN memory.observation_states d ON d.agent_key = p_agent AND d.scope_id = c.scope_id AND d.seq = c.seq
+        LEFT JOIN LATERAL (
+            SELECT d.* FROM memory.observation_states d WHERE (d.agent_key, d.scope_id, d.seq) = (p_agent, c.scope_id, c.seq) OFFSET 0
+        ) d ON true
         CROSS JOIN LATERAL (
             SELECT bool_or(NOT l.whole) AS is_merged,
                    bool_or(NOT l.whole AND u.status IS NOT DISTINCT FROM 'quarantined') AS loses_one,
                    min(CASE
-                       WHEN memory.supports(u.status) THEN 1
-                       WHEN u.status = 'superseded' THEN 2
-                       WHEN u.status = 'given_up' THEN 3
-                       ELSE 4
+                       WHEN memory.supports(u.status) THEN 1 WHEN u.status = 'superseded' THEN 2 WHEN u.status = 'given_up' THEN 3 ELSE 4
                    END) AS least
             FROM memory.lineage l
-            LEFT JOIN memory.observation_states u
-                ON u.agent_key = p_agent AND u.scope_id = l.source_scope_id AND u.seq = l.source_seq
+            LEFT JOIN LATERAL (
+                SELECT u.status FROM memory.observation_states u WHERE (u.agent_key, u.scope_id, u.seq) = (p_agent, l.source_scope_id, l.source_seq) OFFSET 0
+            ) u ON true
             WHERE l.agent_key = p_agent AND l.scope_id = c.scope_id AND l.seq = c.seq
         ) s
     )
-    SELECT m.scope_id, m.seq, m.status, m.becomes
-    FROM made m
-    JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = m.scope_id AND o.seq = m.seq
+    SELECT m.scope_id, m.seq, m.status, m.becomes FROM made m
+    CROSS JOIN LATERAL (
+        SELECT o.source_kind FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (p_agent, m.scope_id, m.seq) OFFSET 0
+    ) o
     WHERE m.becomes <> m.status AND (
         m.follows
         OR memory.in_use(m.status) AND NOT (
@@ -58,7 +59,7 @@ LANGUAGE sql STABLE AS $$
                 SELECT FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = m.scope_id AND e.seq = m.seq
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- stated by a person or the host
-                  AND e.withdrawn_by IS NULL
+                  AND e.withdrawn_by IS NULL OFFSET 0
             )
         )
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, FromClause, any_, cast, func, select, tuple_
+from sqlalchemy import ARRAY, ColumnElement, FromClause, any_, cast, func, select, true, tuple_
 from sqlalchemy.orm import QueryableAttribute
 
 Column = QueryableAttribute[Any] | ColumnElement[Any]
+_MANY = 50
 
 
 def among(column: Column, values: Collection[Any]) -> ColumnElement[bool]:
@@ -17,8 +18,13 @@ def among(column: Column, values: Collection[Any]) -> ColumnElement[bool]:
 
 
 def are_among(columns: tuple[Column, ...], keys: Collection[tuple[Any, ...]]) -> ColumnElement[bool]:
-    """Whether the values of these columns together are one of these keys."""
-    return tuple_(*columns).in_(select(unnested(columns, keys)))
+    """Whether the values of these columns together are one of these keys.
+
+    Where they are many, as one table of hashes: else all might be gone through for each row, since the planner doesn't know
+    how long an array is.
+    """
+    found = tuple_(*columns).in_(select(unnested(columns, keys)))
+    return among(columns[0], {key[0] for key in keys}) & found.is_(true()) if len(keys) > _MANY else found
 
 
 def unnested(columns: tuple[Column, ...], keys: Collection[tuple[Any, ...]]) -> FromClause:

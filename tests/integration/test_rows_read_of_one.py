@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.server import plain_url
 from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.fakes import Parrot
 from tests.integration.test_rows_read import ADA, FREEZE_STATISTICS, flushed
@@ -52,6 +53,7 @@ BY: dict[str, Any] = {**ADA, "actor": "legal", "reason": "told to"}
 CALLS: dict[str, Callable[[Memory], Awaitable[object]]] = {
     "mark": lambda memory: memory.observations.mark("o1000-7", **BY, user_id="mia", sensitivity="sensitive"),
     "forget what superseded": lambda memory: memory.forget("o1000-6", **BY, wait=False),
+    "quarantine many": lambda memory: memory.observations.quarantine(Selection(tag="hot"), **BY),
 }
 
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    tuple_,
     union_all,
     update,
 )
@@ -34,7 +35,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.arrays import among, are_among
+from memory_sql.db.arrays import among, are_among, unnested
 from memory_sql.db.closures import tainted_by
 from memory_sql.db.direct import ask
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
@@ -187,19 +188,19 @@ class CorrectionRepository:
 
     async def twins(self, keys: Collection[ObservationKey], status: str) -> list[Standing]:
         """What says the same in the same scope and has this status, the observations themselves left out (rule 9)."""
-        o, same = ObservationRow, ObservationRow.__table__.alias("same")
-        says_the_same = select(same.c.seq).where(
-            same.c.agent_key == o.agent_key,
-            same.c.scope_id == o.scope_id,
-            same.c.content_hash == o.content_hash,
-            are_among((same.c.scope_id, same.c.seq), keys),
+        o, given = ObservationRow, ObservationRow.__table__.alias("given")
+        key = unnested((o.scope_id, o.seq), keys)
+        its = select(given.c.content_hash).where(
+            given.c.agent_key == self._agent_key, given.c.scope_id == key.c.scope_id, given.c.seq == key.c.seq
         )
+        text = its.correlate(key).offset(0).lateral()  # each by its key
+        texts = select(key.c.scope_id, text.c.content_hash).select_from(key.join(text, true()))
         return await self._standings(
             among(o.scope_id, {scope_id for scope_id, _ in keys}),
             o.lane == "absorb",
             STATUS.in_((status,)),
             ~are_among((o.scope_id, o.seq), keys),
-            exists(says_the_same),
+            tuple_(o.scope_id, o.content_hash).in_(texts).is_(true()),  # looked up in a table of hashes
         )
 
     async def free(self, keys: Collection[ObservationKey], going: Collection[ObservationKey]) -> set[ObservationKey]:
@@ -220,7 +221,7 @@ class CorrectionRepository:
         )
         found = await self._session.execute(
             select(o.scope_id, o.seq, o.content_hash)
-            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), ~says_the_same.exists())
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), ~says_the_same.offset(0).exists())
             .order_by(o.scope_id, o.seq)
         )
         return {*{(row.scope_id, row.content_hash or row.seq): (row.scope_id, row.seq) for row in found}.values()}

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import BigInteger, DateTime, Text, bindparam, func, or_, tuple_
 
 from memory_sql.db.direct import Reader
-from memory_sql.db.models import ObservationRow, ScopeRow
+from memory_sql.db.models import ScopeRow
 from memory_sql.db.observation_rows import select_read, to_observation
-from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS
+from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_ROW, PAST_STATUS
 from memory_sql.domain.observations import Observation
 
 Before = tuple[datetime, int, int]
@@ -70,7 +70,7 @@ _LISTED = select_read(
     )
 )
 
-_o = ObservationRow
+_o = PAST_ROW
 _PAST = (
     PAST_OBSERVATION.where(
         func.memory.in_use(PAST_STATUS),

@@ -9,13 +9,13 @@ from sqlalchemy import ARRAY, BigInteger, Boolean, Text, and_, bindparam, case, 
 
 from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
-from memory_sql.db.models import ObservationRow, ScopeRow
+from memory_sql.db.models import ScopeRow
 from memory_sql.db.observation_rows import to_observation
-from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_STATUS, VERIFICATION
+from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_ROW, PAST_STATUS, VERIFICATION
 from memory_sql.domain.observations import Candidate
 
 _pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}
-_place = func.array_position(_pins["keys"], ObservationRow.fact_key)
+_place = func.array_position(_pins["keys"], PAST_ROW.fact_key)
 _unpinned = and_(func.cardinality(_pins["keys"]) == 0, func.cardinality(_pins["tags"]) == 0)
 _PAST = (
     PAST_OBSERVATION.where(
@@ -23,20 +23,20 @@ _PAST = (
         ScopeRow.is_active,
         or_(
             _place.is_not(None),
-            ObservationRow.tags.op("&&")(_pins["tags"]),
+            PAST_ROW.tags.op("&&")(_pins["tags"]),
             and_(_unpinned, ~bindparam("searched", type_=Boolean)),
         ),
         or_(
             _place.is_not(None),
-            and_(ObservationRow.sensitivity == func.any(_pins["shown"]), VERIFICATION != "disputed"),
+            and_(PAST_ROW.sensitivity == func.any(_pins["shown"]), VERIFICATION != "disputed"),
         ),
     )
     .order_by(
         _place,
-        case((_unpinned, ObservationRow.importance)).desc().nulls_last(),
-        ObservationRow.observed_at.desc(),
-        ObservationRow.scope_id,
-        ObservationRow.seq,
+        case((_unpinned, PAST_ROW.importance)).desc().nulls_last(),
+        PAST_ROW.observed_at.desc(),
+        PAST_ROW.scope_id,
+        PAST_ROW.seq,
     )
     .limit(bindparam("most", type_=BigInteger))
 )

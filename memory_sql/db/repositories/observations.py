@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, Text, and_, bindparam, column, func, or_, select
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, Text, and_, bindparam, column, func, or_, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, Lanes
@@ -257,26 +258,29 @@ _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mappe
 # What is called the same in a table and in a value passes by its name: it is written down once in each.
 _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {"dates", "terms"})
 _drafted = attrgetter(*_DRAFTED)
+
+
 # What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.
-OWN = (
-    _o.scope_id,
-    _o.seq,
-    *(getattr(_o, name) for name in PLAIN),
-    _o.source_kind,
-    *(getattr(_o, name) for name in OF_SOURCE),
-    _o.metadata_.label("own_metadata"),
-)
-ELSEWHERE = (
-    _s.kind.label("scope_kind"),
-    _s.owner,
-    _s.name,
-    VERIFICATION.label("verification"),
-    _t.superseded_by,
-    func.memory.observation_version(_o.agent_key, _o.scope_id, _o.seq, type_=Integer).label("version"),
-)
+def _read_of(o: type[ObservationRow]) -> tuple[Any, ...]:
+    return (
+        o.scope_id,
+        o.seq,
+        *(getattr(o, name) for name in PLAIN),
+        o.source_kind,
+        *(getattr(o, name) for name in OF_SOURCE),
+        o.metadata_.label("own_metadata"),
+        _s.kind.label("scope_kind"),
+        _s.owner,
+        _s.name,
+        VERIFICATION.label("verification"),
+        _t.superseded_by,
+        func.memory.observation_version(o.agent_key, o.scope_id, o.seq, type_=Integer).label("version"),
+    )
+
+
 _pending = and_(_o.lane == "absorb", IN_USE, or_(_o.seq > _s.done_seq, func.coalesce(_t.repend, False)))
 OBSERVATION = (
-    select(*OWN, *ELSEWHERE, STATUS.label("status"), _pending.label("pending"))
+    select(*_read_of(_o), STATUS.label("status"), _pending.label("pending"))
     .join_from(_o, _s, is_visible(_o, _s.__table__))
     .outerjoin(_t, _same_observation(_t, _o))
 )
@@ -325,10 +329,14 @@ _known = func.memory.known_at(
     bindparam("as_of", type_=DateTime(timezone=True)),
 ).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
 PAST_STATUS = _known.c.status
+_each = select(_o).where(is_visible(_o, _known), _o.seq == _known.c.seq).correlate(_known)
+PAST_ROW = aliased(
+    ObservationRow, _each.offset(0).lateral()
+)  # by its key, whatever the planner thinks of how many there are
 PAST_OBSERVATION = (
-    select(*OWN, *ELSEWHERE, _known.c.status.label("status"), _known.c.pending.label("pending"))
-    .join_from(_known, _o, and_(is_visible(_o, _known), _o.seq == _known.c.seq))
-    .join(_s, is_visible(_o, _s.__table__))
-    .outerjoin(_t, _same_observation(_t, _o))
+    select(*_read_of(PAST_ROW), _known.c.status.label("status"), _known.c.pending.label("pending"))
+    .join_from(_known, PAST_ROW, true())
+    .join(_s, is_visible(PAST_ROW, _s.__table__))
+    .outerjoin(_t, _same_observation(_t, PAST_ROW))
 )
 """As OBSERVATION, of what the principal may see, as it was at the moment `as_of`."""

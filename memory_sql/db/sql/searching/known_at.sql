@@ -27,31 +27,21 @@ BEGIN
                  )
            )
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
-    JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
+    CROSS JOIN LATERAL (  -- of each scope by itself, whatever the planner thinks of how many there are
+        SELECT o.* FROM memory.observations o WHERE (o.agent_key, o.scope_id) = (v.agent_key, v.scope_id) AND o.created_at <= p_as_of OFFSET 0
+    ) o
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
-    CROSS JOIN LATERAL (
+    CROSS JOIN LATERAL (  -- the events of each by its key, not along the time
         SELECT coalesce(
-            (
-                SELECT e.detail ->> 'to'
-                FROM memory.events e
-                WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.kind = 'status'
-                  AND e.created_at <= p_as_of
-                ORDER BY e.created_at DESC, e.event_id DESC
-                LIMIT 1
-            ),
-            (
-                SELECT e.detail ->> 'from'
-                FROM memory.events e
-                WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.kind = 'status'
-                  AND e.created_at > p_as_of
-                ORDER BY e.created_at, e.event_id
-                LIMIT 1
-            ),
+            (array_agg(e.detail ->> 'to' ORDER BY e.created_at DESC, e.event_id DESC) FILTER (WHERE e.created_at <= p_as_of))[1],
+            (array_agg(e.detail ->> 'from' ORDER BY e.created_at, e.event_id) FILTER (WHERE e.created_at > p_as_of))[1],
             CASE WHEN t.status_at <= p_as_of THEN t.status END,
             'active'
         ) AS status
+        FROM memory.events e
+        WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.kind = 'status'
     ) then_
-    WHERE o.created_at <= p_as_of AND t.status IS DISTINCT FROM 'withdrawn';
+    WHERE t.status IS DISTINCT FROM 'withdrawn';
 END
 $$;
 

@@ -16,8 +16,12 @@ SET plan_cache_mode = force_custom_plan AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
+    WITH visible AS MATERIALIZED (  -- once, not for each message
+        SELECT v.conversation_id
+        FROM memory.visible_conversations(p_agent, p_user, NULL, CASE WHEN p_scope IS NULL THEN p_conversation END) v
+    )
     SELECT m.conversation_id, m.message_id, m.number, m.role, m.speaker, m.user_id, m.content, m.said_at, m.given_at
-    FROM memory.visible_conversations(p_agent, p_user, NULL, CASE WHEN p_scope IS NULL THEN p_conversation END) v
+    FROM visible v
     CROSS JOIN LATERAL memory.retained_messages(p_agent, v.conversation_id, p_days, p_at) m
     WHERE (p_scope IS NULL OR (m.conversation_id, m.number) IN (
         WITH RECURSIVE seen AS MATERIALIZED (

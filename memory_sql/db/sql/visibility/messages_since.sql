@@ -10,10 +10,11 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
       AND memory.is_kept(m, p_since, p_as_of)
       AND NOT EXISTS (
           SELECT FROM memory.evidence e
-          JOIN memory.observation_states t
-              ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq AND memory.is_aside(t.status)
-                  AND t.status <> 'withdrawn'
-          WHERE e.agent_key = m.agent_key AND e.conversation_id = m.conversation_id AND e.number = m.number
+          JOIN LATERAL (  -- each by its key, whatever the planner thinks of how many there are
+              SELECT t.status FROM memory.observation_states t
+              WHERE (t.agent_key, t.scope_id, t.seq) = (e.agent_key, e.scope_id, e.seq) OFFSET 0
+          ) t ON memory.is_aside(t.status) AND t.status <> 'withdrawn'
+          WHERE e.agent_key = m.agent_key AND e.conversation_id = m.conversation_id AND e.number = m.number OFFSET 0
       )
 $$;
 

@@ -6,9 +6,9 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     (SELECT o.seq, o.content, o.observed_at, o.created_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
-      AND NOT EXISTS (
+      AND NOT EXISTS (  -- each by its key, whatever the planner thinks of how many there are
           SELECT FROM memory.observation_states t
-          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND NOT memory.in_use(t.status)
+          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND NOT memory.in_use(t.status) OFFSET 0
       )
     ORDER BY o.seq DESC LIMIT p_most)
     UNION ALL

@@ -8,18 +8,22 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     FROM (
         SELECT m.scope_id
         FROM mine i
-        JOIN memory.members m ON m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NOT NULL
+        CROSS JOIN LATERAL (  -- here and below: one look by the index for each id, whatever the planner thinks of how many there are
+            SELECT m.scope_id FROM memory.members m WHERE m.agent_key = p_agent AND m.user_id = i.user_id AND m.left_at IS NOT NULL OFFSET 0
+        ) m
         UNION ALL
         SELECT d.scope_id
         FROM mine i
         JOIN memory.departures d ON d.agent_key = p_agent AND d.user_hash = memory.user_hash(p_agent, i.user_id)
         WHERE EXISTS (SELECT FROM memory.departures e WHERE e.agent_key = p_agent)
     ) m
-    JOIN memory.scopes g ON g.agent_key = p_agent AND g.scope_id = m.scope_id
-    WHERE NOT EXISTS (
-        SELECT FROM mine j
-        JOIN memory.members o ON o.agent_key = p_agent AND o.user_id = j.user_id AND o.left_at IS NULL
-        WHERE o.scope_id = m.scope_id
+    CROSS JOIN LATERAL (SELECT g.owner FROM memory.scopes g WHERE g.agent_key = p_agent AND g.scope_id = m.scope_id OFFSET 0) g
+    WHERE m.scope_id NOT IN (
+        SELECT o.scope_id
+        FROM mine j
+        CROSS JOIN LATERAL (
+            SELECT o.scope_id FROM memory.members o WHERE o.agent_key = p_agent AND o.user_id = j.user_id AND o.left_at IS NULL OFFSET 0
+        ) o
     )
     GROUP BY g.owner
 $$;

@@ -57,7 +57,8 @@ OF_ONE = """
     SELECT 1, 'mia' || n, 'mia' FROM generate_series(1, 40) n;
 """
 MOST = 60 * 800  # rows of any table: all that there is, a few dozen times
-ALIKE = {"scopes"}  # few enough that any index would do, and another than that of the key may be taken
+# Few enough that any index would do, and another than that of the key may be taken.
+ALIKE = {"propagate hers": {"members"}}  # besides scopes
 BY: dict[str, Any] = {**ADA, "actor": "legal", "reason": "told to"}
 CALLS: dict[str, Callable[[Memory], Awaitable[object]]] = {
     "messages": lambda memory: memory.conversations.messages(**MIA),
@@ -65,6 +66,8 @@ CALLS: dict[str, Callable[[Memory], Awaitable[object]]] = {
     "context of the past": lambda memory: memory.context(**MIA, message="Tea 7?", as_of=memory.now()),
     "digest of the past": lambda memory: memory.digest(**MIA, as_of=memory.now()),
     "list of the past": lambda memory: memory.observations.list(**MIA, as_of=memory.now()),
+    "propagate hers": lambda memory: memory.scopes.propagate(**ADA, scope_id="s1000"),
+    "propagate the crew's": lambda memory: memory.scopes.propagate(**ADA, scope_id="s2000"),
     "mark": lambda memory: memory.observations.mark("o1000-7", **BY, user_id="mia", sensitivity="sensitive"),
     "forget what superseded": lambda memory: memory.forget("o1000-6", **BY, wait=False),
     "quarantine many": lambda memory: memory.observations.quarantine(Selection(tag="hot"), **BY),
@@ -82,4 +85,6 @@ async def test_no_table_is_read_for_each_row_of_another(database_url: str, name:
         before = dict(await flushed(memory))
         await CALLS[name](memory)
         read = {table: count - before[table] for table, count in await flushed(memory)}
-    assert {table: count for table, count in read.items() if count > MOST and table not in ALIKE} == {}
+    assert {
+        table: count for table, count in read.items() if count > MOST and table not in {"scopes", *ALIKE.get(name, ())}
+    } == {}

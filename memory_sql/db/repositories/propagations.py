@@ -151,35 +151,29 @@ class PropagationRepository:
     ) -> list[Shareable]:
         """What may be judged for this target: first what never was, then what waits, longest first."""
         shareable, j, o = self._shareable(scope_id, excluded), JudgedRow, ObservationRow
-        undecided = j.outcome.is_(None) if new_only else or_(j.outcome.is_(None), j.outcome.in_(OPEN))
+
+        def judged(of: Any) -> Any:  # each by its key, whatever the planner thinks of how many there are
+            its = (j.source_scope_id == scope_id, j.source_seq == of.c.seq, j.target_scope_id == target.scope_id)
+            found = select(j.outcome, j.judged_at).where(j.agent_key == self._agent_key, *its)
+            return found.correlate(of).offset(0).lateral()
+
+        def undecided(its: Any) -> ColumnElement[bool]:
+            return or_(its.c.outcome.is_(None), *(() if new_only else (its.c.outcome.in_(OPEN),)))
+
+        its, before = judged(shareable), judged(o.__table__)
         # Decided ones are excluded first: checking whether something may be shared takes longer, and most of a scope is old.
         seqs = (
             select(o.seq)
-            .outerjoin(
-                j,
-                and_(
-                    j.agent_key == o.agent_key,
-                    j.source_scope_id == o.scope_id,
-                    j.source_seq == o.seq,
-                    j.target_scope_id == target.scope_id,
-                ),
-            )
-            .where(o.agent_key == self._agent_key, o.scope_id == scope_id, undecided)
+            .outerjoin(before, true())
+            .where(o.agent_key == self._agent_key, o.scope_id == scope_id, undecided(before))
         )
         found = await self._session.execute(
-            select(shareable.c.seq, shareable.c.content, shareable.c.observed_at, j.outcome)
-            .outerjoin(
-                j,
-                and_(
-                    j.agent_key == self._agent_key,
-                    j.source_scope_id == scope_id,
-                    j.source_seq == shareable.c.seq,
-                    j.target_scope_id == target.scope_id,
-                ),
-            )
-            .where(undecided, _concerns(shareable.c.proposed, target.scope_id))
+            select(shareable.c.seq, shareable.c.content, shareable.c.observed_at, its.c.outcome)
+            .select_from(shareable)
+            .outerjoin(its, true())
+            .where(undecided(its), _concerns(shareable.c.proposed, target.scope_id))
             .where(shareable.c.seq == any_(func.array(seqs.scalar_subquery())))
-            .order_by(func.coalesce(j.outcome == "waiting", False), j.judged_at, shareable.c.seq)
+            .order_by(func.coalesce(its.c.outcome == "waiting", False), its.c.judged_at, shareable.c.seq)
             .limit(limit)
         )
         return [Shareable(scope_id, *row) for row in found]

@@ -6,9 +6,7 @@
 CREATE OR REPLACE FUNCTION memory.left_groups(p_agent bigint, p_user text, p_as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (group_id text)
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    WITH mine AS MATERIALIZED (
-        SELECT i.user_id FROM memory.user_ids(p_agent, p_user, p_as_of) i
-    )
+    WITH mine AS MATERIALIZED (SELECT i.user_id FROM memory.user_ids(p_agent, p_user, p_as_of) i)
     SELECT substr(g.owner, 3)
     FROM (
         SELECT m.scope_id

@@ -58,7 +58,13 @@ OF_ONE = """
 """
 MOST = 60 * 800  # rows of any table: all that there is, a few dozen times
 # Few enough that any index would do, and another than that of the key may be taken.
-ALIKE = {"propagate hers": {"members"}}  # besides scopes
+ALIKE = {"export": {"messages"}, "propagate hers": {"members"}}  # besides scopes
+
+
+async def exported(memory: Memory) -> int:
+    return len([line async for line in memory.people.export(**MIA)])
+
+
 BY: dict[str, Any] = {**ADA, "actor": "legal", "reason": "told to"}
 CALLS: dict[str, Callable[[Memory], Awaitable[object]]] = {
     "messages": lambda memory: memory.conversations.messages(**MIA),
@@ -66,6 +72,7 @@ CALLS: dict[str, Callable[[Memory], Awaitable[object]]] = {
     "context of the past": lambda memory: memory.context(**MIA, message="Tea 7?", as_of=memory.now()),
     "digest of the past": lambda memory: memory.digest(**MIA, as_of=memory.now()),
     "list of the past": lambda memory: memory.observations.list(**MIA, as_of=memory.now()),
+    "export": lambda memory: exported(memory),
     "propagate hers": lambda memory: memory.scopes.propagate(**ADA, scope_id="s1000"),
     "propagate the crew's": lambda memory: memory.scopes.propagate(**ADA, scope_id="s2000"),
     "mark": lambda memory: memory.observations.mark("o1000-7", **BY, user_id="mia", sensitivity="sensitive"),

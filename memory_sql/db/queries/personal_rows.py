@@ -12,22 +12,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    CTE,
-    ColumnElement,
-    Select,
-    Text,
-    and_,
-    case,
-    cast,
-    exists,
-    false,
-    func,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, and_, case, cast, false, func, or_, select, true, tuple_
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import (
@@ -290,22 +275,21 @@ class PersonalRows:
     def _is_said(self) -> ColumnElement[bool]:
         """Whether an observation is in their own scopes, or they said it."""
         e, o = EvidenceRow, ObservationRow
-        confirmed = exists().where(
-            *(getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq")),
-            e.user_id.in_(self._ids),
-            e.withdrawn_by.is_(None),
-        )
+        is_its = (getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq"))
+        word = (
+            select(e.user_id).where(*is_its, e.withdrawn_by.is_(None)).correlate(o).offset(0).lateral()
+        )  # not by user
+        confirmed = select(word.c.user_id).where(word.c.user_id.in_(self._ids)).exists()
         return or_(self._is_own, _overlap(o.related_users, self._array), confirmed)
 
     def _derived_rows(self) -> CTE:
         """What was derived from what they said, on all levels."""
-        line, said = LineageRow, self._said
-        made = select(line.scope_id, line.seq).where(self._in_agent(line))
-        derived = made.where(_source(line).in_(select(said.c.scope_id, said.c.seq))).cte("derived", recursive=True)
-        return derived.union(made.where(_source(line) == tuple_(derived.c.scope_id, derived.c.seq)))
+        derived = self._made_of(self._said).cte("derived", recursive=True)
+        return derived.union(self._made_of(derived))
 
     def _derivations(self) -> Part:
-        o, line, derived = ObservationRow, LineageRow, self._derived
+        line, derived = LineageRow, self._derived
+        o = self._each(ObservationRow, derived)
         theirs = select(self._said.c.scope_id, self._said.c.seq).union(select(derived.c.scope_id, derived.c.seq))
         of_it = (self._in_agent(line), line.scope_id == o.scope_id, line.seq == o.seq)
         source = func.concat("o", line.source_scope_id, "-", line.source_seq)
@@ -319,31 +303,39 @@ class PersonalRows:
                 o.created_at,
                 tuple_(o.scope_id, o.seq).in_(select(foreign.c.scope_id, foreign.c.seq)).label("shared"),
                 select(func.array_agg(source).aggregate_order_by(line.source_scope_id, line.source_seq))
-                .where(*of_it, _source(line).in_(theirs))
+                .where(*of_it, _source(line).in_(theirs).is_(true()))  # made once, not for each observation
                 .correlate(o)
                 .scalar_subquery()
                 .label("sources"),
             )
+            .select_from(derived)
+            .join(o, true())
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
-            .where(
-                self._in_agent(o),
-                tuple_(o.scope_id, o.seq).in_(select(derived.c.scope_id, derived.c.seq)),
-                ~_is_withdrawn(o),
-            )
+            .where(~_is_withdrawn(o))
             .order_by(o.scope_id, o.seq)
         )
         return Part(rows, self._derivation)
 
     def _foreign_rows(self, theirs: Any) -> CTE:
         """Of what was derived from theirs: what has other people's sources too, and what was derived from that."""
-        line, derived = LineageRow, self._derived
-        mixed = (
-            select(line.scope_id, line.seq)
-            .join(derived, and_(derived.c.scope_id == line.scope_id, derived.c.seq == line.seq))
-            .where(self._in_agent(line))
-        )
+        derived = self._derived
+        line = self._each(LineageRow, derived)
+        mixed = select(line.scope_id, line.seq).select_from(derived).join(line, true())
         foreign = mixed.where(_source(line).not_in(theirs)).cte("foreign_rows", recursive=True)
-        return foreign.union(mixed.where(_source(line) == tuple_(foreign.c.scope_id, foreign.c.seq)))
+        return foreign.union(self._made_of(foreign))
+
+    def _made_of(self, keys: CTE) -> Select[Any]:
+        line = LineageRow
+        made = select(line.scope_id, line.seq).where(
+            self._in_agent(line), line.source_scope_id == keys.c.scope_id, line.source_seq == keys.c.seq
+        )
+        own = made.correlate(keys).offset(0).lateral()  # each by its key
+        return select(own.c.scope_id, own.c.seq).select_from(keys).join(own, true())
+
+    def _each(self, table: Any, keys: CTE) -> Any:
+        """The rows of these observations, looked up by their keys, whatever the planner thinks of how many there are."""
+        own = select(table).where(self._in_agent(table), table.scope_id == keys.c.scope_id, table.seq == keys.c.seq)
+        return aliased(table, own.correlate(keys).offset(0).lateral())
 
     def _derivation(self, row: Any) -> ExportedDerivation:
         return ExportedDerivation(
@@ -463,7 +455,7 @@ def _overlap(left: Any, right: Any) -> ColumnElement[bool]:
 def _is_withdrawn(of: Any) -> ColumnElement[bool]:
     t = aliased(ObservationStateRow)
     withdrawn = (t.scope_id == of.scope_id, t.seq == of.seq, t.withdrawn_by.is_not(None))
-    return exists().where(t.agent_key == of.agent_key, *withdrawn)
+    return select(t.seq).where(t.agent_key == of.agent_key, *withdrawn).offset(0).exists()  # each by its key
 
 
 def _source(line: Any) -> Any:

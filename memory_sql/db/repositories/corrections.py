@@ -221,7 +221,9 @@ class CorrectionRepository:
         )
         found = await self._session.execute(
             select(o.scope_id, o.seq, o.content_hash)
-            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), ~says_the_same.offset(0).exists())
+            .where(
+                o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), ~says_the_same.offset(0).exists()
+            )
             .order_by(o.scope_id, o.seq)
         )
         return {*{(row.scope_id, row.content_hash or row.seq): (row.scope_id, row.seq) for row in found}.values()}

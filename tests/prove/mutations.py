@@ -341,12 +341,12 @@ MUTATIONS = (
     ),
     Mutation(
         "facts: old values come back beside a new one",
-        (Change("if _stored_since(newer, older) or _stored_since(older, newer):", "if False:"),),
+        (Change("if newer := [*stored[later : later + 1], *aside[sooner : sooner + 1]]:", "if newer := []:"),),
         CORRECTIONS,
     ),
     Mutation(
         "facts: values that a person put side by side are parted",
-        (Change("if _stored_since(newer, older) or _stored_since(older, newer):", "if True:"),),
+        (Change("return other.aside_at is not None and one.created_at >= other.aside_at", "return True"),),
         CORRECTIONS,
     ),
     Mutation(
@@ -515,7 +515,7 @@ MUTATIONS = (
     ),
     Mutation(
         "messages behind something quarantined are shown",
-        (Change("AND t.seq = e.seq AND memory.is_aside(t.status)", "AND t.seq = e.seq AND false"),),
+        (Change("ON memory.is_aside(t.status) AND t.status <> 'withdrawn'", "ON false"),),
         MESSAGES,
     ),
     # Scopes that are asked about by themselves
@@ -650,7 +650,7 @@ MUTATIONS = (
     ),
     Mutation(
         "propagation: what was made of something quarantined stays",
-        (Change("                       ELSE 4\n", "                       ELSE 1\n"),),
+        (Change("WHEN u.status = 'given_up' THEN 3 ELSE 4", "WHEN u.status = 'given_up' THEN 3 ELSE 1"),),
         PROPAGATION,
     ),
     Mutation(

@@ -205,28 +205,33 @@ class CorrectionRepository:
 
     async def free(self, keys: Collection[ObservationKey], going: Collection[ObservationKey]) -> set[ObservationKey]:
         """Those that may be active once these are `going`: nothing active says the same, of several that do the newest."""
-        o, same = ObservationRow, aliased(ObservationRow)
-        its = aliased(ObservationStateRow)
-        says_the_same = (
-            select(same.seq)
-            .outerjoin(
-                its, and_(*(getattr(its, name) == getattr(same, name) for name in ("agent_key", "scope_id", "seq")))
-            )
-            .where(
-                *(getattr(same, name) == getattr(o, name) for name in ("agent_key", "scope_id", "content_hash")),
-                same.lane == "absorb",
-                func.memory.in_use(its.status),
-                ~are_among((same.scope_id, same.seq), going),
-            )
+        o = ObservationRow
+        key = unnested((o.scope_id, o.seq), keys)
+        its = select(o.content_hash).where(
+            o.agent_key == self._agent_key, o.scope_id == key.c.scope_id, o.seq == key.c.seq
+        )
+        said = its.correlate(key).offset(0).lateral()  # each by its key
+        asked = select(key.c.scope_id, key.c.seq, said.c.content_hash).select_from(key.join(said, true()))
+        wanted = (await self._session.execute(asked.order_by(key.c.scope_id, key.c.seq))).all()
+        active = select(o.scope_id, o.seq, o.content_hash).outerjoin(
+            ObservationStateRow,
+            and_(
+                *(getattr(ObservationStateRow, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq"))
+            ),
         )
         found = await self._session.execute(
-            select(o.scope_id, o.seq, o.content_hash)
-            .where(
-                o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), ~says_the_same.offset(0).exists()
+            active.where(
+                o.agent_key == self._agent_key,
+                among(o.scope_id, {row.scope_id for row in wanted}),
+                among(o.content_hash, {row.content_hash for row in wanted if row.content_hash is not None}),
+                o.lane == "absorb",
+                IN_USE,
             )
-            .order_by(o.scope_id, o.seq)
         )
-        return {*{(row.scope_id, row.content_hash or row.seq): (row.scope_id, row.seq) for row in found}.values()}
+        gone = {*going}
+        taken = {(row.scope_id, row.content_hash) for row in found if (row.scope_id, row.seq) not in gone}
+        last = {(row.scope_id, row.content_hash or row.seq): row for row in wanted}  # the newest comes last
+        return {(row.scope_id, row.seq) for what, row in last.items() if what not in taken}
 
     async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
         """The observations that any of these superseded."""

@@ -260,8 +260,8 @@ _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {
 _drafted = attrgetter(*_DRAFTED)
 
 
-# What is read of an observation: of its own row, and of others. Functions that return observations return the whole row.
 def _read_of(o: type[ObservationRow]) -> tuple[Any, ...]:
+    """Of its own row, and of others. Functions that return observations return the whole row."""
     return (
         o.scope_id,
         o.seq,
@@ -330,9 +330,8 @@ _known = func.memory.known_at(
 ).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
 PAST_STATUS = _known.c.status
 _each = select(_o).where(is_visible(_o, _known), _o.seq == _known.c.seq).correlate(_known)
-PAST_ROW = aliased(
-    ObservationRow, _each.offset(0).lateral()
-)  # by its key, whatever the planner thinks of how many there are
+# By its key, whatever the planner thinks of how many there are.
+PAST_ROW = aliased(ObservationRow, _each.offset(0).lateral())
 PAST_OBSERVATION = (
     select(*_read_of(PAST_ROW), _known.c.status.label("status"), _known.c.pending.label("pending"))
     .join_from(_known, PAST_ROW, true())

@@ -276,9 +276,8 @@ class PersonalRows:
         """Whether an observation is in their own scopes, or they said it."""
         e, o = EvidenceRow, ObservationRow
         is_its = (getattr(e, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq"))
-        word = (
-            select(e.user_id).where(*is_its, e.withdrawn_by.is_(None)).correlate(o).offset(0).lateral()
-        )  # not by user
+        # By its key: by the user, all that they ever said might be read for each.
+        word = select(e.user_id).where(*is_its, e.withdrawn_by.is_(None)).correlate(o).offset(0).lateral()
         confirmed = select(word.c.user_id).where(word.c.user_id.in_(self._ids)).exists()
         return or_(self._is_own, _overlap(o.related_users, self._array), confirmed)
 

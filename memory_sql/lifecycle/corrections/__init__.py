@@ -7,7 +7,7 @@ A scope's text that holds what was corrected is marked for rebuilding, below the
 the context shows the correction beside it; where something has to leave at once, it shows the version before.
 
     request     who asks; the observation, found and locked
-    replacing   update, supersede, reinstate, replace_fact
+    replacing   update, supersede, reinstate, replace_fact; change, of statuses by what quarantines or archives
     vouching    verify
     marking     mark, raise_sensitivity
     retracting  retract_few

@@ -203,7 +203,7 @@ async def change(
 ) -> None:
     """Sets the statuses in scopes that the caller has locked; each of `replaced` is superseded by another of its scope.
 
-    So are the values of facts that give way to one that is active by this, or are active by this themselves.
+    So is each value of a fact that gives way once these statuses are set (`StateRepository.giving_way`).
     """
     back, going = (
         [one.before.key for one in changes if (one.status == "active") is active] for active in (True, False)

@@ -45,9 +45,8 @@ from memory_sql.languages.days import (
 from memory_sql.languages.tables import Dates
 
 LAST_YEAR = MAXYEAR - 1  # the day after a range must be a valid date too
-REACH = (
-    500  # characters before and after a date that are read with it: a long text takes no longer for each of its dates
-)
+# So many characters before and after a date are read with it: a long text takes no longer for each of its dates.
+REACH = 500
 
 
 class DateFound(NamedTuple):

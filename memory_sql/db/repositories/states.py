@@ -221,9 +221,9 @@ class StateRepository:
         taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
         back, likes = _sort_out(candidates, taken)
         values = [(scope.scope_id, seq) for seq in back if before[seq].fact_key is not None]
-        overtaken = {old: new for (_, old), new in (await self.giving_way(scope.agent_key, values)).items()}
-        back = [seq for seq in back if seq not in overtaken]
-        instead = likes | {seq: overtaken[seq] for _, seq in values if seq in overtaken}
+        overtaken = await self.giving_way(scope.agent_key, values)
+        instead = likes | {key[1]: overtaken[key] for key in values if key in overtaken}
+        back = [seq for seq in back if seq not in instead]
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), among(_t.seq, back))
@@ -268,13 +268,7 @@ class StateRepository:
         aside_at = case((is_back, func.coalesce(left_at, _t.status_at))).label("aside_at")
         stays = and_(func.memory.in_use(_t.status), ~are_among(key, going))
         found = await self._session.execute(
-            select(
-                *key,
-                _o.fact_key,
-                _o.observed_at,
-                _o.created_at,
-                case((is_back, func.coalesce(aside_at, _t.status_at))).label("aside_at"),
-            )
+            select(*key, _o.fact_key, _o.observed_at, _o.created_at, aside_at)
             .join(facts, and_(facts.c.scope_id == _o.scope_id, facts.c.fact_key == _o.fact_key))
             .outerjoin(_t, and_(*(getattr(_t, name) == getattr(_o, name) for name in _KEY)))
             .where(_o.agent_key == agent_key, or_(is_back, stays))

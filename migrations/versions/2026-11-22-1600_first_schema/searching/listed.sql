@@ -9,6 +9,13 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, p
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
+    IF p_seq IS NOT NULL THEN
+        RETURN QUERY
+        SELECT o.* FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
+        CROSS JOIN LATERAL memory.observation_as_read(v.agent_key, v.scope_id, least(p_seq, 2147483647)::integer) o
+        WHERE v.scope_id = p_scope AND NOT memory.is_aside(o.status);
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH visible AS MATERIALIZED (  -- `behind`: before which number, of what was known at that very moment
         SELECT s.agent_key, s.scope_id, coalesce(p_before, 'infinity') AS at,
@@ -16,12 +23,10 @@ BEGIN
                     WHEN s.scope_id > p_before_scope THEN 0 ELSE 1::bigint << 40 END AS behind
         FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
-        WHERE (s.is_active OR p_seq IS NOT NULL) AND (p_scope IS NULL OR s.scope_id = p_scope)
+        WHERE s.is_active AND (p_scope IS NULL OR s.scope_id = p_scope)
     ), newest AS MATERIALIZED (
-        SELECT v.*
-        FROM visible v
+        SELECT v.* FROM visible v
         CROSS JOIN LATERAL memory.newest_known(v.agent_key, v.scope_id, v.at, v.behind, 1) n
-        WHERE p_seq IS NULL
         ORDER BY n.created_at DESC, v.scope_id DESC
         LIMIT p_limit
     ), page AS MATERIALIZED (
@@ -31,13 +36,8 @@ BEGIN
         ORDER BY n.created_at DESC, v.scope_id DESC, n.seq DESC
         LIMIT p_limit
     )
-    SELECT o.*
-    FROM (
-        SELECT * FROM page
-        UNION ALL SELECT agent_key, scope_id, least(p_seq, 2147483647)::integer, NULL FROM visible WHERE p_seq IS NOT NULL
-    ) p
+    SELECT o.* FROM page p
     CROSS JOIN LATERAL memory.observation_as_read(p.agent_key, p.scope_id, p.seq) o
-    WHERE p_seq IS NULL OR NOT memory.is_aside(o.status)
     ORDER BY p.created_at DESC, p.scope_id DESC, p.seq DESC;
 END
 $$;

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -132,35 +133,47 @@ async def ours(url: str) -> AsyncIterator[Calls]:
 
 @asynccontextmanager
 async def mem0(url: str) -> AsyncIterator[Calls]:
+    """Its blocking form: nothing else runs in this process meanwhile."""
+    async with _mem0(url, "Memory") as calls:
+        yield {name: _at_once(call) for name, call in calls.items()}
+
+
+@asynccontextmanager
+async def mem0_from_asyncio(url: str) -> AsyncIterator[Calls]:
+    """Its asynchronous form, which others can wait beside, as they can beside this library."""
+    async with _mem0(url, "AsyncMemory") as calls:
+        yield calls
+
+
+@asynccontextmanager
+async def _mem0(url: str, form: str) -> AsyncIterator[Mapping[str, Callable[[int], Any]]]:
+    """The calls of a class of its; those of `AsyncMemory` are to be awaited."""
     rival = import_module("benchmarks.recall.rivals.mem0_store")
     with tempfile.TemporaryDirectory() as folder:
-        memory = rival.opened(plain_url(url), Path(folder), Embedder(), DIMENSIONS)
+        memory = rival.opened(plain_url(url), Path(folder), Embedder(), DIMENSIONS, form)
         memory.llm = model = Model()
+        stored = [memory.add(sentence(n), **MINE, infer=False) for n in range(MEMORIES)]
+        kept = [one["results"][0]["id"] for one in [await one if isawaitable(one) else one for one in stored]]
 
-        def keep(messages: object) -> list[str]:
-            return [item["id"] for item in memory.add(messages, **MINE, infer=False)["results"]]
-
-        kept = [keep(sentence(n))[0] for n in range(MEMORIES)]
-
-        def extract(n: int) -> object:
+        def extract(n: int) -> Any:
             model.facts = facts(n)
             return memory.add(spoken(n), **MINE)
 
         yield {
-            STORE: _at_once(lambda n: keep(sentence(n))),
-            STORE_FIVE: _at_once(lambda n: keep(spoken(n))),
-            EXTRACT: _at_once(extract),
-            SEARCH: _at_once(lambda n: memory.search(sentence(n), top_k=5, filters=MINE)),
-            GET: _at_once(lambda n: memory.get(kept[n % 500])),
-            LIST: _at_once(lambda _: memory.get_all(filters=MINE, top_k=20)),
-            UPDATE: _at_once(lambda n: memory.update(kept[500 + n], f"Now {sentence(n)}")),
-            FORGET: _at_once(lambda n: memory.delete(kept[-1 - n])),
+            STORE: lambda n: memory.add(sentence(n), **MINE, infer=False),
+            STORE_FIVE: lambda n: memory.add(spoken(n), **MINE, infer=False),
+            EXTRACT: extract,
+            SEARCH: lambda n: memory.search(sentence(n), top_k=5, filters=MINE),
+            GET: lambda n: memory.get(kept[n % 500]),
+            LIST: lambda _: memory.get_all(filters=MINE, top_k=20),
+            UPDATE: lambda n: memory.update(kept[500 + n], f"Now {sentence(n)}"),
+            FORGET: lambda n: memory.delete(kept[-1 - n]),
         }
         rival.close(memory)
 
 
 def _at_once(call: Callable[[int], object]) -> Call:
-    """A blocking call. Nothing else runs here meanwhile, and the asynchronous form would cost a thread."""
+    """A blocking call, as one that is awaited."""
 
     async def answer(n: int) -> object:
         return call(n)
@@ -194,6 +207,7 @@ async def langgraph(url: str) -> AsyncIterator[Calls]:
 RIVALS = {
     "memory_sql": (ours, "memory-sql", "memory_sql", True),
     "mem0": (mem0, "mem0ai", "mem0", False),
+    "mem0, from asyncio": (mem0_from_asyncio, "mem0ai", "mem0", False),
     "LangGraph's store": (langgraph, "langgraph-checkpoint-postgres", "langgraph", False),
 }
 
@@ -221,7 +235,7 @@ async def main(rounds: int = ROUNDS) -> None:
 
 async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], rounds: int) -> None:
     """The median of each in milliseconds, and in multiples of a `SELECT 1` in the same turns."""
-    print(f"\n{'':32}" + "".join(f"{name:>28}" for name in known))
+    print(f"\n{'':32}" + "".join(f"{name:>26}" for name in known))
     for operation in OPERATIONS:
         calls: dict[str, Call] = {"SELECT 1": lambda _: connection.fetchval("SELECT 1")}
         calls |= {name: each[operation] for name, each in known.items() if operation in each}
@@ -233,8 +247,8 @@ async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], ro
                 took[name] += [time.perf_counter() - started] if n >= 0 else []
         medians = {name: statistics.median(times) * 1000 for name, times in took.items()}
         base = medians.pop("SELECT 1")
-        told = [f"{medians[name]:10.2f} ms {medians[name] / base:8.1f} x" if name in medians else "–" for name in known]
-        print(f"{operation:32}" + "".join(f"{one:>28}" for one in told), flush=True)
+        told = [f"{medians[name]:10.2f} ms {medians[name] / base:7.1f} x" if name in medians else "–" for name in known]
+        print(f"{operation:32}" + "".join(f"{one:>26}" for one in told), flush=True)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ async def stored(corpus: Corpus, server: str) -> AsyncIterator[Ask]:
                 close(memory)
 
 
-def opened(url: str, folder: Path, embedder: object, dimensions: int) -> Any:
-    """Uses a database of its own. Its model is never asked."""
+def opened(url: str, folder: Path, embedder: object, dimensions: int, form: str = "Memory") -> Any:
+    """Uses a database of its own. Its model is never asked. `form`: its class, `Memory` or `AsyncMemory`."""
     # mem0 reads both when it is imported.
     os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": str(folder)}
     nobody = {"provider": "openai", "config": {"api_key": "never used"}}  # it requires a model, but doesn't call it
@@ -69,7 +69,7 @@ def opened(url: str, folder: Path, embedder: object, dimensions: int) -> Any:
         "embedder": nobody,
         "history_db_path": str(folder / "history.db"),
     }
-    memory = import_module("mem0").Memory.from_config(config)
+    memory = getattr(import_module("mem0"), form).from_config(config)
     memory.embedding_model = embedder
     return memory
 

@@ -20,9 +20,9 @@ DECLARE
     v_scopes bigint[];
     v_languages text[];
     v_conversations text[]; v_last_numbers bigint[]; v_times timestamptz[];
-    v_newer bigint[];  -- how many messages the later conversations have, where that is asked
+    v_recent text[]; v_recent_numbers bigint[]; v_newer bigint[];  -- the newest, and how many messages later ones have
     v_total double precision;
-    v_owners bigint[];
+    v_owners text[];
     v_queries tsquery[];  -- for memory.words_held: 32 for each language
     v_common double precision[];
     v_chosen integer[];
@@ -40,7 +40,7 @@ BEGIN
     INTO v_since, v_aside
     FROM memory.agents a
     WHERE a.agent_id = p_agent;
-    SELECT max(v.agent_key), sum(v.last_number), array_agg(DISTINCT hashtextextended('u:' || v.user_id, v.agent_key)),
+    SELECT max(v.agent_key), sum(v.last_number), array_agg(v.user_id),  -- distinct ones here would sort all that is visible
            array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.last_activity_at)
     INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_times
     FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
@@ -80,14 +80,14 @@ BEGIN
     );
     v_all := lexemes.most = 0 AND NOT v_dated AND v_fitting;
     IF v_total > w.large OR v_all OR v_dated THEN
-        v_newer := ARRAY(
-            SELECT v.so_far - v.last_number
+        SELECT array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.newer) INTO v_recent, v_recent_numbers, v_newer
+        FROM (
+            SELECT v.*, sum(v.last_number) OVER (ORDER BY v.at DESC, v.conversation_id) - v.last_number AS newer
             FROM (
-                SELECT v.place, v.last_number, sum(v.last_number) OVER (ORDER BY v.at DESC, v.conversation_id) AS so_far
-                FROM unnest(v_conversations, v_last_numbers, v_times) WITH ORDINALITY v(conversation_id, last_number, at, place)
+                SELECT v.* FROM unnest(v_conversations, v_last_numbers, v_times) v(conversation_id, last_number, at)
+                WHERE v.last_number > 0 ORDER BY v.at DESC, v.conversation_id LIMIT greatest(w.large, w.newest)
             ) v
-            ORDER BY v.place
-        );
+        ) v;
     END IF;
     IF lexemes.most > 0 THEN
         v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
@@ -98,7 +98,7 @@ BEGIN
                 SELECT memory.words_held(m.search, v_queries, m.at, lexemes.most) AS mask
                 FROM (
                     SELECT v.*
-                    FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
+                    FROM unnest(v_recent, v_recent_numbers, v_newer) v(conversation_id, last_number, newer)
                     ORDER BY v.newer, v.last_number
                     LIMIT 25
                 ) v
@@ -121,7 +121,7 @@ BEGIN
         END IF;
         v_tokens := ARRAY(
             SELECT DISTINCT hashtextextended(t.lexeme, o.owner)
-            FROM unnest(v_owners) o(owner)
+            FROM (SELECT DISTINCT hashtextextended('u:' || o.id, v_agent) AS owner FROM unnest(v_owners) o(id)) o
             CROSS JOIN unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
             WHERE t.g = ANY (v_chosen)
         );
@@ -132,7 +132,7 @@ BEGIN
               AND memory.is_kept(m, v_since, p_as_of)
             UNION ALL
             SELECT m.agent_key, m.conversation_id, m.number, m.language, m.speaker, m.content, m.search
-            FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
+            FROM unnest(v_recent, v_recent_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.large
             WHERE cardinality(v_chosen) = 0 AND v.newer < w.large AND memory.is_kept(m, v_since, p_as_of)
@@ -210,7 +210,7 @@ BEGIN
             WHERE e.number IS NOT NULL
             UNION ALL
             SELECT m.conversation_id, m.number, NULL, NULL, NULL, NULL, 0, NULL
-            FROM unnest(v_conversations, v_last_numbers, v_newer) v(conversation_id, last_number, newer)
+            FROM unnest(v_recent, v_recent_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.newest
             WHERE (v_all OR v_dated) AND v.newer < w.newest

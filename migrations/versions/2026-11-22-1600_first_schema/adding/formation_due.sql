@@ -3,34 +3,29 @@ CREATE OR REPLACE FUNCTION memory.formation_due(
     OUT due_at timestamptz, OUT due_reason text, OUT waits_below integer
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE  -- step by step: as one statement it costs six times as much
+    v_silence interval := memory.number_setting(p_limits, 'formation_cold_minutes', 0) * interval '1 minute';
+    v_step interval := least(v_silence / 4, interval '5 minutes');
+    v_cold_at timestamptz := p_at + v_silence;
+    v_old_at timestamptz := p_since + memory.number_setting(p_limits, 'formation_max_age_minutes', 0) * interval '1 minute';
 BEGIN
-    SELECT
-        CASE WHEN r.reason = 'cold' THEN least(r.cold_at, r.old_at) WHEN r.reason IS NOT NULL THEN p_at END,
-        CASE WHEN r.reason = 'cold' AND r.old_at < r.cold_at THEN 'age' ELSE r.reason END,
-        r.least
-    INTO due_at, due_reason, waits_below
-    FROM (
-        SELECT
-            l.least,
-            CASE WHEN c.step > interval '0' THEN date_bin(
-                c.step, p_at + c.silence + c.step - interval '1 microsecond', timestamptz '2000-01-01 00:00Z'
-            ) ELSE p_at + c.silence END AS cold_at,
-            p_since + memory.number_setting(p_limits, 'formation_max_age_minutes', 0) * interval '1 minute' AS old_at,
-            CASE
-                WHEN p_signalled AND p_messages > 0 THEN 'signal'
-                WHEN p_messages >= memory.number_setting(p_limits, 'formation_messages', 1) THEN 'messages'
-                WHEN p_messages < l.least THEN NULL
-                WHEN p_tokens >= memory.number_setting(p_limits, 'formation_tokens', 1) THEN 'tokens'
-                ELSE 'cold'
-            END AS reason
-        FROM (SELECT memory.number_setting(p_limits, 'formation_min_messages', 1)::integer AS least) l
-        CROSS JOIN (
-            SELECT i.silence, least(i.silence / 4, interval '5 minutes') AS step
-            FROM (
-                SELECT memory.number_setting(p_limits, 'formation_cold_minutes', 0) * interval '1 minute' AS silence
-            ) i
-        ) c
-    ) r;
+    waits_below := memory.number_setting(p_limits, 'formation_min_messages', 1)::integer;
+    due_reason := CASE
+        WHEN p_signalled AND p_messages > 0 THEN 'signal'
+        WHEN p_messages >= memory.number_setting(p_limits, 'formation_messages', 1) THEN 'messages'
+        WHEN p_messages < waits_below THEN NULL
+        WHEN p_tokens >= memory.number_setting(p_limits, 'formation_tokens', 1) THEN 'tokens'
+        ELSE 'cold'
+    END;
+    IF due_reason = 'cold' THEN
+        IF v_step > interval '0' THEN
+            v_cold_at := date_bin(v_step, v_cold_at + v_step - interval '1 microsecond', timestamptz '2000-01-01 00:00Z');
+        END IF;
+        due_at := least(v_cold_at, v_old_at);
+        due_reason := CASE WHEN v_old_at < v_cold_at THEN 'age' ELSE 'cold' END;
+    ELSIF due_reason IS NOT NULL THEN
+        due_at := p_at;
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION memory.formation_due IS

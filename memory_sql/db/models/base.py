@@ -87,7 +87,8 @@ def erase(comment: str, **options: Any) -> MappedColumn[Any]:
 
 
 def one_of(name: str, *values: str) -> CheckConstraint:
-    return CheckConstraint(f"{name} IN ({', '.join(repr(value) for value in values)})", name=name)
+    """Compared with one array: Postgres reads a table's checks anew for each statement that writes to it, value by value."""
+    return CheckConstraint(f"{name} = ANY ('{{{','.join(values)}}}')", name=name)
 
 
 def key_of(table: str, *columns: str, goes_along: bool = False) -> ForeignKeyConstraint:

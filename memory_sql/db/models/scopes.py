@@ -80,9 +80,8 @@ class ScopeRow(Base):
         UniqueConstraint("agent_key", "owner", "name"),
         one_of("kind", "individual", "group", "collective", "conversation", "entity", "agent", "guideline"),
         CheckConstraint(
-            "CASE kind WHEN 'individual' THEN owner LIKE 'u:_%' WHEN 'group' THEN owner LIKE 'g:_%' "
-            "WHEN 'conversation' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' "
-            "WHEN 'collective' THEN owner = 'c' WHEN 'agent' THEN owner = 'a' ELSE owner = 'p' END",
+            "kind || ' ' || left(owner, 2) = ANY "
+            "('{individual u:,group g:,conversation s:,entity e:,collective c,agent a,guideline p}') AND length(owner) <> 2",
             name="owner",
         ),
         CheckConstraint("done_seq BETWEEN 0 AND last_seq", name="done_seq"),

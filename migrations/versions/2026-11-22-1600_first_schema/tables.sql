@@ -28,7 +28,7 @@ CREATE TABLE memory.import_rejects (
     outcome TEXT NOT NULL,
     reason TEXT NOT NULL,
     CONSTRAINT import_rejects_pkey PRIMARY KEY (import_id, number),
-    CONSTRAINT import_rejects_outcome_check CHECK (outcome IN ('merged', 'skipped', 'rejected'))
+    CONSTRAINT import_rejects_outcome_check CHECK (outcome = ANY ('{merged,skipped,rejected}'))
 );
 COMMENT ON TABLE memory.import_rejects IS 'One row per document that an import merged, skipped or rejected, and why.';
 COMMENT ON COLUMN memory.import_rejects.import_id IS 'The import.';
@@ -74,7 +74,7 @@ CREATE TABLE memory.imports (
     finished_at TIMESTAMP WITH TIME ZONE,
     rolled_back_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT imports_pkey PRIMARY KEY (import_id),
-    CONSTRAINT imports_state_check CHECK (state IN ('running', 'finished', 'rolled_back'))
+    CONSTRAINT imports_state_check CHECK (state = ANY ('{running,finished,rolled_back}'))
 );
 COMMENT ON TABLE memory.imports IS 'One row per import from another store, for all agents: visible only to work that serves all agents.';
 COMMENT ON COLUMN memory.imports.import_id IS 'Internal key.';
@@ -138,7 +138,7 @@ CREATE TABLE memory.conversations (
     CONSTRAINT conversations_formed_number_check CHECK (formed_number BETWEEN 0 AND last_number),
     CONSTRAINT conversations_due_check CHECK ((due_at IS NULL) = (due_reason IS NULL)),
     CONSTRAINT conversations_dead_run_id_check CHECK (dead_run_id IS NULL OR due_at IS NULL),
-    CONSTRAINT conversations_due_reason_check CHECK (due_reason IN ('signal', 'messages', 'tokens', 'age', 'cold', 'retry'))
+    CONSTRAINT conversations_due_reason_check CHECK (due_reason = ANY ('{signal,messages,tokens,age,cold,retry}'))
 )
  WITH (fillfactor = 70);
 CREATE INDEX conversations_due_at_idx ON memory.conversations (due_at) WHERE due_at IS NOT NULL;
@@ -232,7 +232,7 @@ CREATE TABLE memory.holds (
     released_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT holds_pkey PRIMARY KEY (agent_key, hold_id),
     CONSTRAINT holds_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
-    CONSTRAINT holds_kind_check CHECK (kind IN ('observation', 'user', 'conversation', 'group'))
+    CONSTRAINT holds_kind_check CHECK (kind = ANY ('{observation,user,conversation,group}'))
 );
 CREATE UNIQUE INDEX holds_target_key ON memory.holds (agent_key, kind, target) WHERE released_at IS NULL;
 COMMENT ON TABLE memory.holds IS 'One row per legal hold: while it is open, what it covers can''t be forgotten.';
@@ -256,7 +256,7 @@ CREATE TABLE memory.retrievals (
     slowest_seconds DOUBLE PRECISION NOT NULL,
     CONSTRAINT retrievals_pkey PRIMARY KEY (agent_key, day, surface, reason),
     CONSTRAINT retrievals_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
-    CONSTRAINT retrievals_surface_check CHECK (surface IN ('context', 'search', 'digest')),
+    CONSTRAINT retrievals_surface_check CHECK (surface = ANY ('{context,search,digest}')),
     CONSTRAINT retrievals_queries_check CHECK (queries > 0),
     CONSTRAINT retrievals_without_hit_check CHECK (without_hit BETWEEN 0 AND queries),
     CONSTRAINT retrievals_slowest_seconds_check CHECK (slowest_seconds BETWEEN 0 AND seconds)
@@ -322,13 +322,13 @@ CREATE TABLE memory.scopes (
     CONSTRAINT scopes_pkey PRIMARY KEY (agent_key, scope_id),
     CONSTRAINT scopes_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
     CONSTRAINT scopes_agent_key_owner_name_key UNIQUE (agent_key, owner, name),
-    CONSTRAINT scopes_kind_check CHECK (kind IN ('individual', 'group', 'collective', 'conversation', 'entity', 'agent', 'guideline')),
-    CONSTRAINT scopes_owner_check CHECK (CASE kind WHEN 'individual' THEN owner LIKE 'u:_%' WHEN 'group' THEN owner LIKE 'g:_%' WHEN 'conversation' THEN owner LIKE 's:_%' WHEN 'entity' THEN owner LIKE 'e:_%' WHEN 'collective' THEN owner = 'c' WHEN 'agent' THEN owner = 'a' ELSE owner = 'p' END),
+    CONSTRAINT scopes_kind_check CHECK (kind = ANY ('{individual,group,collective,conversation,entity,agent,guideline}')),
+    CONSTRAINT scopes_owner_check CHECK (kind || ' ' || left(owner, 2) = ANY ('{individual u:,group g:,conversation s:,entity e:,collective c,agent a,guideline p}') AND length(owner) <> 2),
     CONSTRAINT scopes_done_seq_check CHECK (done_seq BETWEEN 0 AND last_seq),
-    CONSTRAINT scopes_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish')),
-    CONSTRAINT scopes_extraction_mode_check CHECK (extraction_mode IN ('batch', 'isolated')),
-    CONSTRAINT scopes_lanes_check CHECK (lanes IN ('absorb', 'buffer', 'both')),
-    CONSTRAINT scopes_sharing_check CHECK (sharing IN ('auto', 'review', 'off')),
+    CONSTRAINT scopes_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}')),
+    CONSTRAINT scopes_extraction_mode_check CHECK (extraction_mode = ANY ('{batch,isolated}')),
+    CONSTRAINT scopes_lanes_check CHECK (lanes = ANY ('{absorb,buffer,both}')),
+    CONSTRAINT scopes_sharing_check CHECK (sharing = ANY ('{auto,review,off}')),
     CONSTRAINT scopes_sharing_kind_check CHECK (sharing IS NULL OR kind = 'group')
 )
  WITH (fillfactor = 70);
@@ -433,7 +433,7 @@ CREATE TABLE memory.members (
     import_id BIGINT,
     CONSTRAINT members_pkey PRIMARY KEY (agent_key, scope_id, user_id, joined_at),
     CONSTRAINT members_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
-    CONSTRAINT members_source_check CHECK (source IN ('host', 'import', 'inferred')),
+    CONSTRAINT members_source_check CHECK (source = ANY ('{host,import,inferred}')),
     CONSTRAINT members_left_at_check CHECK (left_at >= joined_at)
 );
 CREATE INDEX members_left_at_idx ON memory.members (agent_key, user_id) WHERE left_at IS NOT NULL;
@@ -477,7 +477,7 @@ CREATE TABLE memory.messages (
     CONSTRAINT messages_said_at_check CHECK (said_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT messages_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT messages_owner_check CHECK (owner LIKE 'u:_%'),
-    CONSTRAINT messages_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
+    CONSTRAINT messages_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}'))
 );
 CREATE INDEX messages_search_idx ON memory.messages USING gin (memory.search_tokens(hashtextextended(owner, agent_key), search)) WITH (fastupdate = off) WHERE content IS NOT NULL;
 CREATE INDEX messages_withdrawn_by_idx ON memory.messages (agent_key, conversation_id, number) WHERE withdrawn_by IS NOT NULL;
@@ -515,8 +515,8 @@ CREATE TABLE memory.prompts (
     import_id BIGINT,
     CONSTRAINT prompts_pkey PRIMARY KEY (agent_key, scope_id, name, version),
     CONSTRAINT prompts_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
-    CONSTRAINT prompts_name_check CHECK (name IN ('extraction', 'consolidation')),
-    CONSTRAINT prompts_mode_check CHECK (mode IN ('guidance', 'override', 'base')),
+    CONSTRAINT prompts_name_check CHECK (name = ANY ('{extraction,consolidation}')),
+    CONSTRAINT prompts_mode_check CHECK (mode = ANY ('{guidance,override,base}')),
     CONSTRAINT prompts_body_check CHECK ((mode = 'base') = (body IS NULL)),
     CONSTRAINT prompts_version_check CHECK (version > 0)
 );
@@ -564,8 +564,8 @@ CREATE TABLE memory.runs (
     CONSTRAINT runs_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
     CONSTRAINT runs_agent_key_conversation_id_fkey FOREIGN KEY(agent_key, conversation_id) REFERENCES memory.conversations (agent_key, conversation_id),
     CONSTRAINT runs_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
-    CONSTRAINT runs_kind_check CHECK (kind IN ('formation', 'consolidation', 'propagation', 'import')),
-    CONSTRAINT runs_state_check CHECK (state IN ('running', 'answered', 'succeeded', 'empty', 'failed', 'dead', 'discarded', 'retired')),
+    CONSTRAINT runs_kind_check CHECK (kind = ANY ('{formation,consolidation,propagation,import}')),
+    CONSTRAINT runs_state_check CHECK (state = ANY ('{running,answered,succeeded,empty,failed,dead,discarded,retired}')),
     CONSTRAINT runs_target_check CHECK (CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL WHEN 'import' THEN num_nonnulls(conversation_id, scope_id) = 1 ELSE scope_id IS NOT NULL AND conversation_id IS NULL END),
     CONSTRAINT runs_error_code_check CHECK ((state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)),
     CONSTRAINT runs_finished_at_check CHECK ((state IN ('running', 'answered')) = (finished_at IS NULL))
@@ -633,7 +633,7 @@ CREATE TABLE memory.consolidations (
     CONSTRAINT consolidations_base_check CHECK (version > base AND base >= 0),
     CONSTRAINT consolidations_from_seq_check CHECK (from_seq BETWEEN 0 AND to_seq),
     CONSTRAINT consolidations_content_check CHECK (content ~ '\S'),
-    CONSTRAINT consolidations_reason_check CHECK (reason IN ('threshold', 'asked', 'undo', 'forget', 'quarantine', 'retract', 'merge', 'import')),
+    CONSTRAINT consolidations_reason_check CHECK (reason = ANY ('{threshold,asked,undo,forget,quarantine,retract,merge,import}')),
     CONSTRAINT consolidations_live_until_check CHECK (live = (live_until IS NULL))
 );
 CREATE UNIQUE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq) WHERE live AND to_seq > from_seq;
@@ -726,11 +726,11 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT observations_confidence_check CHECK (confidence BETWEEN 0 AND 1),
     CONSTRAINT observations_importance_check CHECK (importance BETWEEN 0 AND 1),
-    CONSTRAINT observations_lane_check CHECK (lane IN ('absorb', 'buffer')),
-    CONSTRAINT observations_source_kind_check CHECK (source_kind IN ('formation', 'observe', 'propagation', 'import')),
-    CONSTRAINT observations_sensitivity_check CHECK (sensitivity IN ('public', 'private', 'sensitive')),
+    CONSTRAINT observations_lane_check CHECK (lane = ANY ('{absorb,buffer}')),
+    CONSTRAINT observations_source_kind_check CHECK (source_kind = ANY ('{formation,observe,propagation,import}')),
+    CONSTRAINT observations_sensitivity_check CHECK (sensitivity = ANY ('{public,private,sensitive}')),
     CONSTRAINT observations_proposed_check CHECK (proposed ~ '^(collective|s[0-9]+)$'),
-    CONSTRAINT observations_language_check CHECK (language IN ('arabic', 'armenian', 'basque', 'catalan', 'danish', 'dutch', 'english', 'finnish', 'french', 'german', 'greek', 'hindi', 'hungarian', 'indonesian', 'irish', 'italian', 'lithuanian', 'nepali', 'norwegian', 'portuguese', 'romanian', 'russian', 'serbian', 'simple', 'spanish', 'swedish', 'tamil', 'turkish', 'yiddish'))
+    CONSTRAINT observations_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}'))
 );
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer';
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
@@ -828,7 +828,7 @@ CREATE TABLE memory.judged (
     CONSTRAINT judged_agent_key_target_scope_id_fkey FOREIGN KEY(agent_key, target_scope_id) REFERENCES memory.scopes (agent_key, scope_id),
     CONSTRAINT judged_agent_key_run_id_fkey FOREIGN KEY(agent_key, run_id) REFERENCES memory.runs (agent_key, run_id),
     CONSTRAINT judged_target_scope_id_check CHECK (source_scope_id <> target_scope_id),
-    CONSTRAINT judged_outcome_check CHECK (outcome IN ('propagated', 'refused', 'waiting', 'held', 'released')),
+    CONSTRAINT judged_outcome_check CHECK (outcome = ANY ('{propagated,refused,waiting,held,released}')),
     CONSTRAINT judged_seq_check CHECK (seq IS NULL OR outcome = 'propagated')
 );
 CREATE INDEX judged_held_idx ON memory.judged (agent_key, source_scope_id, source_seq) WHERE outcome = 'held';
@@ -879,7 +879,7 @@ CREATE TABLE memory.observation_retrievals (
     times BIGINT NOT NULL,
     CONSTRAINT observation_retrievals_pkey PRIMARY KEY (agent_key, scope_id, seq, day, surface),
     CONSTRAINT observation_retrievals_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
-    CONSTRAINT observation_retrievals_surface_check CHECK (surface IN ('context', 'search', 'digest')),
+    CONSTRAINT observation_retrievals_surface_check CHECK (surface = ANY ('{context,search,digest}')),
     CONSTRAINT observation_retrievals_times_check CHECK (times > 0)
 )
  WITH (fillfactor = 70);
@@ -905,8 +905,8 @@ CREATE TABLE memory.observation_states (
     withdrawn_by TEXT,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
-    CONSTRAINT observation_states_status_check CHECK (status IN ('active', 'superseded', 'archived', 'quarantined', 'given_up', 'evicted', 'withdrawn')),
-    CONSTRAINT observation_states_verification_check CHECK (verification IN ('unverified', 'confirmed', 'disputed')),
+    CONSTRAINT observation_states_status_check CHECK (status = ANY ('{active,superseded,archived,quarantined,given_up,evicted,withdrawn}')),
+    CONSTRAINT observation_states_verification_check CHECK (verification = ANY ('{unverified,confirmed,disputed}')),
     CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status = 'superseded'),
     CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status NOT IN ('active', 'withdrawn')),
     CONSTRAINT observation_states_withdrawn_by_check CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL))

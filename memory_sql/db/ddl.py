@@ -17,7 +17,6 @@ BEFORE_TABLES = (  # used by indexes and generated columns
 )
 FUNCTIONS = (
     "states/states",
-    "keys/hmac_sha256",
     "keys/installation",
     "visibility/principal",
     "visibility/user_ids",

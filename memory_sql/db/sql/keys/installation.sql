@@ -3,13 +3,20 @@
 -- where others can read it, or longer than the memory itself, is an HMAC under the key, so that its readers can't confirm a
 -- guess. Only the owner can read the table. Nobody else has a right to it, and if one is granted by mistake, it shows no
 -- row: row-level security is on without a policy. A copy or a backup of the database has the same row. Three random UUIDs
--- have 366 random bits.
+-- have 366 random bits. The pads are the key as HMAC (RFC 2104) needs it, worked out once: XOR is only for bit strings, which
+-- bit_send turns into bytes behind their length.
 CREATE TABLE memory.installation (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     key bytea NOT NULL DEFAULT sha256(
         uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
     ),
     created_at timestamp with time zone NOT NULL DEFAULT now(),
+    inner_pad bytea NOT NULL GENERATED ALWAYS AS (
+        substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('36', 64))::bit(512)), 5)
+    ) STORED,
+    outer_pad bytea NOT NULL GENERATED ALWAYS AS (
+        substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('5c', 64))::bit(512)), 5)
+    ) STORED,
     CONSTRAINT installation_pkey PRIMARY KEY (id)
 );
 
@@ -19,6 +26,8 @@ COMMENT ON TABLE memory.installation IS 'One row: the id of this database, and i
 COMMENT ON COLUMN memory.installation.id IS 'The id of this database; copies of the database have the same id.';
 COMMENT ON COLUMN memory.installation.key IS '32 random bytes: the key of memory.keyed_hash.';
 COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created.';
+COMMENT ON COLUMN memory.installation.inner_pad IS 'The key, filled up to 64 bytes and XORed with 0x36.';
+COMMENT ON COLUMN memory.installation.outer_pad IS 'The key, filled up to 64 bytes and XORed with 0x5c.';
 
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
 
@@ -32,16 +41,17 @@ $$;
 
 COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies of the database have the same id.';
 
--- memory.keyed_hash(subject, value): the HMAC of a value under the key of this database, 32 bytes; null for null. `subject`
--- says what the hash is for: the same value has a different hash under each subject. Not open to everybody: a caller could
--- compare guesses with the hashes that they can read.
+-- memory.keyed_hash(subject, value): the HMAC with SHA-256 of a value under the key of this database, 32 bytes; null for null.
+-- `subject` says what the hash is for: the same value has a different hash under each subject. Not open to everybody: a caller
+-- could compare guesses with the hashes that they can read.
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
-    v_key bytea;
+    v_hash bytea;
 BEGIN
-    SELECT i.key INTO STRICT v_key FROM memory.installation i;
-    RETURN memory.hmac_sha256(v_key, convert_to(p_subject, 'UTF8') || E'\\x00' || p_value);
+    SELECT sha256(i.outer_pad || sha256(i.inner_pad || convert_to(p_subject, 'UTF8') || E'\\x00' || p_value))
+    INTO STRICT v_hash FROM memory.installation i;
+    RETURN v_hash;
 END
 $$;
 
@@ -50,21 +60,12 @@ REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
 COMMENT ON FUNCTION memory.keyed_hash IS
     'HMAC-SHA256 of a value under the key of this database, which only the owner can read.';
 
--- memory.keyed_hashes(subject, values): memory.keyed_hash of each value, with its place from 1. The key is read and expanded
--- only once, which is most of the cost of a hash.
+-- memory.keyed_hashes(subject, values): memory.keyed_hash of each value, with its place from 1.
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
-    WITH spread AS MATERIALIZED (
-        SELECT ('x' || rpad(encode(i.key, 'hex'), 128, '0'))::bit(512) AS bits FROM memory.installation i
-    ), pads AS MATERIALIZED (
-        SELECT substr(bit_send(s.bits # ('x' || repeat('5c', 64))::bit(512)), 5) AS outer_pad,
-               substr(bit_send(s.bits # ('x' || repeat('36', 64))::bit(512)), 5)
-                   || convert_to(p_subject, 'UTF8') || E'\\x00'::bytea AS inner_pad
-        FROM spread s
-    )
-    SELECT v.place, sha256(p.outer_pad || sha256(p.inner_pad || v.value))
-    FROM pads p
+    SELECT v.place, sha256(i.outer_pad || sha256(i.inner_pad || convert_to(p_subject, 'UTF8') || E'\\x00' || v.value))
+    FROM memory.installation i
     CROSS JOIN unnest(p_values) WITH ORDINALITY AS v (value, place)
 $$;
 

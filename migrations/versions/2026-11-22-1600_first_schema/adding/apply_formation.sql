@@ -63,9 +63,10 @@ BEGIN
     IF NOT FOUND THEN  -- by who holds no lock that is held here; again, and it is known
         RAISE EXCEPTION 'the run was ended meanwhile' USING ERRCODE = 'serialization_failure';
     END IF;
-    UPDATE memory.runs r  -- what was given up with it has gone on all the same: it is a failure like any other
-    SET state = 'failed'
-    WHERE r.agent_key = v_read.agent AND r.run_id = v_conversation.dead_run_id AND r.state = 'dead';
+    IF v_conversation.dead_run_id IS NOT NULL THEN  -- what was given up with it has gone on all the same: a failure like any other
+        UPDATE memory.runs r SET state = 'failed'
+        WHERE r.agent_key = v_read.agent AND r.run_id = v_conversation.dead_run_id AND r.state = 'dead';
+    END IF;
     IF place IS NULL THEN
         outcome := 'nothing';
         RETURN NEXT;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.says_any(p_text text, p_phrases jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_array_elements_text(CASE WHEN jsonb_typeof(p_phrases) = 'array' THEN p_phrases ELSE '[]' END) AS p (phrase)
         CROSS JOIN LATERAL regexp_replace(lower(p.phrase), '[^[:alnum:]]+', ' ', 'g') AS words

@@ -53,33 +53,35 @@ CREATE OR REPLACE FUNCTION memory.lock_scopes(p_agent bigint, p_wanted jsonb, p_
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_id bigint;
+    v_found bigint[];
     v_ids bigint[];
     v_locked bigint[] := '{}';
     v_made boolean := false;
 BEGIN
     LOOP  -- an owner may become another while a lock is waited for, and somebody else make what is missing
-        v_ids := ARRAY(
+        v_found := ARRAY(
             SELECT f.scope_id
             FROM jsonb_to_recordset(p_wanted) AS w (owner text, name text)
             CROSS JOIN LATERAL (
                 SELECT s.scope_id
                 FROM memory.scopes s WHERE s.agent_key = p_agent AND s.owner = w.owner AND s.name = w.name LIMIT 1
             ) f
-            UNION
-            SELECT k::bigint FROM jsonb_object_keys(p_shown) k
         );
+        v_ids := v_found || ARRAY(SELECT k::bigint FROM jsonb_object_keys(p_shown) k);
         IF NOT v_ids <@ v_locked THEN
-            FOREACH v_id IN ARRAY ARRAY(SELECT i FROM unnest(v_ids) i ORDER BY i) LOOP
+            FOREACH v_id IN ARRAY ARRAY(SELECT DISTINCT i FROM unnest(v_ids) i ORDER BY i) LOOP
                 PERFORM FROM memory.scopes s WHERE s.agent_key = p_agent AND s.scope_id = v_id FOR NO KEY UPDATE;
             END LOOP;
             v_locked := v_ids;
-        ELSIF v_made OR EXISTS (
+        ELSIF NOT v_made AND EXISTS (
             SELECT FROM jsonb_each_text(p_shown) h
             WHERE h.value::integer IS DISTINCT FROM (
                 SELECT s.epoch FROM memory.scopes s WHERE s.agent_key = p_agent AND s.scope_id = h.key::bigint
             )
         ) THEN
-            RETURN v_made;
+            RETURN false;
+        ELSIF v_made OR cardinality(v_found) = jsonb_array_length(p_wanted) THEN
+            RETURN true;
         ELSE
             INSERT INTO memory.scopes (
                 agent_key, kind, owner, name, display_name, language, lanes, buffer_max, buffer_max_words, waits_below,

@@ -4,6 +4,12 @@ CREATE TABLE memory.installation (
         uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
     ),
     created_at timestamp with time zone NOT NULL DEFAULT now(),
+    inner_pad bytea NOT NULL GENERATED ALWAYS AS (
+        substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('36', 64))::bit(512)), 5)
+    ) STORED,
+    outer_pad bytea NOT NULL GENERATED ALWAYS AS (
+        substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('5c', 64))::bit(512)), 5)
+    ) STORED,
     CONSTRAINT installation_pkey PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX installation_true_key ON memory.installation ((true));
@@ -11,6 +17,8 @@ COMMENT ON TABLE memory.installation IS 'One row: the id of this database, and i
 COMMENT ON COLUMN memory.installation.id IS 'The id of this database; copies of the database have the same id.';
 COMMENT ON COLUMN memory.installation.key IS '32 random bytes: the key of memory.keyed_hash.';
 COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created.';
+COMMENT ON COLUMN memory.installation.inner_pad IS 'The key, filled up to 64 bytes and XORed with 0x36.';
+COMMENT ON COLUMN memory.installation.outer_pad IS 'The key, filled up to 64 bytes and XORed with 0x5c.';
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
 INSERT INTO memory.installation DEFAULT VALUES;
 CREATE OR REPLACE FUNCTION memory.installation_id() RETURNS uuid
@@ -21,10 +29,11 @@ COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies o
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
-    v_key bytea;
+    v_hash bytea;
 BEGIN
-    SELECT i.key INTO STRICT v_key FROM memory.installation i;
-    RETURN memory.hmac_sha256(v_key, convert_to(p_subject, 'UTF8') || E'\\x00' || p_value);
+    SELECT sha256(i.outer_pad || sha256(i.inner_pad || convert_to(p_subject, 'UTF8') || E'\\x00' || p_value))
+    INTO STRICT v_hash FROM memory.installation i;
+    RETURN v_hash;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hash(text, bytea) FROM PUBLIC;
@@ -33,16 +42,8 @@ COMMENT ON FUNCTION memory.keyed_hash IS
 CREATE OR REPLACE FUNCTION memory.keyed_hashes(p_subject text, p_values bytea[])
 RETURNS TABLE (place bigint, hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
-    WITH spread AS MATERIALIZED (
-        SELECT ('x' || rpad(encode(i.key, 'hex'), 128, '0'))::bit(512) AS bits FROM memory.installation i
-    ), pads AS MATERIALIZED (
-        SELECT substr(bit_send(s.bits # ('x' || repeat('5c', 64))::bit(512)), 5) AS outer_pad,
-               substr(bit_send(s.bits # ('x' || repeat('36', 64))::bit(512)), 5)
-                   || convert_to(p_subject, 'UTF8') || E'\\x00'::bytea AS inner_pad
-        FROM spread s
-    )
-    SELECT v.place, sha256(p.outer_pad || sha256(p.inner_pad || v.value))
-    FROM pads p
+    SELECT v.place, sha256(i.outer_pad || sha256(i.inner_pad || convert_to(p_subject, 'UTF8') || E'\\x00' || v.value))
+    FROM memory.installation i
     CROSS JOIN unnest(p_values) WITH ORDINALITY AS v (value, place)
 $$;
 REVOKE EXECUTE ON FUNCTION memory.keyed_hashes(text, bytea[]) FROM PUBLIC;

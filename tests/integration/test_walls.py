@@ -957,7 +957,12 @@ async def test_key_given_away_by_mistake_has_no_row_and_is_reported(memory: Memo
 async def test_hmac_is_that_of_python(memory: Memory) -> None:
     ((key,),) = await rows(memory, "SELECT key FROM memory.installation")
     assert len(key) == 32
-    values = [b"", b"tea", "Grüße \U0001f375".encode(), *(Random(4711).randbytes(size) for size in (1, 55, 56, 64, 300))]
+    values = [
+        b"",
+        b"tea",
+        "Grüße \U0001f375".encode(),
+        *(Random(4711).randbytes(size) for size in (1, 55, 56, 64, 300)),
+    ]
     hashes = [hmac.digest(key, b"text\0" + value, "sha256") for value in values]
     for value, wanted in zip(values, hashes, strict=True):
         assert await rows(memory, "SELECT memory.keyed_hash('text', :value)", value=value) == [(wanted,)]

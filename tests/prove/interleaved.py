@@ -285,6 +285,10 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
 BY_TIME = {
     ("observe_key", "update")
 }  # said before the other and stored after it, it is the older value of the fact, as in neither order
+IN_PIECES = {
+    ("run_due", "undo"),
+    ("run_due", "undo_crew"),
+}  # what is formed before an undoing and would be taken into the text after it waits for something new, as in neither order
 SCOPE_BY_SCOPE = {
     "trim"
 }  # each in a transaction of its own: it may come before the other in one scope, after it in another

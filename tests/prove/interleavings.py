@@ -33,7 +33,17 @@ from memory_sql.db import migrate
 from memory_sql.db.engine import asyncpg_url
 from memory_sql.errors import DatabaseError, LanguageModelError, LockTimeoutError, MemorySQLError
 from memory_sql.memory import Memory
-from tests.prove.interleaved import BY_TIME, OPERATIONS, SCOPE_BY_SCOPE, SETTINGS, Act, Honest, World, prepare
+from tests.prove.interleaved import (
+    BY_TIME,
+    IN_PIECES,
+    OPERATIONS,
+    SCOPE_BY_SCOPE,
+    SETTINGS,
+    Act,
+    Honest,
+    World,
+    prepare,
+)
 from tests.recycling import Contents, connect
 
 PASSED: ContextVar[Callable[[str], Awaitable[None]] | None] = ContextVar("passed", default=None)
@@ -317,7 +327,8 @@ class Stage:
             one, two = outcome.done
             serial = await self.serial(first, second, (one, 0)) + await self.serial(first, second, (0, two))
         remain = rest.words.difference(*(one.words for one in serial))
-        unlike = [] if SCOPE_BY_SCOPE & {first, second} else min((rest.unlike(one) for one in serial), key=len)
+        apart = SCOPE_BY_SCOPE & {first, second} or (first, second) in IN_PIECES
+        unlike = [] if apart else min((rest.unlike(one) for one in serial), key=len)
         return [
             *unexpected,
             *rest.problems,

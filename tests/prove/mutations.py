@@ -61,7 +61,7 @@ UNIQUE_MESSAGE_ID = (
     "    CONSTRAINT messages_agent_key_message_id_conversation_id_key"
     " UNIQUE (agent_key, message_id, conversation_id),\n"
 )
-FEW_MESSAGES = "p_messages < l.least"
+FEW_MESSAGES = "p_messages < waits_below"
 UNIQUE_RANGE = "CREATE UNIQUE INDEX consolidations_from_seq_key"
 SCOPE_LOCK = "which).order_by(ScopeRow.scope_id).with_for_update(key_share=True)"
 SHARED = "under_locks(session, agent_key, act, shared=True)"

@@ -40,7 +40,9 @@ BEGIN
         SELECT DISTINCT ON (o.fact_key) o.agent_key, o.scope_id, o.seq
         FROM visible v
         JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
-        LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+        LEFT JOIN LATERAL (  -- here and below: by its key, whatever the planner thinks of the table's size
+            SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
+        ) t ON true
         WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND memory.in_use(t.status)
         ORDER BY o.fact_key, o.observed_at DESC, o.scope_id, o.seq
     ), tagged AS (
@@ -49,8 +51,9 @@ BEGIN
         CROSS JOIN LATERAL (  -- no more per scope than the limit; observations without any tag aren't read
             SELECT o.agent_key, o.scope_id, o.seq, o.observed_at
             FROM memory.observations o
-            LEFT JOIN memory.observation_states t
-                ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+            LEFT JOIN LATERAL (
+                SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
+            ) t ON true
             WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.tags <> '{}' AND o.tags && v_tags
               AND o.sensitivity = ANY (v_shown)
               AND memory.in_use(t.status) AND coalesce(t.verification, 'unverified') <> 'disputed'
@@ -66,8 +69,9 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT o.agent_key, o.scope_id, o.seq, o.importance, o.observed_at
             FROM memory.observations o
-            LEFT JOIN memory.observation_states t
-                ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
+            LEFT JOIN LATERAL (
+                SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
+            ) t ON true
             WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
               AND memory.in_use(t.status) AND coalesce(t.verification, 'unverified') <> 'disputed'
             ORDER BY o.seq DESC

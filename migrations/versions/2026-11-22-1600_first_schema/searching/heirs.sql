@@ -13,20 +13,20 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH RECURSIVE successor (scope_id, seq, score, covered, step) AS (
-        SELECT s.*, 0 FROM unnest(p_scopes, p_seqs, p_scores, p_covered) s
+    WITH RECURSIVE successor (scope_id, seq, score, covered, step, status, next) AS (
+        SELECT s.*, 0, 'superseded', s.seq FROM unnest(p_scopes, p_seqs, p_scores, p_covered) s(scope_id, seq, score, covered)
         UNION ALL
-        SELECT s.scope_id, t.superseded_by, s.score, s.covered, s.step + 1
+        SELECT s.scope_id, s.next, s.score, s.covered, s.step + 1, t.status, t.superseded_by
         FROM successor s
-        CROSS JOIN LATERAL (
-            SELECT t.superseded_by
+        LEFT JOIN LATERAL (
+            SELECT t.status, t.superseded_by
             FROM memory.observation_states t
-            WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.seq AND t.superseded_by IS NOT NULL
+            WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.next
             LIMIT 1
-        ) t
-        WHERE s.step < c_steps
+        ) t ON true
+        WHERE s.next IS NOT NULL AND s.step <= c_steps
     )
-    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.covered, o.observed_at, t.status
+    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.covered, o.observed_at, s.status
     FROM successor s
     CROSS JOIN LATERAL (
         SELECT o.observed_at, o.conversation_id
@@ -34,13 +34,7 @@ BEGIN
         WHERE o.agent_key = p_agent AND o.scope_id = s.scope_id AND o.seq = s.seq
         LIMIT 1
     ) o
-    LEFT JOIN LATERAL (
-        SELECT t.status
-        FROM memory.observation_states t
-        WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.seq
-        LIMIT 1
-    ) t ON true
-    WHERE memory.in_use(t.status) AND (p_outside IS NULL OR o.conversation_id IS DISTINCT FROM p_outside)
+    WHERE memory.in_use(s.status) AND (p_outside IS NULL OR o.conversation_id IS DISTINCT FROM p_outside)
     ORDER BY s.scope_id, s.seq, s.score DESC;
 END
 $$;

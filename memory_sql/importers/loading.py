@@ -53,7 +53,7 @@ class Plan(TalkPlan, Protocol):
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
 
-    def knows(self, agent_id: str, owner: str) -> bool: ...
+    def owner_now(self, owner: str) -> str: ...
 
     def stand_alone(self, refs: Sequence[str]) -> None: ...
 
@@ -162,11 +162,14 @@ class Loader:
     ) -> list[DuplicateDraft]:
         """The new rows that repeat what came before, but to other scopes alone.
 
-        A scope whose owner the source doesn't know is this one, of whoever was renamed here or linked to another there.
+        Of whoever was renamed here or linked to another there, the scope of the other id is this one.
         """
         new = [row for row in rows if isinstance(row, DuplicateDraft) and row.of in left and _why(row, left) is None]
         found = await seen.imports.owners_of(seen.agent_key, draft.kind, draft.name, [row.of for row in new])
-        there = {ref for ref, owner in found if owner == draft.owner or not self.plan.knows(draft.agent_id, owner)}
+        owners = {owner for _, owner in found if self.plan.owner_now(owner) == draft.owner}
+        if owners < {owner for _, owner in found}:
+            owners |= await seen.imports.renamed(seen.agent_key, draft.kind, draft.owner_id)
+        there = {ref for ref, owner in found if owner in owners}
         return [row for row in new if row.of not in there]
 
     async def _scopes(

@@ -194,6 +194,29 @@ async def test_new_repetition_makes_no_second_scope_of_who_was_renamed(memory: M
     assert (await rows(memory, TOLD), await scopes(memory)) == before
 
 
+async def test_repetition_comes_to_another_although_who_has_the_first_was_renamed(memory: Memory, bring: Bring) -> None:
+    """Of the new id the source knows nothing, but it isn't the other's."""
+    both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
+    await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())
+    await memory.people.rename(agent_id=MIA["agent_id"], kind="user", old=MIA["user_id"], new="mia")
+    again = HOME.directive(10, content="Answer in Dutch.", related_users=[HOME.other], createdAt=at(10))
+    blobs = [HOME.blob(), HOME.blob(HOME.other, content="Jonas rows.")]
+    report = await bring({"memory_user": blobs, "memory_sessions": [both, again]}.items())
+    assert sorted(o.content for o in await memory.observations.list(**JONAS)) == ["Answer in Dutch.", "Jonas rows."]
+    assert report.collections["memory_sessions"]["migrated"] == 1
+
+
+async def test_new_repetition_makes_no_second_scope_of_who_was_linked(memory: Memory, bring: Bring) -> None:
+    said = HOME.directive(content="Answer in Dutch.")
+    people = [HOME.person(HOME.user), HOME.person(HOME.other, "jonas")]
+    await bring({"users3": people, "memory_user": [HOME.blob()], "memory_sessions": [said]}.items())
+    before = await rows(memory, TOLD), await scopes(memory)
+    people[0] = HOME.person(HOME.user, eden_user_id=HOME.other)
+    again = HOME.directive(10, content="Answer in Dutch.", createdAt=at(10))
+    await bring({"users3": people, "memory_user": [HOME.blob()], "memory_sessions": [said, again]}.items())
+    assert (await rows(memory, TOLD), await scopes(memory)) == before
+
+
 async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
     await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())

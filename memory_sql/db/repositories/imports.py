@@ -46,6 +46,7 @@ from sqlalchemy.types import TypeEngine
 
 from memory_sql.db.models import (
     AgentRow,
+    EventRow,
     EvidenceRow,
     ForgottenRefRow,
     ImportedMessageRow,
@@ -245,6 +246,17 @@ class ImportRepository:
             .where(i.legacy_ref == any_(cast(list(refs), ARRAY(Text))))
         )
         return [(row.legacy_ref, row.owner) for row in found]
+
+    async def renamed(self, agent_key: int, kind: str, owner_id: str | None) -> set[str]:
+        """The owners that this owner was renamed to here, as the events say."""
+        what, e = "user" if kind == "individual" else kind, EventRow
+        was = func.encode(func.memory.user_hash(agent_key, owner_id), literal_column("'hex'"))
+        found = await self.session.scalars(
+            select(e.detail[f"{what}_id"].astext)
+            .where(e.agent_key == agent_key, e.kind == "rename")
+            .where(e.detail["what"].astext == what, e.detail["was"].astext == was)
+        )
+        return {OWNER_PREFIX[kind] + owner_id for owner_id in found}
 
     async def own(self, agent_key: int, import_id: int, refs: Sequence[str]) -> set[str]:
         """Those of these documents that have a row of their own from the import."""

@@ -66,9 +66,10 @@ class Plan:
         """Records for the accounts that documents are imported, even if they are left out elsewhere."""
         self.spool.bring(refs)
 
-    def knows(self, agent_id: str, owner: str) -> bool:
-        """Whether the source has memory of that owner."""
-        return self.spool.knows(agent_id, owner)
+    def owner_now(self, owner: str) -> str:
+        """The owner, or the one to whom the source has linked them since."""
+        prefix = OWNER_PREFIX["individual"]
+        return prefix + self.spool.canonical(owner[len(prefix) :]) if owner.startswith(prefix) else owner
 
     def agents(self) -> Iterator[AgentDraft]:
         """Ordered by id."""

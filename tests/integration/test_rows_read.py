@@ -208,6 +208,24 @@ async def test_vectors_are_looked_up_one_by_one(database_url: str) -> None:
     assert again.get("observation_vectors", 0) <= 2_000
 
 
+WAITING_CONVERSATIONS = (
+    "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, waits_below)"
+    " SELECT agent_key, 'x' || n, 'mia', CASE WHEN n % 100 = 0 THEN 9 ELSE 0 END"
+    " FROM memory.agents CROSS JOIN generate_series(1, 10000) n",
+    "ANALYZE memory.conversations",
+)
+
+
+async def test_other_conversations_are_not_read_to_judge_a_hundred(database_url: str) -> None:
+    """By settings that an agent has from now on."""
+    async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as memory:
+        await memory.observe("Mia rows.", **MIA)
+        for statement in WAITING_CONVERSATIONS:
+            await rows(memory, statement)
+        read = await read_by(memory, memory.configure(**ADA, formation_min_messages=2))
+    assert read.get("conversations", 0) < 1000
+
+
 KNOWN = (
     "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
     " SELECT agent_key, scope_id, n, 'Tea.', now(), 'observe', 1 FROM memory.scopes, generate_series(2, 30000) n",

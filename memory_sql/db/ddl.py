@@ -30,7 +30,6 @@ FUNCTIONS = (
     "forgetting/retention_start",
     "visibility/is_kept",
     "visibility/messages_since",
-    "visibility/retained_messages",
     "visibility/my_scopes",
     "adding/pending_observations",
     "adding/evict_buffers",

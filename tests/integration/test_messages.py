@@ -26,9 +26,11 @@ ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
 SHOWN = (
-    "SELECT m.conversation_id, m.message_id FROM memory.visible_conversations(:agent, :user, CAST(:as_of AS timestamptz)) v"
-    " CROSS JOIN LATERAL memory.retained_messages(:agent, v.conversation_id, :days, now(), CAST(:as_of AS timestamptz)) m"
-    " ORDER BY m.conversation_id, m.number"
+    "SELECT m.conversation_id, m.message_id FROM memory.agents a"
+    " CROSS JOIN memory.visible_conversations(:agent, :user, CAST(:as_of AS timestamptz)) v"
+    " CROSS JOIN memory.retention_start(a.settings, :days, now()) since"
+    " CROSS JOIN LATERAL memory.messages_since(a.agent_key, v.conversation_id, since, CAST(:as_of AS timestamptz)) m"
+    " WHERE a.agent_id = :agent ORDER BY m.conversation_id, m.number"
 )
 
 CHANGES = sql_text(
@@ -206,7 +208,7 @@ async def test_named_conversation_and_message_are_found_by_their_keys(memory: Me
     told = await plan_of(
         memory,
         "SELECT m.content FROM memory.visible_conversations('ada', 'u7', NULL, 'b7') v"
-        " CROSS JOIN LATERAL memory.retained_messages('ada', v.conversation_id, 30, now()) m WHERE m.number = 1",
+        " CROSS JOIN LATERAL memory.messages_since(v.agent_key, v.conversation_id, '-infinity', NULL) m WHERE m.number = 1",
     )
     assert "Index Scan using conversations_pkey" in told
     assert "Index Scan using messages_pkey" in told

@@ -208,6 +208,36 @@ async def test_vectors_are_looked_up_one_by_one(database_url: str) -> None:
     assert again.get("observation_vectors", 0) <= 2_000
 
 
+SAID = (
+    "INSERT INTO memory.messages"
+    " (agent_key, conversation_id, number, message_id, role, weight, said_at, owner, user_id, content)"
+    " SELECT agent_key, 'a', n, n, 'user', 1, now(), 'u:mia', 'mia', 'Tea.' FROM memory.agents, generate_series(2, 5000) n",
+    "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version)"
+    " SELECT agent_key, scope_id, n, 'Tea.', now(), 'observe', 1 FROM memory.scopes, generate_series(2, 5000) n",
+    "INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number)"
+    " SELECT agent_key, scope_id, seq, 'a', seq FROM memory.observations WHERE seq > 1",
+    "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+    " SELECT agent_key, scope_id, seq, 'quarantined' FROM memory.observations WHERE seq % 100 = 0",
+    "ANALYZE",
+)
+
+
+async def test_what_was_made_of_messages_is_looked_up_for_a_page_of_them(database_url: str) -> None:
+    async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as memory:
+        await memory.observe("Mia rows.", **MIA)
+        await memory.add([message("I own a ruby.")], **MIA, conversation_id="a")
+        for statement in SAID:
+            await rows(memory, statement)
+        page: list[str] = []
+
+        async def read() -> None:
+            page.extend(one.id for one in await memory.conversations.messages(**MIA, limit=20))
+
+        found = await read_by(memory, read())
+    assert page == [str(n) for n in range(4999, 4979, -1)]
+    assert found.get("evidence", 0) + found.get("observation_states", 0) < 2000
+
+
 WAITING_CONVERSATIONS = (
     "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, waits_below)"
     " SELECT agent_key, 'x' || n, 'mia', CASE WHEN n % 100 = 0 THEN 9 ELSE 0 END"

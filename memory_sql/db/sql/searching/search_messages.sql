@@ -1,5 +1,5 @@
 -- memory.search_messages(…): the messages that a principal may see and a query finds, best first. One row per message,
--- by its key, of those of memory.retained_messages in memory.visible_conversations, which are looked up once; that is all
+-- by its key, of those of memory.messages_since in memory.visible_conversations, which are looked up once; that is all
 -- where none can have one. As memory.search_observations finds; a user's messages are one space of the text index,
 -- whichever of their conversations they stand in. Where a time is named, or no word is left to look for, the `newest`
 -- messages are looked at too.

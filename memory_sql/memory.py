@@ -301,7 +301,7 @@ class Memory(Faces):
 
         async def change(unit: Session) -> None:
             known = await agents.ensure_agent(unit, agent, self.now())
-            await agents.change_settings(unit, known.key, given, unset, self.settings.language)
+            await agents.change_settings(unit, known.key, given, unset)
             await self._runtime.jobs.make_due(unit, known.key)
 
         await self.database.write(change, principal=service(agent))

@@ -67,9 +67,9 @@ class Query(NamedTuple):
     `names`: every word, because speakers of messages may be among them. `spans`: the days that it names. A text must contain
     `phrases` and must not contain `without`; `said_by`, `after`, `before` (exclusive) and `tags` must match. Messages come
     from outside the conversation `outside`; with `elsewhere`, observations too. `unformed`: only messages that formation
-    hasn't read. `language`: of the messages, if the agent's own settings name none. `text`: the query without operators, for
-    a search by meaning. `superseded`: also superseded observations; else at most `overtaken` of those that a consolidation
-    found overtaken are listed separately. `scope`: only that scope. `absorbed`: only what is active there and in its text.
+    hasn't read. `text`: the query without operators, for a search by meaning. `superseded`: also superseded observations;
+    else at most `overtaken` of those that a consolidation found overtaken are listed separately. `scope`: only that scope.
+    `absorbed`: only what is active there and in its text.
     """
 
     text: str = ""
@@ -90,7 +90,6 @@ class Query(NamedTuple):
     superseded: bool = False
     overtaken: int = 0
     left_out: Mapping[str, str] = MappingProxyType({})
-    language: str = "english"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -120,7 +119,6 @@ class Query(NamedTuple):
                 "absorbed": self.absorbed,
                 "superseded": self.superseded,
                 "overtaken": self.overtaken,
-                "language": self.language,
                 "weights": _numbers(weights),
             }
         )

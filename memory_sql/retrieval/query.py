@@ -79,7 +79,6 @@ def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, 
         names=tuple(dict.fromkeys(word.lower() for word in words)),
         spans=spans,
         left_out=left_out,
-        language=language,
         **given,
     )
 

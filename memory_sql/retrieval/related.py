@@ -59,12 +59,7 @@ def query_of(texts: Sequence[str], scope_id: int, whose: str, language: str, now
     name = {fold(word) for word in words_in(whose)}
     said = [[term for term in query.terms if fold(term.text) not in name] for query in parsed]
     terms = [term for term in chain(*zip_longest(*said)) if term is not None]
-    return Query(
-        terms=tuple(dict.fromkeys(terms))[:MAX_TERMS],
-        scope=scope_id,
-        absorbed=True,
-        language=language,
-    )
+    return Query(terms=tuple(dict.fromkeys(terms))[:MAX_TERMS], scope=scope_id, absorbed=True)
 
 
 _IN_ORDER = attrgetter("observed_at", "seq")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -629,21 +629,34 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
 async def test_messages_from_before_a_change_of_language_are_found(memory: Memory) -> None:
     """Where no scope tells of the language in which they were indexed: nothing has been formed of them yet."""
     await memory.add([message("She likes sailing boats.")], **MIA, conversation_id="s")
+    await memory.configure(agent_id="ada", language="german")
     for _ in range(2):
-        await memory.configure(agent_id="ada", language="german")
-    assert await rows(memory, "SELECT former_languages FROM memory.agents") == [(["english"],)]
-    await memory.add([message("Sie mag Segelboote.", n=2)], **MIA, conversation_id="s")
+        await memory.add([message("Sie mag Segelboote.", n=2)], **MIA, conversation_id="s")
+    assert await rows(memory, "SELECT languages FROM memory.agents") == [(["english", "german"],)]
     await memory.configure(agent_id="ada", language=None, formation_messages=10)
     await memory.configure(agent_id="ada", language="french")
     for query, found in (("sailed boat", "m1"), ("Segelboot", "m2")):
         assert (await memory.search(query, **MIA)).messages[0].message.id == found
 
 
-async def test_of_changes_of_language_at_once_each_is_kept(memory: Memory) -> None:
-    """Each had looked before the others changed it, and messages that came in between weren't found any more."""
-    names = ["dutch", "french", "german", "italian", "spanish"]
-    for _ in range(2):
-        await asyncio.gather(*(memory.configure(agent_id="ada", language=name) for name in names))
-    await memory.configure(agent_id="ada", language=None, formation_messages=10)
-    ((former,),) = await rows(memory, "SELECT former_languages FROM memory.agents")
-    assert set(names) <= {*former}
+async def test_messages_from_before_another_default_language_are_found(database_url: str) -> None:
+    """The service's own default isn't recorded anywhere but on what was stored under it."""
+    for n, (language, text) in enumerate(
+        [("english", "She likes sailing boats."), ("german", "Sie mag Segelboote."), ("french", "Elle aime le café.")]
+    ):
+        async with Memory(database_url, settings=Settings(language=language)) as memory:
+            await memory.add([message(text, n=n)], **MIA, conversation_id="s")
+    async with Memory(database_url, settings=Settings(language="french")) as memory:
+        for query, found in (("sailed boat", "m0"), ("Segelboot", "m1"), ("aimer", "m2")):
+            assert (await memory.search(query, **MIA)).messages[0].message.id == found
+
+
+async def test_of_messages_in_new_languages_at_once_each_is_noted_once(database_url: str) -> None:
+    names = ("dutch", "french", "german", "italian")
+    async with AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(Memory(database_url, settings=Settings(language=n))) for n in names]
+        await asyncio.gather(
+            *(memory.add([message("Tea.", n=n)], **MIA, conversation_id=f"{n}") for n, memory in enumerate(many * 3))
+        )
+        ((noted,),) = await rows(many[0], "SELECT languages FROM memory.agents")
+    assert sorted(noted) == sorted(names)

@@ -32,9 +32,7 @@ class AgentRow(Base):
     settings: Mapped[dict[str, Any]] = constant(
         "Settings that differ from the service's, by name.", server_default=NO_PAIRS
     )
-    former_languages: Mapped[list[str]] = constant(
-        "Text-search configurations that messages may have from before.", server_default=NO_TEXTS
-    )
+    languages: Mapped[list[str]] = constant("Text-search configurations of its messages.", server_default=NO_TEXTS)
 
     scopes: Mapped[list[ScopeRow]] = related()
     conversations: Mapped[list[ConversationRow]] = related()

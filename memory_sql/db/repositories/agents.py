@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, case, cast, func, select, true, update
+from sqlalchemy import ARRAY, Text, cast, func, select, true, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -73,16 +73,7 @@ async def next_by_budget(
 
 
 async def change_settings(
-    session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str], language: str
+    session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
 ) -> None:
-    """`language`: the default. The one that the agent has until now is kept: what was said in it is searched in it.
-
-    It is read by the same statement: another may change it at the same time.
-    """
     changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
-    values: dict[str, Any] = {"settings": changed}
-    if "language" in {*given, *unset}:
-        former, before = AgentRow.former_languages, func.coalesce(AgentRow.settings["language"].astext, language)
-        kept = func.array_append(func.array_remove(former, before), before)
-        values["former_languages"] = case((before != given.get("language", language), kept), else_=former)
-    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(values))
+    await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))

@@ -5,7 +5,7 @@ CREATE TABLE memory.agents (
     agent_id TEXT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     settings JSONB DEFAULT '{}'::jsonb NOT NULL,
-    former_languages TEXT[] DEFAULT '{}'::text[] NOT NULL,
+    languages TEXT[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT agents_pkey PRIMARY KEY (agent_key),
     CONSTRAINT agents_agent_id_key UNIQUE (agent_id),
     CONSTRAINT agents_agent_id_check CHECK (length(agent_id) BETWEEN 1 AND 255)
@@ -15,7 +15,7 @@ COMMENT ON COLUMN memory.agents.agent_key IS 'Internal key of the agent; leads e
 COMMENT ON COLUMN memory.agents.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.agents.created_at IS 'When the agent was first seen.';
 COMMENT ON COLUMN memory.agents.settings IS 'Settings that differ from the service''s, by name.';
-COMMENT ON COLUMN memory.agents.former_languages IS 'Text-search configurations that messages may have from before.';
+COMMENT ON COLUMN memory.agents.languages IS 'Text-search configurations of its messages.';
 
 CREATE TABLE memory.import_rejects (
     import_id BIGINT NOT NULL,

@@ -32,27 +32,23 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_agent bigint;
     v_settings jsonb;
+    v_language text; v_languages text[];
     v_at timestamptz := coalesce(p_at, now());
-    v_users text[];
-    v_speakers text[];
-    v_tokens real;
-    v_count integer;
-    v_signal boolean;
-    v_excluded boolean;
-    v_included boolean;
+    v_users text[]; v_speakers text[];
+    v_tokens real; v_count integer; v_signal boolean;
+    v_excluded boolean; v_included boolean;
     v_conversation memory.conversations;
     v_before text := memory.serve(p_agent);
     v_latest timestamptz := greatest(v_at, now()) + interval '1 day';
     v_refused text[];
-    v_is_whole boolean;
-    v_is_elsewhere boolean;
+    v_is_whole boolean; v_is_elsewhere boolean;
     v_phrases jsonb;
     v_below integer;
 BEGIN
-    SELECT a.agent_key, a.settings INTO v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
+    SELECT a.agent_key, a.settings, a.languages INTO v_agent, v_settings, v_languages FROM memory.agents a WHERE a.agent_id = p_agent;
     IF v_agent IS NULL THEN
         INSERT INTO memory.agents (agent_id, created_at) VALUES (p_agent, v_at) ON CONFLICT DO NOTHING;
-        SELECT a.agent_key, a.settings INTO STRICT v_agent, v_settings FROM memory.agents a WHERE a.agent_id = p_agent;
+        SELECT a.agent_key, a.settings, a.languages INTO STRICT v_agent, v_settings, v_languages FROM memory.agents a WHERE a.agent_id = p_agent;
     END IF;
     IF p_limits ->> 'secrets' <> v_settings ->> 'secrets' THEN
         differs := -1;
@@ -61,6 +57,10 @@ BEGIN
     END IF;
 
     v_settings := memory.settings_over(p_limits, v_settings);
+    v_language := coalesce(v_settings ->> 'language', 'english');
+    IF v_language <> ALL (v_languages) THEN  -- once; messages are searched in the languages that are noted here
+        UPDATE memory.agents a SET languages = a.languages || v_language WHERE a.agent_key = v_agent AND v_language <> ALL (a.languages);
+    END IF;
     SELECT s.* INTO v_conversation
     FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -141,7 +141,7 @@ BEGIN
                    CASE WHEN eligible AND role = 'user' AND memory.says_any(content, v_phrases) THEN 'own phrase' END
                ) END,
                CASE WHEN said_at <= v_latest THEN said_at ELSE v_at END, CASE WHEN said_at > v_latest THEN said_at END, v_at,
-               'u:' || v_conversation.user_id, CASE WHEN keyed THEN p_groups END, coalesce(v_settings->>'language', 'english'),
+               'u:' || v_conversation.user_id, CASE WHEN keyed THEN p_groups END, v_language,
                coalesce(search_extra, '')
         FROM new
         RETURNING user_id, weight, eligible, signal
@@ -233,7 +233,7 @@ BEGIN
 
     IF cardinality(p_groups) > 0 THEN
         INSERT INTO memory.scopes (agent_key, kind, owner, display_name, language, created_at)
-        SELECT v_agent, 'group', 'g:' || g, g, coalesce(v_settings->>'language', 'english'), v_at
+        SELECT v_agent, 'group', 'g:' || g, g, v_language, v_at
         FROM (SELECT DISTINCT unnest(p_groups) AS g ORDER BY 1) groups
         ON CONFLICT (agent_key, owner, name) DO NOTHING;
 

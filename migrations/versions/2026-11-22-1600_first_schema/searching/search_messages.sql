@@ -66,7 +66,7 @@ BEGIN
     v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
     v_scopes := ARRAY(SELECT v.scope_id FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v);
     v_languages := ARRAY(
-        SELECT unnest(coalesce(a.settings ->> 'language', p_query ->> 'language') || a.former_languages) FROM memory.agents a WHERE a.agent_key = v_agent
+        SELECT unnest(a.languages) FROM memory.agents a WHERE a.agent_key = v_agent
         UNION SELECT unnest(s.language || s.former_languages) FROM memory.scopes s WHERE s.agent_key = v_agent AND s.scope_id = ANY (v_scopes)
     );
     SELECT array_agg(t.g) AS g, array_agg(t.language) AS languages, array_agg(t.lexeme) AS lexemes, coalesce(max(t.g), 0) AS most

@@ -68,7 +68,7 @@ async def _messages(
     """In chunks: messages that are missing, messages that differ, and how many were compared."""
     messages = ImportedMessageRepository(unit, agent_key)
     for draft in plan.conversations(agent_id):
-        for some in some_of(plan.messages(draft.conversation_id), AT_ONCE):
+        for some in some_of(plan.messages(agent_id, draft.conversation_id), AT_ONCE):
             here = await messages.source_hashes(draft.conversation_id, [message.message_id for message in some])
             lacks = [ref_of(message) for message in some if message.message_id not in here]
             yield (

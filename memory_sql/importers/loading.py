@@ -17,6 +17,7 @@ from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.imports import ImportRepository, Stored
+from memory_sql.db.repositories.renames import has_renamed, renamed_users
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers import preparing
@@ -54,6 +55,10 @@ class Plan(TalkPlan, Protocol):
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]: ...
 
     def owner_now(self, owner: str) -> str: ...
+
+    def people(self, agent_id: str) -> set[str]: ...
+
+    def rename(self, agent_id: str, names: Mapping[str, str]) -> None: ...
 
     def stand_alone(self, refs: Sequence[str]) -> None: ...
 
@@ -100,6 +105,7 @@ class Loader:
         async with self.database.transaction(principal=service(draft.agent_id)) as unit:
             key = await agent_key_of(unit, draft.agent_id)
             seen = await Seen.of(ImportRepository(unit), key or NOBODY, None, self.key)
+            await self._rename(unit, key or NOBODY, draft.agent_id)
             await self._talking(unit, seen, self.settings).look(draft.agent_id)
             for scope in self.plan.scopes(draft.agent_id):
                 await self._look(seen, scope)
@@ -112,6 +118,7 @@ class Loader:
         await share_agent(unit, agent.key)
         imports = ImportRepository(unit)
         await imports.open(agent.key, keeps=self.keeps)
+        await self._rename(unit, agent.key, agent_id)
         seen = await Seen.of(imports, agent.key, self.import_id, self.key)
         own = self.settings.of_agent(agent.settings)
         done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))
@@ -129,6 +136,12 @@ class Loader:
             own_rows = await imports.own(agent.key, self.import_id or 0, list(done.merged))
             self.plan.leave_out(dict.fromkeys(done.merged - own_rows, "here"), "merged")
         return done
+
+    async def _rename(self, unit: Session, agent_key: int, agent_id: str) -> None:
+        """Tells the plan who has another id here: what is new of them is stored under it."""
+        self.plan.rename(agent_id, {})
+        if await has_renamed(unit, agent_key):
+            self.plan.rename(agent_id, await renamed_users(unit, agent_key, self.plan.people(agent_id)))
 
     async def _look(self, seen: Seen, draft: ScopeDraft) -> Looked:
         """Tells the plan which documents of the scope are left out, and which texts because nothing of them is new."""

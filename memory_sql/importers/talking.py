@@ -28,7 +28,7 @@ class TalkPlan(Protocol):
 
     def conversations(self, agent_id: str) -> Iterator[ConversationDraft]: ...
 
-    def messages(self, conversation_id: str) -> Iterator[MessageDraft]: ...
+    def messages(self, agent_id: str, conversation_id: str) -> Iterator[MessageDraft]: ...
 
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None: ...
 
@@ -84,7 +84,7 @@ class Talking:
         What came before that is left out in every run: afterwards, it would come behind what it was before.
         """
         begun, began_at = False, place.began_at
-        for some in some_of(self.talk.messages(draft.conversation_id), MESSAGES_AT_ONCE):
+        for some in some_of(self.talk.messages(draft.agent_id, draft.conversation_id), MESSAGES_AT_ONCE):
             left = await self.seen.messages_left_out(ref_of(message) for message in some)
             self.talk.leave_out(counted(left))
             new = [message for message in some if ref_of(message) not in left]

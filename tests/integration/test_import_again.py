@@ -217,6 +217,43 @@ async def test_new_repetition_makes_no_second_scope_of_who_was_linked(memory: Me
     assert (await rows(memory, TOLD), await scopes(memory)) == before
 
 
+async def test_what_is_new_of_who_was_renamed_here_is_theirs(memory: Memory, bring: Bring) -> None:
+    """The source still has the former id, twice replaced: its sentences, records, members and messages are of the newest."""
+    said = HOME.message(1, content="Ahoy.")
+    docs = {
+        "users3": [HOME.person(HOME.user), HOME.agent_document()],
+        "sessions": [HOME.session_document()],
+        "memory_user": [HOME.blob(content="Mia sails.")],
+        "memory_sessions": [HOME.directive(content="Answer in Dutch.")],
+    }
+    await bring((docs | {"messages": [said]}).items(), messages=True)
+    for old, new in ((MIA["user_id"], "mara"), ("mara", "mia")):
+        await memory.people.rename(agent_id=MIA["agent_id"], kind="user", old=old, new=new)
+    before = await scopes(memory)
+    more = docs | {
+        "memory_user": [HOME.blob(content="Mia sails. She rows.")],
+        "memory_sessions": [*docs["memory_sessions"], HOME.directive(7, content="Answer in rhyme.")],
+        "messages": [said, HOME.message(2, content="Ahoy again.", createdAt=at(30))],
+    }
+    for migrated in (1, 0):
+        report = await bring(more.items(), messages=True)
+        assert report.collections["memory_user"]["migrated"] == migrated
+        assert report.collections["memory_sessions"]["migrated"] == migrated
+        assert report.unaccounted == ()
+    assert await scopes(memory) == before
+    mia = {**MIA, "user_id": "mia"}
+    told = sorted(o.content for o in await memory.observations.list(**mia))
+    assert told == ["Answer in Dutch.", "Answer in rhyme.", "Mia sails.", "She rows."]
+    for named in (
+        "SELECT user_id FROM memory.evidence WHERE user_id IS NOT NULL",
+        "SELECT unnest(related_users) FROM memory.observations",
+        "SELECT user_id FROM memory.members",
+        "SELECT user_id FROM memory.messages",
+        "SELECT unnest(participants) FROM memory.conversations",
+    ):
+        assert set(await rows(memory, named)) == {("mia",)}
+
+
 async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
     await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())

@@ -135,7 +135,7 @@ async def test_without_a_place_up_to_which_memory_was_formed_none_is(
     options = ImportOptions(messages=True)
     with spooled(options) as spool:
         found = await surveyed(DumpSource(tmp_path), spool, options)
-        (message,) = found.plan.messages(str(HOME.session))
+        (message,) = found.plan.messages(str(HOME.agent), str(HOME.session))
     assert message.is_formed is is_formed
 
 

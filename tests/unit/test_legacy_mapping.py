@@ -66,7 +66,7 @@ async def test_messages_come_by_conversation_with_what_was_formed(read: Read) ->
     found = await read(Legacy(cases=("A25",), messages=True), ImportOptions(messages=True))
     (agent,) = found.plan.agents()
     (conversation,) = found.plan.conversations(agent.agent_id)
-    messages = list(found.plan.messages(conversation.conversation_id))
+    messages = list(found.plan.messages(agent.agent_id, conversation.conversation_id))
     assert sorted((m.role, m.user_id is None, bool(m.content)) for m in messages) == [
         ("assistant", True, False),
         ("user", False, True),

@@ -7,8 +7,9 @@ a scope may have any number of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.spool import Spool
 from memory_sql.languages.text import count_words
 
+_USER = OWNER_PREFIX["individual"]
 ITEM_WORDS: Mapping[str, int] = {  # R012; the last two are the later system's
     "directive": 25,
     "suggestion": 35,
@@ -53,6 +55,7 @@ class Plan:
     spool: Spool
     options: ImportOptions
     now: datetime
+    _renamed: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
         """Records for the accounts which documents aren't imported, and why."""
@@ -71,6 +74,35 @@ class Plan:
         prefix = OWNER_PREFIX["individual"]
         return prefix + self.spool.canonical(owner[len(prefix) :]) if owner.startswith(prefix) else owner
 
+    def people(self, agent_id: str) -> set[str]:
+        """The ids of the users whom the agent's memory names."""
+        found = {owner[len(_USER) :] for owner, _ in self.spool.scopes(agent_id) if owner.startswith(_USER)}
+        for owner, name in self.spool.scopes(agent_id):
+            for record, *_ in self.spool.rows(agent_id, owner, name):
+                found.update(self._people(agent_id, record))
+        for talk in self.conversations(agent_id):
+            said = self.messages(agent_id, talk.conversation_id)
+            found.update(talk.user_ids, (message.user_id for message in said if message.user_id is not None))
+        return found
+
+    def rename(self, agent_id: str, names: Mapping[str, str]) -> None:
+        """Users have other ids here. One that the source itself uses for somebody, or another has as well, isn't taken."""
+        new = Counter(names.values())
+        self._renamed[agent_id] = {
+            old: name for old, name in names.items() if new[name] == 1 and not self.spool.knows(agent_id, _USER + name)
+        }
+
+    def _person(self, agent_id: str, user: str) -> str:
+        """The user's id here."""
+        user = self.spool.canonical(user)
+        return self._renamed.get(agent_id, {}).get(user, user)
+
+    def _in_source(self, scope: ScopeDraft) -> tuple[str, str, str]:
+        """The scope's place in the spool."""
+        renamed = self._renamed.get(scope.agent_id, {})
+        was = {_USER + new: _USER + old for old, new in renamed.items()}
+        return scope.agent_id, was.get(scope.owner, scope.owner), scope.name
+
     def agents(self) -> Iterator[AgentDraft]:
         """Ordered by id."""
         for agent in self.spool.agents():
@@ -86,37 +118,41 @@ class Plan:
         """The groups of the mapping whose users have memory with the agent; without a mapping one group of all such users."""
         if self.options.groups is None:
             return
-        prefix = OWNER_PREFIX["individual"]
-        users = [owner[len(prefix) :] for owner, _ in self.spool.scopes(agent_id) if owner.startswith(prefix)]
+        users = [
+            self._person(agent_id, owner[len(_USER) :])
+            for owner, _ in self.spool.scopes(agent_id)
+            if owner.startswith(_USER)
+        ]
         if isinstance(self.options.groups, str):
             if users:
                 yield GroupDraft(agent_id, self.options.groups, tuple(users))
             return
         for group_id, wanted in self.options.groups.items():
-            members = {self.spool.canonical(user.lower()) for user in wanted}.intersection(users)
+            members = {self._person(agent_id, user.lower()) for user in wanted}.intersection(users)
             if members:
                 yield GroupDraft(agent_id, group_id, tuple(sorted(members)))
 
     def conversations(self, agent_id: str) -> Iterator[ConversationDraft]:
         """The agent's sessions, if messages are imported too."""
         for session in self.spool.talk.sessions(agent_id):
-            users = [self.spool.canonical(user) for user in session.users if not self.spool.is_agent(user)]
+            users = [self._person(agent_id, user) for user in session.users if not self.spool.is_agent(user)]
             yield ConversationDraft(agent_id, str(session.key), tuple(dict.fromkeys(map(str, users))))
 
-    def messages(self, conversation_id: str) -> Iterator[MessageDraft]:
+    def messages(self, agent_id: str, conversation_id: str) -> Iterator[MessageDraft]:
         """Oldest first. If it isn't known how far memory was formed, no message counts as formed (A26)."""
         last = self.spool.talk.formed(conversation_id)
         for message in self.spool.talk.messages(conversation_id):
-            yield self._message(message, last is not None and (message.created_at, str(message.key)) <= last)
+            is_formed = last is not None and (message.created_at, str(message.key)) <= last
+            yield self._message(agent_id, message, is_formed)
 
-    def _message(self, message: SaidMessage, is_formed: bool) -> MessageDraft:
+    def _message(self, agent_id: str, message: SaidMessage, is_formed: bool) -> MessageDraft:
         by_person = message.sender is not None and not self.spool.is_agent(message.sender)
         ahead = message.created_at > self.now + LONGEST_AHEAD
         return MessageDraft(
             message_id=str(message.key),
             role=message.role,
             speaker=displayed(message.name),
-            user_id=str(self.spool.canonical(str(message.sender))) if by_person else None,
+            user_id=str(self._person(agent_id, str(message.sender))) if by_person else None,
             content=message.content,
             said_at=self.now if ahead else message.created_at,
             source_hash=message.source_hash,
@@ -144,35 +180,38 @@ class Plan:
             yield self._of_person(limited_buffer(draft, told))
 
     def _of_person(self, draft: ScopeDraft) -> ScopeDraft:
-        """Adds the user's name. The scope is inactive if its user (A11) or agent (A12) is gone."""
+        """Adds the user's name, and id here. The scope is inactive if its user (A11) or agent (A12) is gone."""
         is_active = draft.is_active and not self.spool.is_gone(draft.agent_id)
         if draft.kind != "individual" or draft.owner_id is None:
             return replace(draft, is_active=is_active)
         user = self.spool.user(draft.owner_id)
         is_active = is_active and not self.spool.is_gone(draft.owner_id)
-        return replace(draft, is_active=is_active, display_name=displayed(user[3] if user else None))
+        name, here = displayed(user[3] if user else None), self._person(draft.agent_id, draft.owner_id)
+        return replace(draft, owner_id=here, is_active=is_active, display_name=name)
 
     def rows(self, scope: ScopeDraft) -> Iterator[RowDraft]:
         """Rows for observations of the scope, and for evidence of observations that come earlier or later."""
-        said = said_by(scope)
+        said, place = said_by(scope), self._in_source(scope)
         most = scope.settings.get("buffer_max", 0)
-        excess = max(0, (self.spool.told(scope.agent_id, scope.owner, scope.name) or 0) - most)
+        excess = max(0, (self.spool.told(*place) or 0) - most)
         is_begun = False
-        for record, lane, state, of, notes in self.spool.rows(scope.agent_id, scope.owner, scope.name):
+        for record, lane, state, of, notes in self.spool.rows(*place):
             if state != "absorbed" and not is_begun:
                 yield from (self._sentence(item) for item in said.left())
                 is_begun = True
             if of != record.ref:
-                alone = self._observation(record, lane, state, notes, said)
+                alone = self._observation(scope.agent_id, record, lane, state, notes, said)
                 yield DuplicateDraft(record.ref, of, record.source_hash, alone.related_users, alone)
                 continue
             if lane == "buffer" and state == "pending" and excess:
                 state, excess = "archived", excess - 1
-            yield self._observation(record, lane, state, notes, said)
+            yield self._observation(scope.agent_id, record, lane, state, notes, said)
         if not is_begun:
             yield from (self._sentence(item) for item in said.left())
 
-    def _observation(self, record: Kept, lane: Lane, state: State, notes: str, said: Said) -> ObservationDraft:
+    def _observation(
+        self, agent_id: str, record: Kept, lane: Lane, state: State, notes: str, said: Said
+    ) -> ObservationDraft:
         also = said.taken(record.digest) if state == "absorbed" else ()
         ahead = record.created_at > self.now + LONGEST_AHEAD
         return ObservationDraft(
@@ -186,7 +225,7 @@ class Plan:
             digest=record.digest,
             is_plain=record.is_plain,
             verification="confirmed" if self.options.trusted else "unverified",
-            related_users=self._people(record),
+            related_users=self._people(agent_id, record),
             conversation_id=record.session,
             message_ids=record.messages,
             metadata={"legacy": _legacy(record, notes)},
@@ -201,9 +240,9 @@ class Plan:
             verification="confirmed" if self.options.trusted else "unverified",
         )
 
-    def _people(self, record: Kept) -> tuple[str, ...]:
-        """The users that it names, by canonical id and without agents."""
-        people = [self.spool.canonical(user) for user in record.users if not self.spool.is_agent(user)]
+    def _people(self, agent_id: str, record: Kept) -> tuple[str, ...]:
+        """The users that it names, by their ids here and without agents."""
+        people = [self._person(agent_id, user) for user in record.users if not self.spool.is_agent(user)]
         return tuple(dict.fromkeys(people))
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from memory_sql.importers.mongo.sources.dump import DumpSource
 from tests.legacy.cases import CASES
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
-from tests.legacy.homes import BEGIN, WRITTEN, Home, at
+from tests.legacy.homes import BEGIN, WRITTEN, Home, at, without
 from tests.legacy.surveying import Read, Surveyed, reading, spooled, surveyed
 
 HOME = Home(("anomalies",))
@@ -49,6 +50,43 @@ async def test_older_names_of_fields_and_collections_are_read(read: Read) -> Non
         ("absorbed", "memory_sessions"),
         ("pending", "memory_sessions"),
     ]
+
+
+async def test_of_a_document_in_both_collections_the_current_one_counts(tmp_path: Path) -> None:
+    """A2: the old collection was copied and kept, and the copies went on to change."""
+    old = without(HOME.record("fact", content="The stage is red."), ["shard_id"])
+    new = HOME.record("fact", content="The stage is blue.")
+    dump(tmp_path, [("session_memories", [old]), ("memory_sessions", [new]), ("memory_agent", [HOME.shard()])])
+    with spooled() as spool:
+        found = await surveyed(DumpSource(tmp_path), spool)
+        (row,) = [row for row in found.observations() if row.legacy_ref.startswith("memory_sessions")]
+        assert (row.content, row.metadata["legacy"]["shard_id"]) == (new["content"], str(new["shard_id"]))
+        assert found.accounts.outcomes["memory_sessions", "merged", "same_document"] == 1
+        (refused,) = [refusal for refusal in spool.refusals() if refusal.reason == "same_document"]
+        assert (refused.legacy_id, refused.part) == (str(old["_id"]), "session_memories.bson")
+
+
+@pytest.mark.parametrize("bad", ["no id", 5, {"$oid": "x"}, None])
+async def test_a_bad_id_in_a_list_costs_nothing_but_itself(tmp_path: Path, bad: Any) -> None:
+    """A5: as an entry that names no record (A15). The texts, and what else is listed, are good."""
+    waits, fact = HOME.directive("waits", source_message_ids=[bad, HOME.key("message")]), HOME.record("fact")
+    docs = {
+        "users3": [HOME.person(HOME.user)],
+        "sessions": [HOME.session_document(users=[bad, HOME.user], agents=[bad, HOME.agent])],
+        "memory_user": [HOME.blob(unabsorbed_memory_ids=[bad, waits["_id"]])],
+        "memory_agent": [HOME.shard(facts=[bad, fact["_id"]], unabsorbed_memory_ids=[bad])],
+        "memory_sessions": [waits | {"related_users": [bad, HOME.user]}, fact],
+    }
+    dump(tmp_path, docs.items())
+    with spooled() as spool:
+        found = await surveyed(DumpSource(tmp_path), spool)
+        assert found.accounts.anomalies["bad_list_id"] == 4
+        assert {outcome for _, outcome, _ in found.accounts.outcomes} == {"skipped", "migrated"}
+        rows = {row.content: row for row in found.observations()}
+        assert rows[waits["content"]].state == rows[fact["content"]].state == "pending"
+        assert rows[waits["content"]].related_users == (str(HOME.user),)
+        assert rows[waits["content"]].message_ids == (str(HOME.key("message")),)
+        assert "Mia plans the harbour festival." in rows
 
 
 @pytest.mark.parametrize(("case", "waiting"), [("A3", 1), ("A22", 0)])

@@ -173,11 +173,11 @@ async def test_documents_on_several_lines_are_found_by_their_brackets(tmp_path: 
     assert [item.document["number"] for item in rest] == list(range(10, 40))
 
 
-async def test_older_names_come_before_newer_ones_and_what_others_need_first(tmp_path: Path) -> None:
+async def test_newer_names_come_before_older_ones_and_what_others_need_first(tmp_path: Path) -> None:
     names = ("messages", "memory_sessions", "memory_user", "users3", "session_memories", "unknown", "memory2_facts")
     source = written(tmp_path, "dump", {name: [] for name in names})
     assert [part.name.partition(".")[0] for part in await source.parts()] == [
-        "users3", "memory_user", "session_memories", "memory_sessions", "memory2_facts", "messages",
+        "users3", "memory_user", "memory_sessions", "session_memories", "memory2_facts", "messages",
     ]  # fmt: skip
 
 

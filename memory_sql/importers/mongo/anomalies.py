@@ -51,6 +51,7 @@ ANOMALIES: Mapping[str, Anomaly] = {
     "A29": Anomaly("characters that no text may hold", "each is U+FFFD"),
     "A30": Anomaly("a blob over its limit of words", "kept as it is; its sentences are marked over_limit"),
     "absorbed_without_text": Anomaly("said to be absorbed, but there is no text", "pending, or archived by option"),
+    "bad_list_id": Anomaly("an entry of a list that isn't an ObjectId", "left out; the rest of its document is taken"),
     "bad_setting": Anomaly("a limit that can't be one", "the default of the legacy system"),
     "bad_time": Anomaly("a time that can't be one", "as if it weren't given"),
     "hidden_characters": Anomaly("characters that aren't seen and hide what is said", "taken out"),

@@ -26,8 +26,10 @@ from memory_sql.importers.mongo.texts import blob_text, message_text, record_tex
 from memory_sql.importers.mongo.values import (
     Fields,
     Notes,
+    ObjectKey,
     UnreadableError,
     created_at,
+    good_ids,
     legacy_id,
     legacy_ids,
     moment,
@@ -100,16 +102,21 @@ def read_session(document: Fields, notes: Notes) -> Session:
     key = needed_id(document.get("_id"), "_id", notes)
     memory = document.get("memory_context")
     memory = memory if isinstance(memory, Mapping) else {}
-    formed = legacy_id(memory.get("last_memory_message_id"), "last_memory_message_id", notes)
+    formed = _cursor(memory.get("last_memory_message_id"), notes)
     if formed is None:
         notes.add("A26")
-    return Session(
-        key=key,
-        is_gone=document.get("deleted") is True,
-        agents=legacy_ids(document, "agents", Notes()),
-        users=legacy_ids(document, "users", Notes()),
-        formed=formed,
-    )
+    lists = Notes()
+    agents, users = (legacy_ids(document, field, lists) for field in ("agents", "users"))
+    notes |= lists & {"bad_list_id"}
+    return Session(key, document.get("deleted") is True, agents, users, formed)
+
+
+def _cursor(value: Any, notes: Notes) -> ObjectKey | None:
+    """None where the id is none: it points nowhere (A26), and the session is good."""
+    try:
+        return legacy_id(value, "last_memory_message_id", notes)
+    except UnreadableError:
+        return None
 
 
 def read_user_blob(document: Fields, notes: Notes, secrets: Secrets) -> Blob:
@@ -189,12 +196,12 @@ def read_message(document: Fields, notes: Notes, secrets: Secrets) -> SaidMessag
     known = _ROLES.get(role) if isinstance(role, str) else None
     if known is None:
         raise UnreadableError("bad_role", "role")
-    listed = sessions if isinstance(sessions, list) else [sessions]
+    listed = sessions if isinstance(sessions, list) else [needed_id(sessions, "session", notes)]
     text = message_text(content, secrets, notes)
     name = document.get("name")
     return SaidMessage(
         key=key,
-        sessions=tuple(dict.fromkeys(needed_id(session, "session", notes) for session in listed)),
+        sessions=good_ids(listed, "session", notes),
         role=known,
         name=name if isinstance(name, str) else None,
         sender=legacy_id(document.get("sender"), "sender", notes),

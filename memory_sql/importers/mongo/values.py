@@ -7,7 +7,7 @@ knows counts as one of the wrong type.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,7 +63,10 @@ def needed_id(value: Any, field: str, notes: Notes) -> ObjectKey:
 
 
 def legacy_ids(document: Fields, field: str, notes: Notes, *older: str) -> tuple[ObjectKey, ...]:
-    """The distinct ids in order. A missing list is empty and noted (A1); a list under an older name is noted (A2)."""
+    """The distinct ids in order. A missing list is empty and noted (A1); a list under an older name is noted (A2).
+
+    An entry that is no id is left out and noted: it names nothing, and the rest of the document is good.
+    """
     value = document.get(field)
     for name in older:
         if value is None and document.get(name) is not None:
@@ -74,7 +77,17 @@ def legacy_ids(document: Fields, field: str, notes: Notes, *older: str) -> tuple
         return ()
     if not isinstance(value, list):
         raise UnreadableError("bad_type", field)
-    return tuple(dict.fromkeys(needed_id(item, field, notes) for item in value))
+    return good_ids(value, field, notes)
+
+
+def good_ids(values: Iterable[Any], field: str, notes: Notes) -> tuple[ObjectKey, ...]:
+    found = dict[ObjectKey, None]()
+    for value in values:
+        try:
+            found[needed_id(value, field, notes)] = None
+        except UnreadableError:
+            notes.add("bad_list_id")
+    return tuple(found)
 
 
 def moment(value: Any, notes: Notes) -> datetime | None:

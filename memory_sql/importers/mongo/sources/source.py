@@ -111,12 +111,15 @@ def known_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_order(parts: Iterator[Part]) -> tuple[Part, ...]:
-    """Sorts parts so that collections that others depend on come first, and older names before newer ones."""
+    """Sorts parts so that collections that others depend on come first, and newer names before older ones.
+
+    A document may be in both, where the collection was copied as it got its new name: the newer one has gone on to change.
+    """
     order = list(COLLECTIONS)
-    return tuple(sorted(parts, key=lambda part: (order.index(part.collection), _age(part), part.name)))
+    return tuple(sorted(parts, key=lambda part: (order.index(part.collection), -_rank(part), part.name)))
 
 
-def _age(part: Part) -> int:
+def _rank(part: Part) -> int:
     names = COLLECTIONS[part.collection]
     stem = part.name.rpartition("/")[2].partition(".")[0]
     return names.index(stem) if stem in names else len(names)

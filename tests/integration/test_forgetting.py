@@ -644,6 +644,29 @@ async def test_hold_on_a_user_covers_the_ids_that_stand_for_them(memory: Memory)
     assert "ruby" in str(await rows(memory, "SELECT content FROM memory.messages"))
 
 
+@pytest.mark.parametrize("behind", [timedelta(0), timedelta(hours=1)])
+async def test_hold_on_a_user_covers_ids_that_stop_standing_for_them(
+    database_url: str, parrot: Parrot, behind: timedelta
+) -> None:
+    """By whatever clock: that of whoever undoes the merge may be behind that of whoever placed the hold."""
+    async with Memory(database_url, parrot, clock=lambda: MONDAY) as memory:
+        await say(memory, "I hide my ruby.", user="guest")
+        await say(memory, "I found an opal.", user="other", session="t")
+        for user, into in (("guest", "visitor"), ("visitor", "mia"), ("other", "mia")):
+            await memory.people.merge(**ADA, user_id=user, into_user_id=into)
+        await memory.people.unmerge(**ADA, user_id="other")
+    async with Memory(database_url, parrot, clock=lambda: MONDAY + timedelta(seconds=1)) as memory:
+        await memory.holds.place(**MIA)
+    async with Memory(database_url, parrot, clock=lambda: MONDAY + timedelta(seconds=2) - behind) as memory:
+        for user in ("visitor", "guest"):
+            await memory.people.unmerge(**ADA, user_id=user)
+        for user, held in (("guest", 1), ("other", 0)):
+            receipt = await memory.forget(Selection(user_id=user), **ADA)
+            assert receipt.held == {"observations": held, "messages": held}
+        assert await remembered(memory) == {"I hide my ruby."}
+        assert await memory.admin.verify() == []
+
+
 CHOICES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "conversation": ({"conversation_id": "s"}, {"opal", "pearl", "jade"}),
     "group": ({"group_id": "crew"}, {"ruby", "topaz", "opal", "jade"}),

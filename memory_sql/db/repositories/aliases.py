@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import UserAliasRow, columns_of
+from memory_sql.db.models import HoldRow, UserAliasRow, columns_of
 from memory_sql.domain.people import Alias
 from memory_sql.errors import InputError
 
@@ -74,12 +74,15 @@ class AliasRepository:
         return None if row is None else Alias(**row)
 
     async def close(self, user_id: str, now: datetime) -> Alias | None:
-        """Returns None if the user stood for nobody."""
+        """Returns None if the user stood for nobody.
+
+        It ends no earlier than any open hold began, by whatever clock: what one covers stays covered (`memory.held_ids`).
+        """
+        h = HoldRow
+        held = select(func.max(h.created_at)).where(h.agent_key == self._agent_key, h.released_at.is_(None))
+        ended = func.greatest(now, UserAliasRow.created_at, held.scalar_subquery())  # which leaves null out
         closed = await self._session.execute(
-            update(UserAliasRow)
-            .where(*self._is_open(user_id))
-            .values(ended_at=func.greatest(now, UserAliasRow.created_at))
-            .returning(*_ALIAS)
+            update(UserAliasRow).where(*self._is_open(user_id)).values(ended_at=ended).returning(*_ALIAS)
         )
         row = closed.mappings().one_or_none()
         return None if row is None else Alias(**row)

@@ -108,6 +108,14 @@ def aware(value: datetime, name: str = "time") -> datetime:
     return moment
 
 
+def moved(moment: datetime, by: timedelta) -> datetime:
+    """The time that much later or earlier, but no time that can't be stored."""
+    try:
+        return min(max(moment + by, EARLIEST), LATEST)
+    except OverflowError:
+        return EARLIEST if by < timedelta(0) else LATEST
+
+
 def _id_or_none(value: object) -> str | None:
     return None if value is None else host_id(value)
 

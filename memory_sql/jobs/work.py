@@ -15,7 +15,7 @@ from memory_sql.db.repositories.agents import find_agent
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.domain.ids import parse_scope_id
+from memory_sql.domain.ids import moved, parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
 from memory_sql.formation.formation import ConversationKey
@@ -160,7 +160,7 @@ class Jobs:
         now = self._now()
         if self._catch_up_at is None or now >= self._catch_up_at:
             await self.catch_up()
-            self._catch_up_at = now + timedelta(minutes=self._settings.maintenance_minutes)
+            self._catch_up_at = moved(now, timedelta(minutes=self._settings.maintenance_minutes))
 
     async def catch_up(self) -> None:
         """Makes due what is due by the settings of now and wasn't by those before; in batches."""

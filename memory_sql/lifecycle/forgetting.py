@@ -28,7 +28,7 @@ from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.savepoints import taken_back
 from memory_sql.db.vacuum import PHYSICAL
-from memory_sql.domain.ids import observation_id, parse_observation_id
+from memory_sql.domain.ids import moved, observation_id, parse_observation_id
 from memory_sql.domain.query import Query
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
@@ -308,5 +308,5 @@ def _receipt(
         counts=counts,
         held={kind: len(getattr(closure.withdrawn, kind)) for kind in ("observations", "messages")},
         withdrawn=tuple(observation_id(*key) for key in closure.withdrawn.observations),
-        physical=Physical(statements=PHYSICAL, backups_until=now + timedelta(days=settings.backup_days)),
+        physical=Physical(statements=PHYSICAL, backups_until=moved(now, timedelta(days=settings.backup_days))),
     )

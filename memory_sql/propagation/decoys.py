@@ -14,6 +14,7 @@ from importlib.resources import files
 from random import Random, SystemRandom
 from typing import Any
 
+from memory_sql.domain.ids import moved
 from memory_sql.errors import ConfigurationError
 from memory_sql.propagation.answers import Claim, Decision
 from memory_sql.propagation.speech import language_of
@@ -76,7 +77,7 @@ def missed(task: PropagationTask, decisions: Iterable[Decision]) -> int:
 
 def _as_claim(decoy: Decoy, claim: Claim, random: Random) -> Claim:
     """Gives the decoy the form of that claim: the same scopes, a similar time, as many other wordings."""
-    said_at = claim.observed_at - timedelta(minutes=random.randrange(60 * _HOURS))
+    said_at = moved(claim.observed_at, -timedelta(minutes=random.randrange(60 * _HOURS)))
     return Claim(0, decoy.wordings[0], said_at, claim.to, decoy.wordings[1 : len(claim.also) + 1])
 
 

@@ -19,7 +19,7 @@ from memory_sql.db.repositories.prices import list_prices, set_price
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.arguments import id_of, optional_id, within
-from memory_sql.domain.ids import Id
+from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.prices import Price, amount_of, currency_of, day_of, model_of
 from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
 from memory_sql.errors import InputError, NotFoundError
@@ -38,7 +38,7 @@ class Admin(Face):
         agent, now, filled = id_of("agent_id", agent_id), self._now(), 0
         model = self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
-            stats = await read_stats(unit, agent, now, (now - timedelta(days=RETRIEVAL_DAYS)).date())
+            stats = await read_stats(unit, agent, now, moved(now, -timedelta(days=RETRIEVAL_DAYS)).date())
             agent_key = await agent_key_of(unit, agent)
             if agent_key is not None and model is not None:
                 filled = await VectorRepository(unit, name_of(model)).filled(agent_key)

@@ -15,7 +15,7 @@ from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.domain.arguments import MOST_STORED, id_of, optional_id, reason_of, within
-from memory_sql.domain.ids import Id
+from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, FailedRun, MaintainResult, Review, Trimmed, Waiting
 from memory_sql.errors import NotFoundError
 from memory_sql.jobs import DueKind, DueWork
@@ -131,7 +131,7 @@ class Work(Face):
 
     async def _end_counts(self, agent_id: str | None, most: int) -> int:
         """Deletes the retrieval counts older than `count_days` and returns how many."""
-        before = (self._now() - timedelta(days=self._settings.count_days)).date()
+        before = moved(self._now(), -timedelta(days=self._settings.count_days)).date()
         ended, gone = 0, COUNTS_AT_ONCE
         while ended < most and gone == COUNTS_AT_ONCE:
             step = partial(end_counts, agent_id=agent_id, before=before, limit=min(COUNTS_AT_ONCE, most - ended))

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.config.kinds import MOST_DAYS, MOST_MINUTES
+from memory_sql.domain.ids import EARLIEST, LATEST
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import StaleError
 from memory_sql.memory import Memory
 from tests.factories import conversation
@@ -52,3 +55,31 @@ async def test_run_that_a_rename_ends_does_not_end_before_it_began(memory: Memor
     parrot.meanwhile = rename
     with pytest.raises(StaleError):
         await memory.conversations.form(**ADA, conversation_id="s")
+
+
+@pytest.mark.parametrize("now", [EARLIEST, LATEST - timedelta(seconds=1)], ids=["earliest", "latest"])
+async def test_at_the_first_and_the_last_moment_all_works(database_url: str, parrot: Parrot, now: datetime) -> None:
+    """What lies before or after what can be stored counts as that moment; the longest spans that settings allow."""
+    spans = Settings(
+        llm="offline",
+        consolidation_threshold=1,
+        count_days=36_500,
+        backup_days=36_500,
+        message_retention_days=MOST_DAYS,
+        maintenance_minutes=MOST_MINUTES,
+        retention="budget",
+    )
+    async with Memory(database_url, parrot, spans, clock=lambda: now) as memory:
+        await memory.add([{"role": "user", "content": "I sailed yesterday."}], **MIA, conversation_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
+        told = await memory.observe("She likes tea since last year.", **MIA)
+        assert (await memory.run_due()).failed == {}
+        assert (await memory.search("tea last year", **MIA, as_of=now)).results
+        assert str(await memory.context(**MIA, message="What did I do yesterday?", assembly="both"))
+        assert (await memory.admin.stats(**ADA)).observations == 2
+        assert (await memory.work.maintain()).complete
+        hold = await memory.holds.place(**ADA, observation_id=told.id)
+        await memory.holds.release(hold.hold_id, **ADA)
+        receipt = await memory.forget(Selection(user_id="mia"), **ADA)
+        assert EARLIEST < receipt.physical.backups_until <= LATEST
+        assert await memory.admin.verify() == []

@@ -6,12 +6,14 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 import pytest
 
+from memory_sql.domain.ids import EARLIEST
 from memory_sql.errors import JudgeError, UnavailableError
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 from memory_sql.llm import Request
@@ -73,6 +75,12 @@ def test_decoys_stand_at_random_places_in_the_form_of_the_claims() -> None:
         assert all(NOW - timedelta(days=10) < claim.observed_at < NOW for claim in decoys)
         places.update(list(made.task.decoys))
     assert all(40 <= places[n] <= 120 for n in range(1, 11)), places
+
+
+def test_decoys_of_a_claim_from_the_first_moment_have_its_time() -> None:
+    task = task_of(ENGLISH)
+    early = replace(task, claims=tuple(replace(claim, observed_at=EARLIEST) for claim in task.claims))
+    assert {claim.observed_at for claim in mixed(early, 2).task.claims} == {EARLIEST}
 
 
 def test_decoys_are_in_the_languages_of_the_claims() -> None:

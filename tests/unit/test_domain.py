@@ -1,10 +1,10 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from memory_sql.domain.ids import aware, host_id, owner_key, parse_observation_id, stored_id
+from memory_sql.domain.ids import EARLIEST, LATEST, aware, host_id, moved, owner_key, parse_observation_id, stored_id
 from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import storable_metadata
 from memory_sql.domain.selection import Selection
@@ -20,6 +20,15 @@ def parse(**data: Any) -> Message:
 @pytest.mark.parametrize("value", ["a", "*", "%", "_", '{"$ne": ""}', "日本", "a b", "'; DROP TABLE x; --", "x" * 255])
 def test_id_is_taken_as_it_is(value: str) -> None:
     assert host_id(value) == value
+
+
+@pytest.mark.parametrize("days", [1, 400, 4_000_000, 999_999_999])
+def test_moved_time_can_be_stored(days: int) -> None:
+    span, middle = timedelta(days=days), datetime(2026, 3, 2, tzinfo=UTC)
+    assert moved(EARLIEST, -span) == EARLIEST
+    assert moved(LATEST, span) == LATEST
+    assert moved(middle, -span) == (middle - span if days < 4_000_000 else EARLIEST)
+    assert moved(middle, span) == (middle + span if days < 4_000_000 else LATEST)
 
 
 def test_id_may_be_an_integer_or_a_uuid() -> None:

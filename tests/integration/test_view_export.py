@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import stat
@@ -81,6 +82,19 @@ async def test_disk_that_is_full_here_is_not_the_databases(memory: Memory) -> No
     with pytest.raises(InputError, match="the rows can't be written: No space left on device"):
         await memory.admin.export("v_observations", Full())
     assert len(await exported(memory, "v_observations")) == len(TEXTS) + 1
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_file_that_takes_no_bytes_ends_the_export(memory: Memory, *, is_closed: bool) -> None:
+    """The driver waited for ever, whatever the error in the middle of its copy."""
+    await filled(memory)
+    to: Any = io.BytesIO() if is_closed else io.StringIO()
+    if is_closed:
+        to.close()
+    async with asyncio.timeout(10):
+        with pytest.raises((TypeError, ValueError)):
+            await memory.admin.export("v_observations", to)
+    assert len(await exported(memory, "v_observations")) == 4
 
 
 def test_file_by_the_command_line_is_whole_and_nobody_elses(database_url: str, tmp_path: Path) -> None:

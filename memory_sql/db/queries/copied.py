@@ -22,19 +22,21 @@ _PLAINLY = select(*(func.set_config(name, value, True) for name, value in _FORMS
 
 async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: BinaryIO) -> int:
     """Copies the rows of one agent, or of all; returns how many were written. Raises `InputError` if `view` isn't one of
-    our views, or the rows can't be written.
+    our views, or the rows can't be written; an error of `to` that isn't the system's as it is.
     """
 
-    failures: list[OSError] = []
+    failures: list[Exception] = []
 
     async def put(chunk: bytes) -> None:
         """After a failed write the rest is skipped: an error raised here would leave the driver waiting for ever."""
         if not failures:
             try:
                 to.write(chunk)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 — of any kind, as of a file of text, or closed; raised below
                 failures.append(error)
 
+    if not callable(getattr(to, "write", None)):
+        raise InputError(f"to must be a file that takes bytes, not {type(to).__name__}")
     if view not in VIEWS:
         raise InputError(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
     if agent_id is not None and view in OF_NO_AGENT:
@@ -48,6 +50,8 @@ async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: 
     copied = await driver.copy_from_query(
         str(rows.compile(dialect=_DIALECT)), *given, output=put, format="csv", header=True
     )
-    if failures:
+    if failures and isinstance(failures[0], OSError):
         raise InputError(f"the rows can't be written: {failures[0].strerror}") from failures[0]
+    if failures:
+        raise failures[0]
     return int(copied.removeprefix("COPY "))

@@ -20,14 +20,18 @@ from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
 from memory_sql.domain.adding import AddResult
 from memory_sql.domain.arguments import (
+    flags,
     id_of,
     lane_of,
     moment_of,
+    optional_flags,
     optional_id,
     principal_of,
     question_of,
+    selection_of,
     text_of,
     turn_of,
+    within,
 )
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
@@ -153,6 +157,8 @@ class Memory(Faces):
 
         Raises `InputError` (nothing is stored) for an invalid message, id or time zone, or a list that is too long.
         """
+        flags(wait=wait)
+        optional_flags(excluded=excluded)
         if wait and session is not None:
             raise InputError(
                 "wait=True needs a transaction of its own; leave out session=, or call conversations.form() after your"
@@ -316,7 +322,8 @@ class Memory(Faces):
         At most `limit` pieces of each kind, one after another. Failures are in the result. A `Worker` runs continuously and
         does several at once.
         """
-        return await self._runtime.jobs.run_due(optional_id("agent_id", agent_id), limit)
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        return await self._runtime.jobs.run_due(agent, most)
 
     # Reading
 
@@ -459,7 +466,8 @@ class Memory(Faces):
         covers is kept but not used, and is erased when the last hold on it is released. Raises `InputError`,
         `NotFoundError` (an unknown agent or observation), `HeldError`.
         """
-        chosen = Selection(observation_id=selection) if isinstance(selection, str) else selection
+        flags(dry_run=dry_run, wait=wait)
+        chosen = selection_of(selection)
         asked = asked_of(agent_id, actor, reason, self.settings, self.now())
 
         async def forget(unit: Session) -> results.Receipt:

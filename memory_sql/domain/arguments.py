@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from memory_sql.config import BUDGET_KINDS, CONTEXT_LEAST_TOKENS, Assembly, ContextFormat, Secrets, checked_for_agent
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 REASON_MAX_CHARACTERS = 1000
 _WORD = re.compile("[a-z][a-z0-9_-]{0,39}")
-MOST_STORED = 2**63 - 1  # the largest number that the database can store
+MOST_STORED, MOST_VERSIONS = 2**63 - 1, 2**31 - 1  # the largest numbers that the database can store
+Item = TypeVar("Item")
 Value = TypeVar("Value", str, list[str], dict[str, Any])
 
 
@@ -55,15 +57,49 @@ def optional_scope(scope_id: str | None) -> int | None:
 
 
 def ids_of(name: str, values: Iterable[Id]) -> list[str]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list of ids")
-    return [id_of(name, value) for value in limited(name, values, MOST_GROUPS)]
+    return [id_of(name, value) for value in limited(name, listed(name, values), MOST_GROUPS)]
+
+
+def listed(name: str, values: Iterable[Item]) -> Iterable[Item]:
+    """Not a text or a mapping, although these can be iterated as well."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list, not {type(values).__name__}")
+    return values
+
+
+def flags(**given: bool) -> None:
+    """Raises `InputError` for what isn't True or False: "no" would count as true, and None as false."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be True or False, not {type(value).__name__}")
+
+
+def optional_flags(**given: bool | None) -> None:
+    flags(**{name: value for name, value in given.items() if value is not None})
+
+
+def selection_of(value: Selection | str) -> Selection:
+    if isinstance(value, Selection):
+        return value
+    if not isinstance(value, str):
+        raise InputError(f"pass a Selection or the id of an observation, not {type(value).__name__}")
+    return Selection(observation_id=value)
+
+
+def path_of(name: str, value: Path | str) -> Path:
+    if not isinstance(value, Path | str):
+        raise InputError(f"{name} must be a path, not {type(value).__name__}")
+    return Path(value)
 
 
 def text_of(name: str, value: str | None) -> str:
-    if value is not None and not isinstance(value, str):
+    return "" if value is None else needed_text(name, value)
+
+
+def needed_text(name: str, value: str) -> str:
+    if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {type(value).__name__}")
-    return clean(value or "")[0]
+    return clean(value)[0]
 
 
 def budget_of(tokens: int | None) -> int | None:
@@ -90,6 +126,7 @@ def turn_of(
     assembly: Assembly | None,
 ) -> Turn:
     """The arguments of `Memory.context`."""
+    optional_flags(retrieve=retrieve)
     return Turn(
         principal_of(agent_id, user_id, conversation_id),
         text_of("message", message),
@@ -118,10 +155,12 @@ def question_of(
     plan: bool,
 ) -> Question:
     """The arguments of `Memory.search`."""
+    optional_flags(semantic=semantic)
+    flags(include_superseded=superseded, explain=explain, plan=plan)
     most = within("top_k", top_k, 100)
     return Question(
         principal_of(agent_id, user_id, conversation_id),
-        text_of("query", query),
+        needed_text("query", query),
         now,
         moment_of("as_of", as_of),
         observations=most,
@@ -181,13 +220,19 @@ def observation_before(value: Observation | None) -> tuple[datetime, int, int] |
 
 
 def version_of(value: int | datetime | None) -> int | datetime | None:
-    return aware(value, "version") if isinstance(value, datetime) else value
+    if value is None or isinstance(value, datetime):
+        return moment_of("version", value)
+    return within("version", value, MOST_VERSIONS, least=0)
+
+
+def expected_version(value: int | None) -> int | None:
+    return None if value is None else within("if_version", value, MOST_VERSIONS)
 
 
 def tags_of(values: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise InputError("tags must be a list of texts")
-    return tuple(name_of("tags", tag) for tag in limited("tags", values, MOST_TAGS))
+    return tuple(
+        name_of("tags", needed_text("tags", tag)) for tag in limited("tags", listed("tags", values), MOST_TAGS)
+    )
 
 
 def name_of(name: str, value: str | None) -> str:
@@ -245,6 +290,7 @@ def owner_of(
     user: str | None, group_id: Id | None, collective: bool, kind: OwnedKind | None, conversation: str | None
 ) -> tuple[ScopeKind, str | None]:
     """The scope that these arguments name. `kind`: kinds that the other arguments can't name."""
+    flags(collective=collective)
     if kind not in (None, "conversation", "agent", "guideline"):
         raise InputError("scope_kind must be conversation, agent or guideline")
     if sum((group_id is not None, collective, kind is not None)) > 1:

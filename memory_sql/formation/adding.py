@@ -12,7 +12,7 @@ from memory_sql.config import Secrets, Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.additions import OTHER_SECRETS, add_messages
 from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
-from memory_sql.domain.arguments import id_of, ids_of, optional_id, text_of
+from memory_sql.domain.arguments import id_of, ids_of, listed, optional_id, text_of
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
 from memory_sql.domain.messages import Message
@@ -84,7 +84,7 @@ def _parsed(
     """The messages by their places, and those that are too long: the others are stored without them."""
     accepted: dict[int, Message] = {}
     refused: list[RefusedMessage] = []
-    for position, given in enumerate(limited("messages", messages, MOST_MESSAGES)):
+    for position, given in enumerate(limited("messages", listed("messages", messages), MOST_MESSAGES)):
         message = Message.parse(given, position)
         if len(message.content) <= most:
             accepted[position] = message

@@ -76,7 +76,7 @@ def draft_of(
         conversation_id=conversation,
         speaker=name_of("speaker", speaker) or None,
         tags=tags_of(tags),
-        metadata=storable_metadata(metadata or {}, settings.metadata_max_characters),
+        metadata=storable_metadata({} if metadata is None else metadata, settings.metadata_max_characters),
         fact_key=optional_id("fact_key", fact_key),
         **known,
     )

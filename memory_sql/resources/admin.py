@@ -18,7 +18,7 @@ from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_a
 from memory_sql.db.repositories.prices import list_prices, set_price
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
-from memory_sql.domain.arguments import id_of, optional_id, within
+from memory_sql.domain.arguments import flags, id_of, optional_id, path_of, within
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.prices import Price, amount_of, currency_of, day_of, model_of
 from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
@@ -55,6 +55,7 @@ class Admin(Face):
         At most 1,000 of each kind. `hashes`: read and hash every text again, which takes several times as long; otherwise
         about 5,000 texts are checked, others each day. Runs in one read-only transaction.
         """
+        flags(hashes=hashes)
         measures = Measures(
             now=self._now(),
             threshold=self._settings.consolidation_threshold,
@@ -70,16 +71,17 @@ class Admin(Face):
             found = await find_agent(unit, agent)
         return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
 
-    async def restore_check(self, journal_file: Path, *, unsure: bool = False) -> list[Receipt]:
+    async def restore_check(self, journal_file: Path | str, *, unsure: bool = False) -> list[Receipt]:
         """Repeats the forgettings of the journal that are missing in a restored database; run it before using the database.
 
         Skips a forgetting that may not have been committed, unless `unsure`, and those of another database
         (`journal_status` counts them). An agent that the backup doesn't have yet is created, so that its forgettings aren't
         repeated when it has something new. Needs a Memory that was opened with `restoring=True`.
         """
-        receipts = []
-        own = (await self.journal_status(journal_file)).database
-        for entry, committed in journal.read(journal_file).entries:
+        flags(unsure=unsure)
+        receipts, file = [], path_of("journal_file", journal_file)
+        own = (await self.journal_status(file)).database
+        for entry, committed in journal.read(file).entries:
             if not entry.is_of(own) or (not committed and not unsure):
                 continue
             asked = asked_of(entry.agent_id, None, "restored from a backup", self._settings, self._now())
@@ -87,12 +89,12 @@ class Admin(Face):
             receipts.append(await self._database.write(step, principal=asked.service))
         return [receipt for receipt in receipts if receipt is not None]
 
-    async def journal_status(self, journal_file: Path | None = None) -> JournalStatus:
+    async def journal_status(self, journal_file: Path | str | None = None) -> JournalStatus:
         """The forgettings of the journal (None: the one in the settings) that are missing in the database.
 
         Raises `ConfigurationError` if the journal can't be read, `InputError` if none is named.
         """
-        file = journal_file or self._settings.forget_journal
+        file = self._settings.forget_journal if journal_file is None else path_of("journal_file", journal_file)
         if file is None:
             raise InputError("which journal? pass it, or set forget_journal")
         async with self._database.transaction(principal=service(None)) as unit:
@@ -136,7 +138,7 @@ class Admin(Face):
         """
         price = Price(
             model=model_of(model),
-            valid_from=day_of("valid_from", valid_from or self._now().date()),
+            valid_from=day_of("valid_from", self._now().date() if valid_from is None else valid_from),
             currency=currency_of(currency),
             input_per_million=amount_of("input_per_million", input_per_million),
             output_per_million=amount_of("output_per_million", output_per_million),

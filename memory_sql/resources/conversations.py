@@ -11,7 +11,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.runs import RunRepository
-from memory_sql.domain.arguments import id_of, message_before, principal_of, within
+from memory_sql.domain.arguments import flags, id_of, listed, message_before, needed_text, principal_of, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.results import FormResult
@@ -49,8 +49,9 @@ class Conversations(Face):
         They are hashes under a key of the database, so that nobody can use them to confirm a guess at a text. Two texts may
         share an id by chance; prefix it with something that tells the messages apart.
         """
+        contents = [needed_text("texts", text).encode() for text in listed("texts", texts)]
         async with self._database.statement() as unit:
-            hashes = await keyed_hashes(unit, "file", [text.encode() for text in texts])
+            hashes = await keyed_hashes(unit, "file", contents)
         return [one.hex()[:8] for one in hashes]
 
     def form(self, *, agent_id: Id, conversation_id: Id, again: bool = False) -> Coroutine[Any, Any, FormResult]:
@@ -65,6 +66,7 @@ class Conversations(Face):
         Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
         the conversation, `NotFoundError`. The work is never given up (`work.dead`): the caller gets the error.
         """
+        flags(again=again)
         form = self._jobs.form_again if again else self._jobs.form
         return form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
 
@@ -79,6 +81,7 @@ class Conversations(Face):
 
         Model work in progress is discarded. `excluded=False` ends the exclusion; what was said during it stays unformed.
         """
+        flags(excluded=excluded)
         agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
 
         async def change(unit: Session) -> None:
@@ -101,6 +104,7 @@ class Conversations(Face):
         observation to a group that didn't hear it, the observation stays with its speaker and is `proposed`: propagation
         decides. Applies to what is formed from now on. Raises `NotFoundError`.
         """
+        flags(shared=shared)
         agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
 
         async def change(unit: Session) -> None:

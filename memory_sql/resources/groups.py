@@ -17,7 +17,7 @@ from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
-from memory_sql.domain.arguments import id_of, moment_of, optional_id, reason_of, text_of
+from memory_sql.domain.arguments import flags, id_of, moment_of, optional_id, reason_of, text_of
 from memory_sql.domain.groups import Departure, Group, Member, MemberSource
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, owner_key
 from memory_sql.errors import InputError, NotFoundError, TooLargeError
@@ -179,6 +179,7 @@ class Groups(Face):
         Model work in progress on the group is discarded and repeated. For a former member the same is done, and `left_at`
         is when they left. Raises `NotFoundError` for somebody who never was a member.
         """
+        flags(keep=keep)
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
         now = self._now()
         asked = asked_of(agent, actor, reason, self._settings, now)

@@ -10,7 +10,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.holds import HoldRepository
-from memory_sql.domain.arguments import held_of, id_of, optional_id, reason_of, within
+from memory_sql.domain.arguments import flags, held_of, id_of, optional_id, reason_of, within
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.people import Hold, PlacedHold
 from memory_sql.errors import NotFoundError
@@ -61,6 +61,7 @@ class Holds(Face):
 
     async def list(self, *, agent_id: Id, released: bool = False) -> Sequence[Hold]:
         """The open holds, oldest first; `released`: also released ones."""
+        flags(released=released)
         agent = id_of("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)

@@ -11,7 +11,7 @@ from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.savepoints import taken_back
-from memory_sql.domain.arguments import optional_id, reason_of, within
+from memory_sql.domain.arguments import MOST_STORED, flags, needed_text, optional_id, path_of, reason_of, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.results import ImportCheck, ImportProgress, ImportReport, ImportRun, RolledBack
 from memory_sql.errors import InputError, NotFoundError
@@ -53,7 +53,8 @@ class Imports(Face):
         `pause`: seconds between the times at which imported scopes become due for consolidation. `progress` is called
         now and then. Raises `SourceError`, `InputError`, `ConfigurationError`.
         """
-        if not 0 <= pause <= MOST_SECONDS:
+        flags(keep_going=keep_going, dry_run=dry_run)
+        if isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
         async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
             importing = Import(
@@ -81,14 +82,16 @@ class Imports(Face):
         Every text is compared by its hash; `limit` references of each kind are listed. What has been forgotten since the
         import, or is new in the source, is `missing`. Raises `SourceError`, `NotFoundError`.
         """
-        most, here = within("limit", limit, 1000), list[str]()
+        flags(keep_going=keep_going)
+        named = _named(dump, export, mongo_url)
+        run, most, here = within("run", run, MOST_STORED), within("limit", limit, 1000), list[str]()
         async with self._database.transaction(principal=SERVICE) as unit:
             imports = await _known(unit, run)
             options = (await imports.get(run) or {})["options"]
             for agent_key, _ in await imports.agents(run):
                 here += await imports.changed(agent_key, run, most - len(here))
                 here += await ImportedMessageRepository(unit, agent_key).changed(run, most - len(here))
-        if dump is None and export is None and mongo_url is None:
+        if not named:
             return ImportCheck(run=run, changed_here=tuple(here))
         async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
             found = await compare(self._database, source, ImportOptions(**options), run, self._now())
@@ -109,6 +112,8 @@ class Imports(Face):
         rewritten from what is left. What a legal hold covers is withdrawn. The data can be imported again. `dry_run`: do
         it and roll it back, to report what would be removed. Raises `NotFoundError`, also if it was rolled back before.
         """
+        flags(dry_run=dry_run)
+        run = within("run", run, MOST_STORED)
         by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
         async with self._database.transaction(principal=SERVICE) as unit:
             agents = await (await _known(unit, run)).agents(run)
@@ -156,8 +161,7 @@ async def _taken_out(
 async def _opened(
     dump: Path | str | None, export: Path | str | None, mongo_url: str | None, *, keep_going: bool
 ) -> AsyncIterator[Source]:
-    given: tuple[tuple[SourceKind, Path | str | None], ...] = (("dump", dump), ("export", export), ("live", mongo_url))
-    named = [(kind, str(where)) for kind, where in given if where is not None]
+    named = _named(dump, export, mongo_url)
     if len(named) != 1:
         raise InputError("name one source: a dump, an export or a URL")
     ((kind, where),) = named
@@ -166,6 +170,13 @@ async def _opened(
         yield source
     finally:
         await source.close()
+
+
+def _named(dump: Path | str | None, export: Path | str | None, mongo_url: str | None) -> list[tuple[SourceKind, str]]:
+    """The sources that are given. Raises `InputError` for values of a wrong type."""
+    folders: list[tuple[SourceKind, Path | str | None]] = [("dump", dump), ("export", export)]
+    named = [(kind, str(path_of(kind, where))) for kind, where in folders if where is not None]
+    return named if mongo_url is None else [*named, ("live", needed_text("mongo_url", mongo_url))]
 
 
 async def _known(unit: Session, run: int) -> ImportRepository:

@@ -11,13 +11,16 @@ from memory_sql.db.queries import listed
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.arguments import (
     content_of,
+    expected_version,
     moment_of,
     observation_before,
     observations_only,
+    optional_flags,
     optional_id,
     optional_scope,
     principal_of,
     reason_of,
+    selection_of,
     sensitivity_of,
     tags_of,
     within,
@@ -127,7 +130,7 @@ class Observations(Face):
         `if_version`: only if the observation still has that `version`. Raises `VersionError` if it hasn't, or isn't active;
         `InputError`; `NotFoundError`, also if this user may not see it.
         """
-        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         content = content_of(text, self._settings.observation_max_characters)
         given = None if tags is None else tags_of(tags)
         extra = None if metadata is None else storable_metadata(metadata, self._settings.metadata_max_characters)
@@ -160,7 +163,7 @@ class Observations(Face):
 
         The superseding one must be newer and of the same scope.
         """
-        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         return await self._database.write(
             lambda unit: corrections.supersede(unit, asked, old_id, new_id, if_version),
             session,
@@ -185,7 +188,7 @@ class Observations(Face):
         In a buffer that is full of newer ones it is evicted at once, and returned so. Raises `InputError` if it isn't
         superseded, only follows its source in that, or an active one says the same; also the errors of `update`.
         """
-        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         return await self._database.write(
             lambda unit: corrections.reinstate(unit, asked, observation_id, if_version),
             session,
@@ -206,7 +209,7 @@ class Observations(Face):
         session: Session | None = None,
     ) -> Observation:
         """Marks the observation as `confirmed` by `user_id` and returns it. Raises the errors of `update`."""
-        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         return await self._verify(observation_id, asked, "confirmed", if_version, session)
 
     async def dispute(
@@ -225,7 +228,7 @@ class Observations(Face):
 
         The context shows that it is disputed. Saying it again adds a new observation. Raises the errors of `update`.
         """
-        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         return await self._verify(observation_id, asked, "disputed", if_version, session)
 
     async def _verify(
@@ -264,7 +267,8 @@ class Observations(Face):
         it is erased, and the texts that contained that go back to an earlier version until they are rewritten. What a legal
         hold covers of it is withdrawn until the hold ends. Raises the errors of `update`.
         """
-        asked = self._asked(agent_id, user_id, conversation_id, actor, reason)
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
+        optional_flags(private=private)
         level = sensitivity_of(sensitivity)
         return await self._database.write(
             lambda unit: corrections.mark(unit, asked, observation_id, private, level, if_version),
@@ -316,8 +320,16 @@ class Observations(Face):
         return await self._database.write(lambda unit: corrections.release(unit, asked, chosen), session, asked.service)
 
     def _asked(
-        self, agent_id: Id, user_id: Id, conversation_id: Id | None, actor: Id | None, reason: str | None
+        self,
+        agent_id: Id,
+        user_id: Id,
+        conversation_id: Id | None,
+        actor: Id | None,
+        reason: str | None,
+        if_version: int | None = None,
     ) -> corrections.Asked:
+        """Raises `InputError` also for an `if_version` that can't be one."""
+        expected_version(if_version)
         who, why = optional_id("actor", actor), reason_of(reason)
         return corrections.Asked(
             principal_of(agent_id, user_id, conversation_id), who, why, self._settings, self._now()
@@ -339,4 +351,6 @@ class Observations(Face):
             return self._asked(agent_id, user_id, conversation_id, actor, reason), Selection(observation_id=selection)
         if user_id is not None or conversation_id is not None:
             raise InputError("user_id= and conversation_id= go with one observation; a selection names its own")
-        return asked_of(agent_id, actor, reason, self._settings, self._now()), observations_only(selection)
+        return asked_of(agent_id, actor, reason, self._settings, self._now()), observations_only(
+            selection_of(selection)
+        )

@@ -22,6 +22,7 @@ from memory_sql.db.repositories.scope_settings import ScopeSettingsRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.arguments import (
+    flags,
     id_of,
     moment_of,
     optional_id,
@@ -187,13 +188,13 @@ class Scopes(Face):
         async with self._database.transaction(principal=principal) as unit:
             return await diff.between(unit, principal, key, *map(version_of, (from_version, to_version)))
 
-    async def consolidate(self, *, agent_id: Id, scope_id: str, reason: str = "asked") -> ConsolidateResult:
+    async def consolidate(self, *, agent_id: Id, scope_id: str) -> ConsolidateResult:
         """Rewrites the scope's text with its pending observations, in several versions if they are more than one batch.
 
         Raises `LanguageModelError` if the model fails or its text fails the checks (the old text stays), `BusyError`,
         `NotFoundError`, `StaleError`.
         """
-        return await self._jobs.consolidate(id_of("agent_id", agent_id), parse_scope_id(scope_id), reason)
+        return await self._jobs.consolidate(id_of("agent_id", agent_id), parse_scope_id(scope_id), "asked")
 
     async def undo(self, *, agent_id: Id, scope_id: str) -> ConsolidateResult:
         """Reverses the newest consolidation: the previous text is back, and what it absorbed is pending again.
@@ -242,6 +243,7 @@ class Scopes(Face):
         decided before aren't judged again. `dry_run`: ask the model and store only the cost. Raises `LanguageModelError`
         if the model fails (nothing is shared), `BusyError`, `NotFoundError`, `StaleError`.
         """
+        flags(dry_run=dry_run)
         agent = id_of("agent_id", agent_id)
         if scope_id is None:
             return await self._jobs.propagate_all(agent, dry_run=dry_run)
@@ -249,6 +251,8 @@ class Scopes(Face):
 
 
 def _check(settings: ScopeSettings, kind: ScopeKind) -> None:
+    if not isinstance(settings, ScopeSettings):
+        raise InputError(f"settings must be ScopeSettings, not {type(settings).__name__}")
     if settings.sharing is not None and kind != "group":
         raise InputError("sharing is a setting of groups only")
 

@@ -14,11 +14,11 @@ from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, n
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
-from memory_sql.domain.arguments import MOST_STORED, id_of, optional_id, reason_of, within
+from memory_sql.domain.arguments import MOST_STORED, flags, id_of, moment_of, optional_id, reason_of, within
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, FailedRun, MaintainResult, Review, Trimmed, Waiting
-from memory_sql.errors import NotFoundError
-from memory_sql.jobs import DueKind, DueWork
+from memory_sql.errors import InputError, NotFoundError
+from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import eviction, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face
@@ -96,6 +96,7 @@ class Work(Face):
         two. If it is refused, a claim is never shared with that scope, and nothing else changes. Raises `InvalidIdError`,
         `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError`.
         """
+        flags(accept=accept)
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)
         entry = Cause(optional_id("actor", actor), reason_of(reason), self._now())
 
@@ -159,6 +160,7 @@ class Work(Face):
         that exceed their budgets because of them are listed in `over`. Each scope is trimmed separately, in bounded
         transactions. Raises `NotFoundError`.
         """
+        flags(dry_run=dry_run)
         agent = id_of("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent)) as unit:
             known = await find_agent(unit, agent)
@@ -190,6 +192,7 @@ class Work(Face):
         do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if it can't be
         loaded.
         """
+        flags(whole=whole)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         return await self._jobs.embed_due(agent, most, whole=whole)
 
@@ -199,7 +202,10 @@ class Work(Face):
         No two callers, on any machine, get the same work. A failure is in the result, and the work stays due for later.
         Cancelled work is due again at once; work that a crash interrupts is due again when its lease expires.
         """
-        return await self._jobs.claim_due(kind, optional_id("agent_id", agent_id), by or self._now())
+        if kind not in DUE_KINDS:
+            raise InputError(f"kind must be one of {', '.join(DUE_KINDS)}")
+        agent, at = optional_id("agent_id", agent_id), moment_of("by", by) or self._now()
+        return await self._jobs.claim_due(kind, agent, at)
 
     @property
     def refusal(self) -> str | None:

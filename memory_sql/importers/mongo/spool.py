@@ -246,6 +246,11 @@ class Spool:
         )
         return list(rows)
 
+    def knows(self, agent: str, owner: str) -> bool:
+        """Whether there are rows or blobs of that owner."""
+        found = "SELECT EXISTS (SELECT 1 FROM {} WHERE agent = ? AND owner = ?)"
+        return any(self._base.execute(found.format(of), (agent, owner)).fetchone()[0] for of in ("rows", "blobs"))
+
     def rows(self, agent: str, owner: str, name: str) -> Iterator[tuple[Kept, Lane, State, str, str]]:
         """Record, lane, state, the reference whose row it is, and the notes; in order."""
         cursor = self._base.execute(

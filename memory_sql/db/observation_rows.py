@@ -100,7 +100,9 @@ def to_observation(row: Any) -> Observation:
         status=row.status,
         pending=row.pending,
         verification=row.verification,
-        superseded_by=None if row.superseded_by is None else observation_id(row.scope_id, row.superseded_by),
+        superseded_by=None
+        if row.superseded_by is None or row.status != "superseded"
+        else observation_id(row.scope_id, row.superseded_by),
         version=row.version,
         metadata=row.own_metadata,
         source=Source(kind=row.source_kind, **dict(zip(OF_SOURCE, _of_source(row), strict=True))),

@@ -501,6 +501,10 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN {extras}",
     ],
     "superseded_lead_to_what_stands": [
+        "UPDATE memory.observation_states SET status = 'active' WHERE superseded_by IS NOT NULL",
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+        " SELECT agent_key, scope_id, superseded_by, 'archived'"
+        " FROM memory.observation_states WHERE superseded_by IS NOT NULL",
         "UPDATE memory.observation_states SET superseded_by = seq WHERE superseded_by IS NOT NULL",
         "UPDATE memory.observation_states SET status = 'superseded', superseded_by = 999"
         " WHERE (agent_key, scope_id, seq) IN {extras}",

@@ -22,6 +22,7 @@ EVERYWHERE = ("memory_sql/**/*.py", "memory_sql/**/*.sql", "migrations/versions/
 RULES = ("tests/integration/test_rules.py",)
 WALLS = ("tests/integration/test_walls.py",)
 CORRECTIONS = ("tests/integration/test_corrections.py",)
+LINES = ("tests/integration/test_lines.py",)
 ADD = ("tests/integration/test_add.py",)
 TESTS = tuple(f"tests/integration/test_{name}.py" for name in ("add", "formation", "consolidation", "recovery"))
 DUE = tuple(f"tests/integration/test_{name}.py" for name in ("add", "triggers", "consolidation", "recovery"))
@@ -286,7 +287,7 @@ MUTATIONS = (
     ),
     # Rule 8: what is set aside
     Mutation("8: giving up takes all that waits", (
-            Change('"given_up", seqs, null(), now)', '"given_up", select(_o.seq).where(in_scope(_o, scope)), null(), now)'),
+            Change('"given_up", seqs, null(), now,', '"given_up", select(_o.seq).where(in_scope(_o, scope)), null(), now,'),
         ),),
     Mutation(
         "8: what was set aside comes back when it is said again",
@@ -326,18 +327,33 @@ MUTATIONS = (
     ),
     Mutation(
         "quarantine: its end leaves what was corrected active",
-        (Change("agent_key, changes, await _replaced(repository, releasable))", "agent_key, changes)"),),
+        (Change("asked, agent_key, changes, replaced)", "asked, agent_key, changes)"),),
         CORRECTIONS,
     ),
     Mutation(
         "quarantine: its end undoes what was decided meanwhile",
         (
             Change(
-                "IN_USE, are_among((t.scope_id, t.seq, t.status_at), keys)",
-                "are_among((t.scope_id, t.seq), [key[:2] for key in keys])",
+                '[Change(standing, "active", "reinstate")]',
+                '[Change(standing, "active", "reinstate", superseded_by=standing.superseded_by)]',
             ),
         ),
         CORRECTIONS,
+    ),
+    Mutation(
+        "quarantine: in a line of corrections only what comes next counts",
+        (Change("earlier.superseded_by == line.c.seq, line.c.passed)", "earlier.superseded_by == line.c.seq, false())"),),
+        LINES,
+    ),
+    Mutation(
+        "quarantine: what says the same as something set aside comes back",
+        (without(", ~_is_quarantined_elsewhere(scope)"),),
+        LINES,
+    ),
+    Mutation(
+        "correction: what was set aside comes beside a later one",
+        (Change("    if is_in_line:\n", "    if False:\n"),),
+        LINES,
     ),
     Mutation(
         "facts: old values come back beside a new one",
@@ -685,7 +701,10 @@ MUTATIONS = (
     ),
     Mutation(
         "quarantine: work that is tried again ends it",
-        (Change('"given_up", among(_t.seq, seqs) & ~_t.follows', '"quarantined", among(_t.seq, seqs)'),),
+        (
+            Change("which = among(_t.seq, seqs) & ~_t.follows", "which = among(_t.seq, seqs)"),
+            Change('"given_up", which', '"quarantined", which'),
+        ),
         PROPAGATION,
     ),
     Mutation(

@@ -207,7 +207,7 @@ class ObservationStateRow(Base):
         key_of("observations", "scope_id", "seq"),
         one_of("status", "active", "superseded", "archived", "quarantined", "given_up", "evicted", "withdrawn"),
         one_of("verification", "unverified", "confirmed", "disputed"),
-        CheckConstraint("superseded_by IS NULL OR status = 'superseded'", name="superseded_by"),
+        CheckConstraint("superseded_by IS NULL OR status <> 'withdrawn'", name="superseded_by"),
         CheckConstraint("NOT follows OR status NOT IN ('active', 'withdrawn')", name="follows"),
         CheckConstraint("(status = 'withdrawn') = (withdrawn_by IS NOT NULL)", name="withdrawn_by"),
         Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
@@ -255,7 +255,7 @@ class ObservationStateRow(Base):
     status_at: Mapped[datetime] = column("Since when it has this status.", server_default=NOW)
     repend: Mapped[bool] = column("True: pending again, although a consolidation has passed it.", server_default=FALSE)
     superseded_by: Mapped[int | None] = column(
-        "The observation of the same scope that superseded it; null: none.", Integer
+        "The observation of the same scope that superseded it, or would if it weren't set aside; null: none.", Integer
     )
     follows: Mapped[bool] = column(
         "True: not active because its sources aren't; it becomes active again with them.", server_default=FALSE

@@ -208,7 +208,7 @@ class PersonalRows:
                 self._is_own.label("own"),
                 func.coalesce(state.status, "active").label("status"),
                 func.coalesce(state.verification, "unverified").label("verification"),
-                state.superseded_by,
+                case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
                 self._evidence().label("evidence"),
                 case((self._is_own, _RETRIEVED)).label("retrieved"),
             )

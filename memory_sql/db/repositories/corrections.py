@@ -57,7 +57,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The status of an observation, what superseded it, and whether it only follows its sources."""
+    """The status of an observation, and whether it only follows its sources.
+
+    What superseded it is known also while that, or the observation itself, is set aside.
+    """
 
     key: ObservationKey
     status: str
@@ -78,7 +81,9 @@ class Change:
     @property
     def detail(self) -> dict[str, Any]:
         scope_id, _ = self.before.key
-        by = {} if self.superseded_by is None else {"by": observation_id(scope_id, self.superseded_by)}
+        by = {}
+        if self.superseded_by is not None and self.status == "superseded":
+            by["by"] = observation_id(scope_id, self.superseded_by)
         return {"from": self.before.status, "to": self.status, "why": self.why, **by, **self.more}
 
 
@@ -144,11 +149,12 @@ class CorrectionRepository:
         await self._set(rows, "status", "status_at", "superseded_by", "follows")
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
 
-    async def replace(self, old: ObservationKey, new: int, threshold: int, entry: Cause) -> tuple[bool, bool]:
+    async def replace(self, old: ObservationKey, new: int, threshold: int, entry: Cause) -> tuple[bool, bool, bool]:
         """`new` supersedes `old`, which is active in the same scope, and gets its sources.
 
         What must change with that is changed here as well, then `refresh_due` of the scope. A consolidation in progress
-        loses its lease. Returns whether the scope's text holds `old`, and whether `old` has sources or derived observations.
+        loses its lease. Returns whether the scope's text holds `old`, whether `old` has sources or derived observations, and
+        whether it is in a line already, at whose end the new one belongs (`StateRepository.append`).
         """
         scope_id, seq = old
         by = observation_id(scope_id, new)
@@ -156,7 +162,7 @@ class CorrectionRepository:
         given |= {"actor": entry.actor, "reason": entry.reason, "now": entry.at, "new": new, "threshold": threshold}
         keys = {"agent": self._agent_key, "scope": scope_id, "old": seq}
         row = (await self._session.execute(_REPLACE, {**given, **keys})).one()
-        return row.holds, row.is_linked
+        return row.holds, row.is_linked, row.by != new
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
         await self._set([{**self._key_columns(key), "verification": verification}], "verification")
@@ -203,40 +209,32 @@ class CorrectionRepository:
             tuple_(o.scope_id, o.content_hash).in_(texts).is_(true()),  # looked up in a table of hashes
         )
 
-    async def free(self, keys: Collection[ObservationKey], going: Collection[ObservationKey]) -> set[ObservationKey]:
-        """Those that may be active once these are `going`: nothing active says the same, of several that do the newest."""
-        o = ObservationRow
-        key = unnested((o.scope_id, o.seq), keys)
-        its = select(o.content_hash).where(
-            o.agent_key == self._agent_key, o.scope_id == key.c.scope_id, o.seq == key.c.seq
-        )
-        said = its.correlate(key).offset(0).lateral()  # each by its key
-        asked = select(key.c.scope_id, key.c.seq, said.c.content_hash).select_from(key.join(said, true()))
-        wanted = (await self._session.execute(asked.order_by(key.c.scope_id, key.c.seq))).all()
-        active = select(o.scope_id, o.seq, o.content_hash).outerjoin(
-            ObservationStateRow,
-            and_(
-                *(getattr(ObservationStateRow, name) == getattr(o, name) for name in ("agent_key", "scope_id", "seq"))
-            ),
-        )
-        found = await self._session.execute(
-            active.where(
-                o.agent_key == self._agent_key,
-                among(o.scope_id, {row.scope_id for row in wanted}),
-                among(o.content_hash, {row.content_hash for row in wanted if row.content_hash is not None}),
-                o.lane == "absorb",
-                IN_USE,
-            )
-        )
-        gone = {*going}
-        taken = {(row.scope_id, row.content_hash) for row in found if (row.scope_id, row.seq) not in gone}
-        last = {(row.scope_id, row.content_hash or row.seq): row for row in wanted}  # the newest comes last
-        return {(row.scope_id, row.seq) for what, row in last.items() if what not in taken}
-
-    async def superseded_by(self, keys: Collection[ObservationKey]) -> list[Standing]:
-        """The observations that any of these superseded."""
+    async def ahead(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, Standing]:
+        """These, what superseded them, what superseded that, and so on."""
         t = ObservationStateRow
-        return await self._standings(are_among((t.scope_id, t.superseded_by), keys))
+        line = select(t.scope_id, t.superseded_by.label("seq")).where(
+            t.agent_key == self._agent_key, t.superseded_by.is_not(None), are_among((t.scope_id, t.seq), keys)
+        )
+        ahead = line.cte("ahead", recursive=True)
+        after = select(t.scope_id, t.superseded_by).where(
+            t.agent_key == self._agent_key,
+            t.superseded_by.is_not(None),
+            t.scope_id == ahead.c.scope_id,
+            t.seq == ahead.c.seq,
+        )
+        found = await self._session.execute(select(ahead.union(after)))
+        return {one.key: one for one in await self.standings({*keys, *((row.scope_id, row.seq) for row in found)})}
+
+    async def with_lines(self, scope_ids: Collection[int]) -> list[int]:
+        """Those of these scopes in which anything has superseded anything."""
+        t = ObservationStateRow
+        found = await self._session.scalars(
+            select(t.scope_id)
+            .distinct()
+            .where(t.agent_key == self._agent_key, among(t.scope_id, scope_ids), t.superseded_by.is_not(None))
+            .order_by(t.scope_id)
+        )
+        return list(found)
 
     async def of_fact(self, scope_id: int, fact_key: str) -> list[Standing]:
         """The active observations of this fact, oldest first."""
@@ -338,13 +336,13 @@ class CorrectionRepository:
         )
 
     async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
-        """What the ledger says of the newest quarantine of each of these, and `at` when, where it says something.
+        """What the ledger says of the newest quarantine of each of these, where it says something.
 
         If an operator has quarantined again what a user had, it says so.
         """
         e = EventRow
         found = await self._session.execute(
-            select(e.scope_id, e.seq, e.detail, e.created_at)
+            select(e.scope_id, e.seq, e.detail)
             .where(
                 e.agent_key == self._agent_key,
                 e.kind == "status",
@@ -354,21 +352,11 @@ class CorrectionRepository:
             .order_by(e.event_id)
         )
         ledger = dict[ObservationKey, dict[str, Any]]()
-        for scope_id, seq, detail, at in found:  # the newest comes last
+        for scope_id, seq, detail in found:  # the newest comes last
             is_again = detail["from"] == "quarantined" and not detail.get("follows", False)
             before = ledger.get((scope_id, seq), {})
-            ledger[scope_id, seq] = {**before, "operator": True} if is_again else {**detail, "at": at}
+            ledger[scope_id, seq] = {**before, "operator": True} if is_again else detail
         return ledger
-
-    async def active_since(self, keys: Collection[tuple[int, int, datetime]]) -> list[ObservationKey]:
-        """Those that are active, and have been since that moment."""
-        t = ObservationStateRow
-        found = await self._session.execute(
-            select(t.scope_id, t.seq).where(
-                t.agent_key == self._agent_key, IN_USE, are_among((t.scope_id, t.seq, t.status_at), keys)
-            )
-        )
-        return [(row.scope_id, row.seq) for row in found]
 
 
 def _replace() -> Select[Any]:
@@ -387,7 +375,12 @@ def _replace() -> Select[Any]:
     set_aside = (
         upsert(t)
         .values(agent_key=agent, scope_id=scope, seq=old, **state)
-        .on_conflict_do_update(index_elements=["agent_key", "scope_id", "seq"], set_=state)
+        .on_conflict_do_update(
+            index_elements=["agent_key", "scope_id", "seq"],
+            set_={**state, "superseded_by": func.coalesce(t.superseded_by, new)},  # what had, if it is set aside
+        )
+        .returning(t.superseded_by)
+        .cte("set_aside")
     )
     cause = (bindparam("actor", type_=Text), bindparam("reason", type_=Text), now)
     details = [
@@ -403,8 +396,8 @@ def _replace() -> Select[Any]:
         .where(s.agent_key == agent, s.scope_id == scope, s.lease_until.is_not(None))
         .values(fence=s.fence + 1, lease_until=None)
     )
-    first = [set_aside.returning(t.seq).cte("set_aside"), released.returning(s.scope_id).cte("released")]
-    counted = [select(func.count().label("rows")).select_from(step).subquery() for step in first]
+    first = [select(func.max(set_aside.c.superseded_by).label("by")).subquery()]
+    first.append(select(func.count()).select_from(released.returning(s.scope_id).cte("released")).subquery())
     threshold = bindparam("threshold", type_=Integer)
     none, place = cast([], ARRAY(BigInteger)), func.array_append(cast([], ARRAY(BigInteger)), scope)
     due = func.memory.refresh_due(agent, place, threshold, now)
@@ -415,8 +408,8 @@ def _replace() -> Select[Any]:
         for scope_id, seq in ((link.scope_id, link.seq), (link.source_scope_id, link.source_seq))
     ]
     return (
-        select(due, exists(select(tainted.c.scope_id)).label("holds"), or_(*links).label("is_linked"))
-        .select_from(counted[0].join(counted[1], true()))  # what is due is asked after both
+        select(due, exists(select(tainted.c.scope_id)).label("holds"), or_(*links).label("is_linked"), first[0].c.by)
+        .select_from(first[0].join(first[1], true()))  # what is due is asked after both
         .add_cte(inherited.cte("inherited"), told.cte("told"))
     )
 

@@ -13,15 +13,16 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, insert, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, case, false, func, insert, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among, unnested
-from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow
+from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.events import record_all
-from memory_sql.db.repositories.scopes import ScopeState, in_scope
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope
 from memory_sql.privacy import SENSITIVITIES
 
 _o, _t, _e = ObservationRow, ObservationStateRow, EvidenceRow
@@ -35,24 +36,55 @@ class StateRepository:
 
     async def supersede(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active, each now superseded by the one that `by` names."""
-        superseded = await self._set_aside(scope, "superseded", list(by), case(by, value=_o.seq), now) if by else []
+        superseded = await self._set_aside(scope, "superseded", list(by), case(by, value=_o.seq), now) if by else {}
         details = ((seq, {"from": "active", "to": "superseded", "by": by[seq]}) for seq in superseded)
         await self._tell(scope, details, now, **cause)
-        return superseded
+        return list(superseded)
+
+    async def give_way(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> list[int]:
+        """As `supersede`; what had superseded any of them, and is set aside, comes before the new one in its line."""
+        if not by:
+            return []
+        newer, keeps = case(by, value=_o.seq), {"keeps_line": True}
+        superseded = await self._set_aside(scope, "superseded", list(by), newer, now, **keeps)
+        details = ((seq, {"from": "active", "to": "superseded", "by": by[seq]}) for seq in superseded)
+        await self._tell(scope, details, now, **cause)
+        await self.append(scope, {seq: by[seq] for seq, link in superseded.items() if link != by[seq]})
+        return list(superseded)
+
+    async def append(self, scope: ScopeState, by: Mapping[int, int]) -> None:
+        """Each of these supersedes the last of the line of the one that gave way to it; that one too, if it is in no line."""
+        if not by:
+            return
+        ahead = await self._ahead(scope, {*by, *by.values()})
+        links = unnested((_t.seq, _t.superseded_by), appended(by, ahead).items())
+        await self._session.execute(
+            update(_t).where(in_scope(_t, scope), _t.seq == links.c.seq).values(superseded_by=links.c.superseded_by)
+        )
+
+    async def _ahead(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
+        """What superseded these, what superseded that, and so on, whatever has become of it."""
+        line = select(_t.seq, _t.superseded_by).where(in_scope(_t, scope), among(_t.seq, seqs), _linked(_t))
+        ahead, next_ = line.cte("ahead", recursive=True), aliased(_t)
+        after = select(next_.seq, next_.superseded_by).where(
+            in_scope(next_, scope), next_.seq == ahead.c.superseded_by, _linked(next_)
+        )
+        found = await self._session.execute(select(ahead.union(after)))
+        return {row.seq: row.superseded_by for row in found}
 
     async def retire(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active: superseded by what another run has made of the same messages."""
         retired = await self._set_aside(scope, "superseded", seqs, null(), now)
         details = ((seq, {"from": "active", "to": "superseded", "why": "again"}) for seq in retired)
         await self._tell(scope, details, now, **cause)
-        return retired
+        return list(retired)
 
     async def repeat(
         self, scope: ScopeState, same_as: Mapping[int, int], now: datetime, **cause: Any
     ) -> dict[int, int]:
         """Those of the observations that were superseded by the one that `same_as` names, which gains their evidence."""
         same = await self.repeating(scope, same_as) if same_as else {}
-        repeated = await self._set_aside(scope, "superseded", list(same), case(same, value=_o.seq), now) if same else []
+        repeated = await self._set_aside(scope, "superseded", list(same), case(same, value=_o.seq), now) if same else {}
         if not repeated:
             return {}
         lent = (_e.conversation_id, _e.number, _e.user_id, _e.run_id)
@@ -107,33 +139,42 @@ class StateRepository:
 
     async def give_up(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active. No model can process them: they are kept, but not shown or absorbed."""
-        given_up = await self._set_aside(scope, "given_up", seqs, null(), now)
+        given_up = await self._set_aside(scope, "given_up", seqs, null(), now, keeps_line=True)
         details = ((seq, {"from": "active", "to": "given_up"}) for seq in given_up)
         await self._tell(scope, details, now, **cause)
-        return given_up
+        return list(given_up)
 
     async def evict(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active. They are kept, but no longer used."""
         evicted = await self._set_aside(scope, "evicted", seqs, null(), now)
         details = ((seq, {"from": "active", "to": "evicted", "why": "budget"}) for seq in evicted)
         await self._tell(scope, details, now, **cause)
-        return evicted
+        return list(evicted)
 
     async def _set_aside(
-        self, scope: ScopeState, status: str, seqs: Sequence[int], superseded_by: Any, now: datetime
-    ) -> list[int]:
+        self,
+        scope: ScopeState,
+        status: str,
+        seqs: Sequence[int],
+        superseded_by: Any,
+        now: datetime,
+        *,
+        keeps_line: bool = False,
+    ) -> dict[int, int | None]:
+        """Those that were active, in their order, and by what each is superseded; `keeps_line`: as before, if by anything."""
         chosen = select(
             literal(scope.agent_key), literal(scope.scope_id), _o.seq, literal(status), literal(now), superseded_by
         ).where(in_scope(_o, scope), among(_o.seq, seqs))
         changed = upsert(_t).from_select([*_KEY, "status", "status_at", "superseded_by"], chosen)
-        set_aside = await self._session.scalars(
+        set_: dict[str, Any] = {name: changed.excluded[name] for name in ("status", "status_at", "superseded_by")}
+        if keeps_line:
+            set_["superseded_by"] = func.coalesce(_t.superseded_by, changed.excluded.superseded_by)
+        set_aside = await self._session.execute(
             changed.on_conflict_do_update(
-                index_elements=_KEY,
-                set_={name: changed.excluded[name] for name in ("status", "status_at", "superseded_by")},
-                where=func.memory.in_use(_t.status),
-            ).returning(_t.seq)
+                index_elements=_KEY, set_=set_, where=func.memory.in_use(_t.status)
+            ).returning(_t.seq, _t.superseded_by)
         )
-        return sorted(set_aside)
+        return {row.seq: row.superseded_by for row in sorted(set_aside, key=lambda row: row.seq)}
 
     async def reinstate(
         self,
@@ -152,16 +193,19 @@ class StateRepository:
             are_among((_t.seq, _t.superseded_by), reviewed),
         )
         wanted = bool(superseded or reviewed)
-        return await self._bring_back(scope, "superseded", unchanged, now, **cause) if wanted else []
+        back, _ = await self._bring_back(scope, "superseded", unchanged, null(), now, **cause) if wanted else ([], [])
+        return back
 
     async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that work had given up; they are active again."""
-        return await self._bring_back(scope, "given_up", among(_t.seq, seqs) & ~_t.follows, now, **cause)
+        which = among(_t.seq, seqs) & ~_t.follows
+        back, _ = await self._bring_back(scope, "given_up", which, _t.superseded_by, now, **cause)
+        return back
 
     async def follow(self, scope: ScopeState, seqs: Sequence[int], status: str, now: datetime, **cause: Any) -> None:
         """Sets derived observations to the status that their sources give them; active: as `reinstate` does."""
         if status == "active":
-            await self._bring_back(scope, None, among(_t.seq, seqs) & _t.follows, now, **cause)
+            await self._bring_back(scope, None, among(_t.seq, seqs) & _t.follows, _t.superseded_by, now, **cause)
             return
         before = await self._statuses(scope, seqs)
         rows = [
@@ -172,12 +216,11 @@ class StateRepository:
                 "status": status,
                 "status_at": now,
                 "follows": True,
-                "superseded_by": None,
             }
             for seq in seqs
         ]
         changed = upsert(_t)
-        columns = ("status", "status_at", "follows", "superseded_by")
+        columns = ("status", "status_at", "follows")
         await self._session.execute(
             changed.on_conflict_do_update(index_elements=_KEY, set_={name: changed.excluded[name] for name in columns}),
             rows,
@@ -192,58 +235,107 @@ class StateRepository:
         return {row.seq: row.status for row in found}
 
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
-        """Those that are active again because what superseded them was deleted or withdrawn."""
-        return await self._bring_back(scope, "superseded", _stands_again(), now, **cause)
+        """Those that are active again because all that superseded them is deleted, withdrawn, archived or quarantined.
+
+        Not what says the same as something quarantined: that is set aside, wherever it is said again.
+        """
+        which = and_(~_t.follows, _linked(_t), ~_is_followed(scope), ~_is_quarantined_elsewhere(scope))
+        link = case((_is_there(), _t.superseded_by))
+        back, _ = await self._bring_back(scope, "superseded", which, link, now, **cause)
+        return back
+
+    async def behind(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
+        """The active ones that these had superseded, or what these had superseded and is quarantined; each by which."""
+        line = _before(_t).where(in_scope(_t, scope), among(_t.superseded_by, seqs)).cte("behind", recursive=True)
+        earlier = aliased(_t)
+        passed = and_(in_scope(earlier, scope), earlier.superseded_by == line.c.seq, line.c.passed)
+        behind = line.union(_before(earlier).where(passed))
+        found = await self._session.execute(select(behind).where(func.memory.in_use(behind.c.status)))
+        return {row.seq: row.superseded_by for row in found}
 
     async def _bring_back(
-        self, scope: ScopeState, status: str | None, which: Any, now: datetime, **cause: Any
-    ) -> list[int]:
+        self, scope: ScopeState, status: str | None, which: Any, link: Any, now: datetime, **cause: Any
+    ) -> tuple[list[int], list[int]]:
         """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
 
-        Nor does a value of a fact come back beside one to which it gives way (`giving_way`). What was superseded, or
-        isn't active for the sake of its sources (`status` None), is then superseded by that: when that is deleted it is
-        active again.
+        Nor does a value of a fact come back beside one to which it gives way (`giving_way`), nor what wasn't superseded
+        (`status` None: not active for the sake of its sources) beside what has superseded it meanwhile. It is then
+        superseded by that: when that is deleted it is active again. `link`: what stays known as superseding it. Returns
+        those that are active again, and those that are superseded by something newer instead.
         """
         why = {"why": "sources"} if status is None else {}
+        is_overtaken = false() if status == "superseded" else _is_followed(scope)
         its_own = select(_o.content_hash, _o.fact_key).where(in_scope(_o, scope), _o.seq == _t.seq).correlate(_t)
         own = its_own.offset(0).lateral()  # each by its key, whatever the planner thinks of how many there are
         found = await self._session.execute(
-            select(_t.seq, own.c.content_hash, own.c.fact_key, _t.status)
+            select(_t.seq, own.c.content_hash, own.c.fact_key, _t.status, _t.superseded_by, is_overtaken.label("late"))
             .join(own, true())
             .where(in_scope(_t, scope), true() if status is None else _t.status == status, which)
             .order_by(_t.seq.desc())
             .with_for_update(of=_t)
         )
         before = {row.seq: row for row in found}
-        candidates = [(row.seq, row.content_hash) for row in before.values()]
-        if not candidates:
-            return []
+        if not before:
+            return [], []
+        late = {row.seq: row.superseded_by for row in before.values() if row.late}
+        candidates = [(row.seq, row.content_hash) for row in before.values() if not row.late]
         taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
         back, likes = _sort_out(candidates, taken)
         values = [(scope.scope_id, seq) for seq in back if before[seq].fact_key is not None]
         overtaken = await self.giving_way(scope.agent_key, values)
-        instead = likes | {key[1]: overtaken[key] for key in values if key in overtaken}
-        back = [seq for seq in back if seq not in instead]
+        newer = late | {key[1]: overtaken[key] for key in values if key in overtaken}
+        older = {seq: by for (_, seq), by in overtaken.items() if seq not in newer}
+        back = [seq for seq in back if seq not in newer]
         await self._session.execute(
             update(_t)
             .where(in_scope(_t, scope), among(_t.seq, back))
-            .values(status="active", status_at=now, superseded_by=None, follows=False)
+            .values(status="active", status_at=now, superseded_by=link, follows=False)
         )
-        kept = status or "superseded"
-        if instead and kept == "superseded":
-            like = unnested((_t.seq, _t.superseded_by), instead.items())
-            await self._session.execute(
-                update(_t)
-                .where(in_scope(_t, scope), _t.seq == like.c.seq)
-                .values(status=kept, superseded_by=like.c.superseded_by, follows=False)
-            )
+        if status == "given_up":
+            likes = {}  # stays given up
+        await self._supersede_instead(scope, likes, null(), now)
+        await self._supersede_instead(scope, newer, link, now)
+        whys = dict.fromkeys(likes, "twin") | dict.fromkeys(newer, "fact") | dict.fromkeys(late, "line")
         details = [(seq, {"from": before[seq].status, "to": "active", **why}) for seq in back]
-        details += [
-            (seq, {"from": before[seq].status, "to": kept, "why": "twin" if seq in likes else "fact"})
-            for seq in sorted(instead)
-        ]
+        details += [(seq, {"from": before[seq].status, "to": "superseded", "why": whys[seq]}) for seq in sorted(whys)]
         await self._tell(scope, details, now, **cause)
-        return back
+        await self._give_way_at_last(scope, older, now, **cause)
+        return back, sorted(newer)
+
+    async def _give_way_at_last(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> None:
+        """Active values of facts that are older than what has come back; if the text holds any, it is to be rewritten."""
+        cause.pop("version", None)  # which is what was done, not what follows from that
+        if not await self.give_way(scope, by, now, **cause):
+            return
+        await ScopeRepository(self._session).take_lease(scope)
+        held = select(_o.seq).join(ScopeRow, in_scope(ScopeRow, scope)).outerjoin(_t, _is_state(_t, scope))
+        told = held.where(
+            in_scope(_o, scope),
+            among(_o.seq, list(by)),
+            _o.lane == "absorb",
+            _o.seq <= ScopeRow.done_seq,
+            _t.repend.is_not(True),
+        )
+        if await self._session.scalar(select(told.exists())):
+            await ForgettingRepository(self._session, scope.agent_key).await_rebuild([scope.scope_id])
+
+    async def _supersede_instead(self, scope: ScopeState, by: Mapping[int, int], link: Any, now: datetime) -> None:
+        """Each is superseded by another; by `link`, if there is one, and the other comes after that in its line."""
+        if not by:
+            return
+        new = unnested((_t.seq, _t.superseded_by), by.items())
+        changed = await self._session.execute(
+            update(_t)
+            .where(in_scope(_t, scope), _t.seq == new.c.seq)
+            .values(
+                status="superseded",
+                status_at=case((_t.status == "superseded", _t.status_at), else_=now),
+                superseded_by=func.coalesce(link, new.c.superseded_by),
+                follows=False,
+            )
+            .returning(_t.seq, _t.superseded_by)
+        )
+        await self.append(scope, {seq: by[seq] for seq, kept in changed if kept != by[seq]})
 
     async def giving_way(
         self, agent_key: int, back: Collection[tuple[int, int]], going: Collection[tuple[int, int]] = ()
@@ -297,13 +389,74 @@ class StateRepository:
         return {row.status: row.observations for row in found}
 
 
-def _stands_again() -> ColumnElement[bool]:
-    """Whether what superseded it is gone, or withdrawn."""
+def _is_state(t: Any, scope: ScopeState) -> ColumnElement[bool]:
+    return and_(in_scope(t, scope), t.seq == _o.seq)
+
+
+def _linked(t: Any) -> ColumnElement[bool]:
+    is_linked: ColumnElement[bool] = t.superseded_by.is_not(None)
+    return is_linked
+
+
+def _is_passed(t: Any) -> ColumnElement[bool]:
+    """Whether it is quarantined for its own sake, so that it supersedes nothing meanwhile."""
+    return and_(t.status == "quarantined", ~t.follows)
+
+
+def _before(t: Any) -> Select[Any]:
+    return select(t.seq, t.superseded_by, t.status, _is_passed(t).label("passed"))
+
+
+def _is_there() -> ColumnElement[bool]:
+    """Whether what superseded it isn't gone, withdrawn, or archived, as the word of somebody who has left."""
     newer, its = aliased(_o), aliased(_t)
     is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
     same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
-    there = select(newer.seq).outerjoin(its, same).where(is_its, its.withdrawn_by.is_(None)).correlate(_t)
-    return _t.superseded_by.is_not(None) & ~there.offset(0).exists()  # each by its key
+    stays = its.status.is_distinct_from("withdrawn") & its.status.is_distinct_from("archived")
+    there = select(newer.seq).outerjoin(its, same).where(is_its, stays).correlate(_t)
+    return _linked(_t) & there.offset(0).exists()  # each by its key
+
+
+def _is_followed(scope: ScopeState) -> ColumnElement[bool]:
+    """Whether in its line something comes after it that supersedes it: isn't gone, set aside for its own sake, archived."""
+    last, before, left = aliased(_t), aliased(_t), aliased(_t)
+    is_left = and_(in_scope(left, scope), left.seq == last.superseded_by, left.status == "archived")
+    is_last = or_(~_linked(last), select(left.seq).where(is_left).correlate(last).exists())
+    fallen = select(last.seq).where(in_scope(last, scope), _is_passed(last), is_last).cte("fallen", recursive=True)
+    earlier = select(before.seq).where(
+        in_scope(before, scope), _is_passed(before), before.superseded_by == fallen.c.seq
+    )
+    return _is_there() & _t.superseded_by.not_in(select(fallen.union(earlier).c.seq))
+
+
+def _is_quarantined_elsewhere(scope: ScopeState) -> ColumnElement[bool]:
+    """Whether something quarantined says the same."""
+    own, like, its = aliased(_o), aliased(_o), aliased(_t)
+    same = and_(in_scope(like, scope), like.content_hash == own.content_hash, like.lane == "absorb")
+    found = select(its.seq).select_from(own).join(like, same).join(its, and_(in_scope(its, scope), its.seq == like.seq))
+    return found.where(in_scope(own, scope), own.seq == _t.seq, _is_passed(its)).correlate(_t).exists()
+
+
+def appended(by: Mapping[int, int], ahead: Mapping[int, int]) -> dict[int, int]:
+    """What is to be superseded by what, so that each of `by` leads to the one that it names; `ahead`: what leads where.
+
+    The last of its line does, unless that lies in the line of the new one: then it itself does.
+    """
+    links, changed = dict(ahead), dict[int, int]()
+    for old, new in sorted(by.items()):
+        line, others = _line(links, old), _line(links, new)
+        if new in line:
+            continue
+        last = old if line[-1] in others else line[-1]
+        links[last] = changed[last] = new
+    return changed
+
+
+def _line(links: Mapping[int, int], seq: int) -> list[int]:
+    line = [seq]
+    while (after := links.get(line[-1])) is not None:
+        line.append(after)
+    return line
 
 
 def _sort_out(

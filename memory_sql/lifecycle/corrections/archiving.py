@@ -15,8 +15,8 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import observation_id
-from memory_sql.lifecycle.corrections.quarantine import successor_of, superseded_alone
-from memory_sql.lifecycle.corrections.replacing import change
+from memory_sql.lifecycle.corrections.quarantine import successor_of
+from memory_sql.lifecycle.corrections.replacing import change, stand_again
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.retracting import Choose, closure_of, erase_derived
 from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
@@ -24,11 +24,10 @@ from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
 
 @dataclass(frozen=True, slots=True)
 class Departing:
-    """What is to be archived in some scopes, what becomes active again, and what was made of it in other scopes."""
+    """What is to be archived in some scopes, and what was made of it in other scopes."""
 
     scope_ids: tuple[int, ...]
     standings: tuple[Standing, ...]
-    replaced: tuple[Standing, ...]
     closure: Closure
 
     @property
@@ -46,11 +45,10 @@ class Departing:
     @property
     def changes(self) -> list[Change]:
         """What was superseded stays so, else a search would find it again; by nothing, so that it doesn't stand again."""
-        going = [
+        return [
             Change(one, "archived" if one.status == "active" else one.status, "leave", more=successor_of(one))
             for one in self.standings
         ]
-        return going + [Change(one, "active", "leave") for one in self.replaced]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,7 @@ async def archive(
     async def act(locks: Locks) -> Archived:
         found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
         await change(session, asked, agent_key, found.changes)
+        await stand_again(session, asked, agent_key, {one.key[0] for one in found.standings})
         await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
         await erase_derived(session, asked, agent_key, found.closure, waits)
         await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
@@ -124,6 +123,5 @@ async def _departing(
     return Departing(
         tuple(sorted(scope_ids)),
         tuple(standings),
-        tuple(await superseded_alone(repository, standings)) if standings else (),
         await closure_of(session, agent_key, [key for key in derived if key not in going]),
     )

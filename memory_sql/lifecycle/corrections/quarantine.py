@@ -6,10 +6,8 @@ judged again without it. What is quarantined without naming an asking user, an o
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from memory_sql.db import Session
@@ -21,11 +19,12 @@ from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SetAside
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
-from memory_sql.lifecycle.corrections.replacing import change, refuse_twins
+from memory_sql.lifecycle.corrections.replacing import change, refuse_twins, stand_again
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find
 from memory_sql.lifecycle.corrections.retracting import erase_derived, unheld
 from memory_sql.lifecycle.corrections.texts import follow, need, rebuild, rewind
@@ -34,10 +33,9 @@ from memory_sql.lifecycle.selecting import words_of
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """What is to be quarantined, what becomes active again, and what was merged of it and others."""
+    """What is to be quarantined, and what was merged of it and others."""
 
     standings: tuple[Standing, ...]
-    replaced: tuple[Standing, ...]
     closure: Closure
 
     @property
@@ -50,21 +48,15 @@ class Poisoned:
 
     def changes(self, asked: Asked) -> list[Change]:
         by = {"operator": True} if asked.is_operator else {}
-        lines, replaced = {one.key: one for one in self.standings}, defaultdict[ObservationKey, list[int]](list)
-        for one in self.replaced:
-            for later in _line(one, lines):
-                replaced[later.key].append(one.key[1])
-        going = [
-            Change(one, "quarantined", "quarantine", more={**by, **_before(one, replaced.get(one.key, []))})
+        return [
+            Change(one, "quarantined", "quarantine", superseded_by=one.superseded_by, more={**by, **_before(one)})
             for one in self.standings
         ]
-        return going + [Change(one, "active", "quarantine") for one in self.replaced]
 
 
-def _before(one: Standing, replaced: list[int]) -> dict[str, Any]:
+def _before(one: Standing) -> dict[str, Any]:
     """What its end will have to know, as the event keeps it."""
-    before: dict[str, Any] = {"follows": True} if one.follows else successor_of(one)
-    return {**before, "replaced": replaced} if replaced else before
+    return {"follows": True} if one.follows else successor_of(one)
 
 
 def successor_of(one: Standing) -> dict[str, int]:
@@ -84,6 +76,7 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
     async def act(locks: Locks) -> SetAside:
         poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
         await change(session, asked, agent_key, poisoned.changes(asked))
+        await stand_again(session, asked, agent_key, {one.key[0] for one in poisoned.standings})
         gone = poisoned.closure.erased.observations
         await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
         await erase_derived(session, asked, agent_key, poisoned.closure)
@@ -119,11 +112,7 @@ async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: S
     chosen |= {one.key for one in await repository.twins(chosen, "active")} if chosen else set()
     standings = await _fresh(repository, asked, chosen)
     merged = await lineage.merged(await lineage.derived([one.key for one in standings])) if standings else ()
-    return Poisoned(
-        tuple(standings),
-        tuple(await superseded_alone(repository, standings)) if standings else (),
-        await unheld(session, agent_key, merged),
-    )
+    return Poisoned(tuple(standings), await unheld(session, agent_key, merged))
 
 
 async def _fresh(repository: CorrectionRepository, asked: Asked, keys: Collection[ObservationKey]) -> list[Standing]:
@@ -149,28 +138,10 @@ async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Sel
     return [one for one in standings if one.status != "withdrawn"]
 
 
-async def superseded_alone(repository: CorrectionRepository, standings: Collection[Standing]) -> list[Standing]:
-    """What these had superseded and is to be active again: unless it goes itself, or something active says the same.
-
-    In a line of corrections what lies before one that is superseded itself has something else in its place, unless that
-    goes as well.
-    """
-    going = {one.key: one for one in standings}
-    last = [one.key for one in standings if not _has_successor(one, going)]
-    replaced = [one for one in await repository.superseded_by(last) if one.key not in going]
-    free = await repository.free([one.key for one in replaced], going) if replaced else ()
-    return [one for one in replaced if one.key in free]
-
-
-def _has_successor(one: Standing, going: Mapping[ObservationKey, Standing]) -> bool:
-    """Whether something stays in its place."""
-    return [one, *_line(one, going)][-1].status == "superseded"
-
-
-def _line(one: Standing, going: Mapping[ObservationKey, Standing]) -> Iterator[Standing]:
-    """What superseded it, and what superseded that, as far as they go."""
-    for _ in going:
-        later = going.get((one.key[0], one.superseded_by or 0))
+def _line(one: Standing, ahead: Mapping[ObservationKey, Standing]) -> Iterator[Standing]:
+    """What superseded it, and what superseded that, and so on."""
+    for _ in ahead:
+        later = ahead.get((one.key[0], one.superseded_by or 0))
         if later is None:
             return
         yield later
@@ -206,11 +177,12 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
         releasable = await _releasable(session, asked, agent_key, selection)
         await need(session, agent_key, locks, releasable.scopes)
         _check_right(asked, releasable)
-        repository = CorrectionRepository(session, agent_key)
-        changes = [await _released(repository, one, releasable) for one in releasable.standings]
+        changes = await _released(session, agent_key, releasable)
+        replaced = await _replaced(session, agent_key, releasable)
         if active := [one.before.key for one in changes if one.status == "active"]:
-            await refuse_twins(repository, active)
-        await change(session, asked, agent_key, changes, await _replaced(repository, releasable))
+            await refuse_twins(CorrectionRepository(session, agent_key), active, but=replaced)
+        await change(session, asked, agent_key, changes, replaced)
+        await stand_again(session, asked, agent_key, releasable.scopes)  # what said the same as something released
         followed, more = await follow(session, asked, agent_key, releasable.scopes)
         withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
         return _set_aside({*releasable.keys, *followed}, (), withheld)
@@ -248,34 +220,39 @@ async def _releasable(session: Session, asked: Asked, agent_key: int, selection:
     return Releasable(tuple(standings), await repository.quarantines(seeds) if seeds else {})
 
 
-async def _released(repository: CorrectionRepository, one: Standing, releasable: Releasable) -> Change:
-    """It has the status that it had before; what was superseded is active if what had superseded it doesn't stand.
+async def _released(session: Session, agent_key: int, releasable: Releasable) -> list[Change]:
+    """Each has the status that it had before; but it is superseded if anything after it in its line stands, else active.
 
     What wasn't active because of what it was made of is recomputed from that.
     """
+    repository = CorrectionRepository(session, agent_key)
+    ahead = await repository.ahead(releasable.keys) if releasable.keys else {}
+    return [_as_before(one, releasable, ahead) for one in releasable.standings]
+
+
+def _as_before(one: Standing, releasable: Releasable, ahead: Mapping[ObservationKey, Standing]) -> Change:
     ledger = releasable.ledger.get(one.key, {})
-    by = ledger.get("superseded_by")
     before = "active" if ledger.get("follows", False) else ledger.get("from", "active")
-    if before == "superseded" and by is not None and not await _stands(repository, (one.key[0], by), releasable):
-        before, by = "active", None
-    return Change(one, before, "release", superseded_by=by)
+    if before in ("active", "superseded") and one.superseded_by is not None:
+        before = "superseded" if any(_stands(later, releasable) for later in _line(one, ahead)) else "active"
+    elif before == "superseded" and "superseded_by" in ledger:  # by what is gone
+        before = "active"
+    return Change(one, before, "release", superseded_by=one.superseded_by)
 
 
-async def _replaced(repository: CorrectionRepository, releasable: Releasable) -> dict[ObservationKey, int]:
-    """What these had superseded when they were quarantined, and has been active ever since."""
-    by = dict[tuple[int, int, datetime], int]()
-    for scope_id, new in sorted(releasable.keys, reverse=True):  # of a line the first one has replaced it
-        ledger = releasable.ledger.get((scope_id, new), {})
-        by |= {(scope_id, seq, ledger["at"]): new for seq in ledger.get("replaced", ())}
-    unchanged = {*await repository.active_since(by)} if by else set()
-    return {(scope_id, seq): new for (scope_id, seq, _), new in by.items() if (scope_id, seq) in unchanged}
+async def _replaced(session: Session, agent_key: int, releasable: Releasable) -> dict[ObservationKey, int]:
+    """What is active only since these, and what lies between in the line, are quarantined."""
+    states, replaced = StateRepository(session), dict[ObservationKey, int]()
+    touched = await CorrectionRepository(session, agent_key).with_lines(releasable.scopes)
+    for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
+        seqs = [seq for scope_id, seq in releasable.keys if scope_id == scope.scope_id]
+        replaced |= {(scope.scope_id, seq): by for seq, by in (await states.behind(scope, seqs)).items()}
+    return replaced
 
 
-async def _stands(repository: CorrectionRepository, key: ObservationKey, releasable: Releasable) -> bool:
-    """Whether it still supersedes: it isn't gone, nor set aside for its own sake and for longer than this release."""
-    if key in releasable.keys:
-        return True
-    return any(one.status != "withdrawn" and not _is_itself(one) for one in await repository.standings([key]))
+def _stands(one: Standing, releasable: Releasable) -> bool:
+    """Whether it supersedes: nobody's who has left, nor set aside for its own sake and for longer than this release."""
+    return one.key in releasable.keys or (one.status not in ("withdrawn", "archived") and not _is_itself(one))
 
 
 def _set_aside(keys: Iterable[ObservationKey], gone: Iterable[ObservationKey], withheld: list[int]) -> SetAside:

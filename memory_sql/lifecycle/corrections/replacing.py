@@ -93,9 +93,11 @@ async def update(
     if saved.known:
         await _check_usable(session, old.agent_key, key)
     threshold = asked.settings.consolidation_threshold
-    holds, is_linked = await CorrectionRepository(session, old.agent_key).replace(
+    holds, is_linked, is_in_line = await CorrectionRepository(session, old.agent_key).replace(
         old.key, key[1], threshold, asked.entry
     )
+    if is_in_line:
+        await StateRepository(session).append(old.scope, {old.key[1]: key[1]})
     if not (saved.known or holds or is_linked):
         return observation_of(draft, key, "active", None, asked.now)
     await rewritten_with(session, asked.settings, asked.entry, old.scope, [key], holds=holds)
@@ -178,9 +180,11 @@ async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int
     return await locked.reread(session)
 
 
-async def refuse_twins(repository: CorrectionRepository, keys: Collection[ObservationKey]) -> None:
-    """Raises `InputError` where an active observation says the same as one of these."""
-    if twins := await repository.twins(keys, "active"):
+async def refuse_twins(
+    repository: CorrectionRepository, keys: Collection[ObservationKey], but: Collection[ObservationKey] = ()
+) -> None:
+    """Raises `InputError` where an active observation, `but` not one of those, says the same as one of these."""
+    if twins := [one for one in await repository.twins(keys, "active") if one.key not in but]:
         raise InputError(f"{observation_id(*twins[0].key)} says the same and is active")
 
 
@@ -216,10 +220,17 @@ async def change(
         await _give_way(session, asked.settings, asked.entry, scope, by)
 
 
+async def stand_again(session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int]) -> None:
+    """What nothing in these scopes supersedes any more is active again."""
+    entry, touched = asked.entry, await CorrectionRepository(session, agent_key).with_lines(scope_ids)
+    for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
+        await StateRepository(session).stand_again(scope, entry.at, actor=entry.actor, reason=entry.reason)
+
+
 async def _give_way(
     session: Session, settings: Settings, entry: Cause, scope: ScopeState, by: Mapping[int, int]
 ) -> None:
     """Each of these of the scope is superseded by the one that `by` names."""
-    await StateRepository(session).supersede(scope, by, entry.at, actor=entry.actor, reason=entry.reason)
+    await StateRepository(session).give_way(scope, by, entry.at, actor=entry.actor, reason=entry.reason)
     old, new = [(scope.scope_id, seq) for seq in by], [(scope.scope_id, seq) for seq in {*by.values()}]
     await rebuild_with(session, settings, entry, scope, old, new)

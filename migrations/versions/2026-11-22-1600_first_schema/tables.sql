@@ -907,7 +907,7 @@ CREATE TABLE memory.observation_states (
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
     CONSTRAINT observation_states_status_check CHECK (status = ANY ('{active,superseded,archived,quarantined,given_up,evicted,withdrawn}')),
     CONSTRAINT observation_states_verification_check CHECK (verification = ANY ('{unverified,confirmed,disputed}')),
-    CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status = 'superseded'),
+    CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status <> 'withdrawn'),
     CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status NOT IN ('active', 'withdrawn')),
     CONSTRAINT observation_states_withdrawn_by_check CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL))
 )
@@ -925,7 +925,7 @@ COMMENT ON COLUMN memory.observation_states.seq IS 'The observation.';
 COMMENT ON COLUMN memory.observation_states.status IS 'active, superseded, archived, quarantined, given_up, evicted or withdrawn.';
 COMMENT ON COLUMN memory.observation_states.status_at IS 'Since when it has this status.';
 COMMENT ON COLUMN memory.observation_states.repend IS 'True: pending again, although a consolidation has passed it.';
-COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of the same scope that superseded it; null: none.';
+COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of the same scope that superseded it, or would if it weren''t set aside; null: none.';
 COMMENT ON COLUMN memory.observation_states.follows IS 'True: not active because its sources aren''t; it becomes active again with them.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';
 COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';

@@ -1,9 +1,9 @@
 -- memory.correct_one(agent, user, conversation, scope_id, seq, version, draft, threshold, actor, reason, at): a new observation in the
 -- place of an active one that the user sees, and that has this version (null: any); the new one, as memory.observation_as_read
 -- reads it. No row, and nothing is changed, where it isn't so; or where there is more to do: something was made of the old one,
--- or it of others; a text holds it; or the same has been said last, or is set aside. `draft` is one of memory.save_observations,
--- without what is taken from the old one: where it belongs, of what and whom it speaks, how private it is at least, and tags and
--- metadata where it has none. Locks the scope. Names its principal itself.
+-- or it of others; a text holds it; the same has been said last, or is set aside, or what superseded it is. `draft` is one of
+-- memory.save_observations, without what is taken from the old one: where it belongs, of what and whom it speaks, how private it is
+-- at least, and tags and metadata where it has none. Locks the scope. Names its principal itself.
 CREATE OR REPLACE FUNCTION memory.correct_one(
     p_agent text, p_user text, p_conversation text, p_scope bigint, p_seq bigint, p_version integer, p_draft jsonb,
     p_threshold integer, p_actor text, p_reason text, p_at timestamptz
@@ -31,7 +31,7 @@ BEGIN
     FROM memory.listed(p_agent, p_user, p_conversation, p_scope, p_seq, 1, NULL, NULL, NULL) l WHERE l.status = 'active';
     v_old := v_read.observation;
     IF v_scope.is_active AND v_old.content <> p_draft ->> 'content' AND v_read.version = coalesce(p_version, v_read.version)
-        AND NOT EXISTS (
+        AND v_read.superseded_by IS NULL AND NOT EXISTS (
             SELECT FROM memory.lineage l WHERE l.agent_key = v_agent AND l.scope_id = p_scope AND l.seq = p_seq
             UNION ALL
             SELECT FROM memory.lineage l WHERE l.agent_key = v_agent AND l.source_scope_id = p_scope AND l.source_seq = p_seq

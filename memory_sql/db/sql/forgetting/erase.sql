@@ -1,7 +1,7 @@
 -- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, losing, scopes, users, attended,
 -- forgetting, at):
 -- deletes what `memory.forget_closure` returned, and says how many rows of each kind; and, for the caller to go on, `standing`: the id
--- of each scope in which something was superseded by what is gone or withdrawn, and `unsettled`, if memory.unsettled finds anything in
+-- of each scope in which something may have been superseded by what is gone or withdrawn, and `unsettled`, if memory.unsettled finds anything in
 -- the scopes that are `losing` something. The only place that deletes. Of what was returned the
 -- observations, messages and evidence that a hold keeps (`held_…`) stay in their tables and are withdrawn, by the id of the
 -- `forgetting` that waits for the hold to end; whatever else stood on them goes as if they had gone. Belongs at the end of a
@@ -188,8 +188,9 @@ BEGIN
             WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
         )
         UPDATE memory.observation_states t SET superseded_by = h.heir FROM heirs h
-        WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
-          AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
+        WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND CASE
+            WHEN h.heir IS NULL THEN t.status <> 'superseded' ELSE (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+        END;
     END IF;
 
     DELETE FROM memory.observation_states t
@@ -215,11 +216,7 @@ BEGIN
     END IF;
 
     IF v_supersedes THEN
-        RETURN QUERY
-        SELECT DISTINCT 'standing', t.scope_id
-        FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
-        JOIN memory.observation_states t
-            ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (k.scope_id, k.seq) AND t.status = 'superseded';
+        RETURN QUERY SELECT DISTINCT 'standing', k.scope_id FROM unnest(v_scope_ids) AS k (scope_id);
     END IF;
 
     IF v_is_imported THEN

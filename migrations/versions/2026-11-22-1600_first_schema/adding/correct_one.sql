@@ -25,7 +25,7 @@ BEGIN
     FROM memory.listed(p_agent, p_user, p_conversation, p_scope, p_seq, 1, NULL, NULL, NULL) l WHERE l.status = 'active';
     v_old := v_read.observation;
     IF v_scope.is_active AND v_old.content <> p_draft ->> 'content' AND v_read.version = coalesce(p_version, v_read.version)
-        AND NOT EXISTS (
+        AND v_read.superseded_by IS NULL AND NOT EXISTS (
             SELECT FROM memory.lineage l WHERE l.agent_key = v_agent AND l.scope_id = p_scope AND l.seq = p_seq
             UNION ALL
             SELECT FROM memory.lineage l WHERE l.agent_key = v_agent AND l.source_scope_id = p_scope AND l.source_seq = p_seq

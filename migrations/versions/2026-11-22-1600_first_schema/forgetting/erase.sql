@@ -163,8 +163,9 @@ BEGIN
             WHERE (h.scope_id, h.heir) IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
         )
         UPDATE memory.observation_states t SET superseded_by = h.heir FROM heirs h
-        WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND h.heir IS NOT NULL
-          AND (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs));
+        WHERE t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (h.scope_id, h.seq) AND CASE
+            WHEN h.heir IS NULL THEN t.status <> 'superseded' ELSE (h.scope_id, h.heir) NOT IN (SELECT * FROM unnest(v_scope_ids, v_seqs))
+        END;
     END IF;
     DELETE FROM memory.observation_states t
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
@@ -187,11 +188,7 @@ BEGIN
         FROM before b;
     END IF;
     IF v_supersedes THEN
-        RETURN QUERY
-        SELECT DISTINCT 'standing', t.scope_id
-        FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
-        JOIN memory.observation_states t
-            ON t.agent_key = p_agent AND (t.scope_id, t.superseded_by) = (k.scope_id, k.seq) AND t.status = 'superseded';
+        RETURN QUERY SELECT DISTINCT 'standing', k.scope_id FROM unnest(v_scope_ids) AS k (scope_id);
     END IF;
     IF v_is_imported THEN
         -- What was imported doesn't come again, neither as its text nor as the text of a scope that loses its name; but an import

@@ -34,7 +34,7 @@ SELECT
     o.metadata,
     coalesce(t.status, 'active') AS status,
     coalesce(t.status_at, o.created_at) AS status_at,
-    'o' || o.scope_id::text || '-' || t.superseded_by::text AS superseded_by,
+    CASE WHEN t.status = 'superseded' THEN 'o' || o.scope_id::text || '-' || t.superseded_by::text END AS superseded_by,
     coalesce(t.follows, false) AS follows,
     coalesce(t.verification, 'unverified') AS verification,
     o.lane = 'absorb' AND memory.in_use(t.status)

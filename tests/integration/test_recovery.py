@@ -383,6 +383,29 @@ async def test_observation_that_was_given_up_does_not_come_back_beside_its_like(
     await strained.work.discard(agent_id="ada", run_id=dead.run_id)
 
 
+@pytest.mark.parametrize("days_later", [-9, 9])
+async def test_value_of_a_fact_that_was_given_up_and_one_known_since(
+    strained: Memory, choking: Choking, clock: Clock, days_later: int
+) -> None:
+    """The older one gives way to the newer one, whichever was given up."""
+    poison = await strained.observe("Mia drinks poison.", **MIA, fact_key="drink", observed_at=clock())
+    await days(strained, clock, 9)
+    (dead,) = await strained.work.dead()
+    since = clock() + timedelta(days=days_later - 9)
+    tea = await strained.observe("Mia drinks tea.", **MIA, fact_key="drink", observed_at=since)
+    await strained.run_due()
+    await strained.work.retry(agent_id="ada", run_id=dead.run_id)
+    newer, older = (tea, poison) if days_later > 0 else (poison, tea)
+    assert [o.id for o in await strained.observations.list(**MIA)] == [newer.id]
+    assert (await strained.observations.get(older.id, **MIA)).superseded_by == newer.id
+    assert await strained.work.dead() == []
+    choking.cured = True
+    await days(strained, clock, 1)
+    (scope,) = await strained.scopes.list(**MIA)
+    assert (scope.pending, newer.content in (scope.consolidation or "")) == (0, True)
+    assert list(await strained.admin.verify()) == []
+
+
 async def test_what_was_archived_while_it_failed_is_not_given_up(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await learn(timed, 1)
     await set_scopes(timed, consolidation_threshold=1)

@@ -197,10 +197,10 @@ class StateRepository:
         return back
 
     async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
-        """Those of the observations that work had given up; they are active again."""
+        """Those of the observations that work had given up; they are active again, or superseded by something newer."""
         which = among(_t.seq, seqs) & ~_t.follows
-        back, _ = await self._bring_back(scope, "given_up", which, _t.superseded_by, now, **cause)
-        return back
+        back, newer = await self._bring_back(scope, "given_up", which, _t.superseded_by, now, **cause)
+        return sorted(back + newer)
 
     async def follow(self, scope: ScopeState, seqs: Sequence[int], status: str, now: datetime, **cause: Any) -> None:
         """Sets derived observations to the status that their sources give them; active: as `reinstate` does."""

@@ -14,7 +14,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.database import TOLD, rows
 from tests.fakes import Parrot
-from tests.integration.test_corrections import ADA, JONAS, LONG_AGO, MIA, SETTINGS, listed, statuses, tell
+from tests.integration.test_corrections import ADA, JONAS, LONG_AGO, MIA, SETTINGS, events, listed, statuses, tell
 
 
 @pytest.fixture
@@ -120,6 +120,27 @@ async def test_line_that_ends_with_the_word_of_who_leaves(memory: Memory) -> Non
     assert await listed(memory, **JONAS) == ["We sail at dawn."]
     await memory.observations.unquarantine(noon.id, **JONAS)
     assert await listed(memory, **JONAS) == ["We sail at noon."]
+
+
+async def test_what_was_in_quarantine_when_somebody_left_does_not_come_back(memory: Memory) -> None:
+    """It is archived, as it would have been; what it had superseded, another's word, stays active."""
+    await memory.groups.create("crew", **ADA)
+    for user in ("mia", "jonas"):
+        await memory.groups.add_member("crew", user, **ADA)
+    dawn = await memory.observe("We sail at dawn.", **JONAS, group_id="crew")
+    dusk = await memory.observations.update(dawn.id, **MIA, text="We sail at dusk.")
+    first = await memory.observe("We eat at six.", **MIA, group_id="crew")
+    last = await memory.observations.update(first.id, **MIA, text="We eat at seven.")
+    for one in (first, last, dusk):
+        await memory.observations.quarantine(one.id, **MIA)
+    assert (await memory.groups.remove_member("crew", "mia", **ADA)).archived == ()
+    told = await events(memory, "status")
+    await memory.groups.remove_member("crew", "mia", **ADA)  # again
+    assert await events(memory, "status") == told
+    for one in (first, last, dusk):
+        await memory.observations.unquarantine(one.id, **JONAS)
+    assert await listed(memory, **JONAS) == ["We sail at dawn."]
+    assert [row[:2] for row in await statuses(memory)] == [(2, "archived"), (3, "superseded"), (4, "archived")]
 
 
 async def test_older_value_of_a_fact_gives_way_to_one_that_comes_back_after_a_forgetting(memory: Memory) -> None:

@@ -355,8 +355,18 @@ class CorrectionRepository:
         for scope_id, seq, detail in found:  # the newest comes last
             is_again = detail["from"] == "quarantined" and not detail.get("follows", False)
             before = ledger.get((scope_id, seq), {})
+            if detail.get("why") == "leave":
+                ledger[scope_id, seq] = _left(before)
+                continue
             ledger[scope_id, seq] = {**before, "operator": True} if is_again else detail
         return ledger
+
+
+def _left(ledger: dict[str, Any]) -> dict[str, Any]:
+    """As it is once those have left who alone had said it."""
+    stays = {name: value for name, value in ledger.items() if name not in ("superseded_by", "follows")}
+    is_active = ledger.get("from", "active") == "active" or ledger.get("follows", False)
+    return {**stays, "from": "archived"} if is_active else stays
 
 
 def _replace() -> Select[Any]:

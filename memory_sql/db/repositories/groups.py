@@ -17,6 +17,7 @@ from sqlalchemy.types import ARRAY, Text
 from memory_sql.config.kinds import Sharing
 from memory_sql.db.models import (
     ConversationRow,
+    EventRow,
     EvidenceRow,
     LineageRow,
     MemberRow,
@@ -241,7 +242,9 @@ class GroupRepository:
     async def only_of(
         self, scope_ids: Collection[int], users: Sequence[str], *, propagated: bool = False
     ) -> tuple[ObservationKey, ...]:
-        """Observations in these scopes, in use or possibly so again by themselves, that only these users support.
+        """Observations in these scopes, in use or possibly so again, that only these users support.
+
+        What is quarantined may be again, unless that was said of it when they left.
 
         The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
         whose scopes it came. With `propagated`, only that of which they have said nothing in the group itself.
@@ -254,6 +257,10 @@ class GroupRepository:
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))
         may_return = and_(t.status == "superseded", or_(t.superseded_by.is_not(None), t.follows))
+        v = EventRow
+        of_it = and_(v.agent_key == t.agent_key, v.scope_id == t.scope_id, v.seq == t.seq, v.kind == "status")
+        has_left = exists().where(of_it, v.detail["why"].astext == "leave").correlate(t)
+        may_be_released = and_(t.status == "quarantined", ~t.follows, ~has_left)
         others = or_(exists().where(behind, or_(of_another, of_the_host)), of_a_member)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
@@ -261,7 +268,7 @@ class GroupRepository:
             .where(
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
-                or_(IN_USE, may_return),
+                or_(IN_USE, may_return, may_be_released),
                 and_(of_them, ~theirs) if propagated else or_(theirs, of_them),
                 ~others,
             )

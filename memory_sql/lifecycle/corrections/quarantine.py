@@ -178,7 +178,7 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
         await need(session, agent_key, locks, releasable.scopes)
         _check_right(asked, releasable)
         changes = await _released(session, agent_key, releasable)
-        replaced = await _replaced(session, agent_key, releasable)
+        replaced = await _replaced(session, agent_key, [one.before.key for one in changes if one.status != "archived"])
         if active := [one.before.key for one in changes if one.status == "active"]:
             await refuse_twins(CorrectionRepository(session, agent_key), active, but=replaced)
         await change(session, asked, agent_key, changes, replaced)
@@ -240,12 +240,12 @@ def _as_before(one: Standing, releasable: Releasable, ahead: Mapping[Observation
     return Change(one, before, "release", superseded_by=one.superseded_by)
 
 
-async def _replaced(session: Session, agent_key: int, releasable: Releasable) -> dict[ObservationKey, int]:
+async def _replaced(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> dict[ObservationKey, int]:
     """What is active only since these, and what lies between in the line, are quarantined."""
     states, replaced = StateRepository(session), dict[ObservationKey, int]()
-    touched = await CorrectionRepository(session, agent_key).with_lines(releasable.scopes)
+    touched = await CorrectionRepository(session, agent_key).with_lines({scope_id for scope_id, _ in keys})
     for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
-        seqs = [seq for scope_id, seq in releasable.keys if scope_id == scope.scope_id]
+        seqs = [seq for scope_id, seq in keys if scope_id == scope.scope_id]
         replaced |= {(scope.scope_id, seq): by for seq, by in (await states.behind(scope, seqs)).items()}
     return replaced
 

@@ -347,7 +347,7 @@ MUTATIONS = (
     ),
     Mutation(
         "quarantine: what says the same as something set aside comes back",
-        (without(", ~_is_quarantined_elsewhere(scope)"),),
+        (without(", ~is_quarantined_elsewhere(scope)"),),
         LINES,
     ),
     Mutation(

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, false, func, insert, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, case, false, func, insert, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -22,6 +22,14 @@ from memory_sql.db.arrays import among, are_among, unnested
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.events import record_all
+from memory_sql.db.repositories.lines import (
+    appended,
+    before_it,
+    is_followed,
+    is_quarantined_elsewhere,
+    is_there,
+    linked,
+)
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope
 from memory_sql.privacy import SENSITIVITIES
 
@@ -64,10 +72,10 @@ class StateRepository:
 
     async def _ahead(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
         """What superseded these, what superseded that, and so on, whatever has become of it."""
-        line = select(_t.seq, _t.superseded_by).where(in_scope(_t, scope), among(_t.seq, seqs), _linked(_t))
+        line = select(_t.seq, _t.superseded_by).where(in_scope(_t, scope), among(_t.seq, seqs), linked(_t))
         ahead, next_ = line.cte("ahead", recursive=True), aliased(_t)
         after = select(next_.seq, next_.superseded_by).where(
-            in_scope(next_, scope), next_.seq == ahead.c.superseded_by, _linked(next_)
+            in_scope(next_, scope), next_.seq == ahead.c.superseded_by, linked(next_)
         )
         found = await self._session.execute(select(ahead.union(after)))
         return {row.seq: row.superseded_by for row in found}
@@ -239,17 +247,17 @@ class StateRepository:
 
         Not what says the same as something quarantined: that is set aside, wherever it is said again.
         """
-        which = and_(~_t.follows, _linked(_t), ~_is_followed(scope), ~_is_quarantined_elsewhere(scope))
-        link = case((_is_there(), _t.superseded_by))
+        which = and_(~_t.follows, linked(_t), ~is_followed(scope), ~is_quarantined_elsewhere(scope))
+        link = case((is_there(), _t.superseded_by))
         back, _ = await self._bring_back(scope, "superseded", which, link, now, **cause)
         return back
 
     async def behind(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
         """The active ones that these had superseded, or what these had superseded and is quarantined; each by which."""
-        line = _before(_t).where(in_scope(_t, scope), among(_t.superseded_by, seqs)).cte("behind", recursive=True)
+        line = before_it(_t).where(in_scope(_t, scope), among(_t.superseded_by, seqs)).cte("behind", recursive=True)
         earlier = aliased(_t)
         passed = and_(in_scope(earlier, scope), earlier.superseded_by == line.c.seq, line.c.passed)
-        behind = line.union(_before(earlier).where(passed))
+        behind = line.union(before_it(earlier).where(passed))
         found = await self._session.execute(select(behind).where(func.memory.in_use(behind.c.status)))
         return {row.seq: row.superseded_by for row in found}
 
@@ -264,7 +272,7 @@ class StateRepository:
         those that are active again, and those that are superseded by something newer instead.
         """
         why = {"why": "sources"} if status is None else {}
-        is_overtaken = false() if status == "superseded" else _is_followed(scope)
+        is_overtaken = false() if status == "superseded" else is_followed(scope)
         its_own = select(_o.content_hash, _o.fact_key).where(in_scope(_o, scope), _o.seq == _t.seq).correlate(_t)
         own = its_own.offset(0).lateral()  # each by its key, whatever the planner thinks of how many there are
         found = await self._session.execute(
@@ -391,72 +399,6 @@ class StateRepository:
 
 def _is_state(t: Any, scope: ScopeState) -> ColumnElement[bool]:
     return and_(in_scope(t, scope), t.seq == _o.seq)
-
-
-def _linked(t: Any) -> ColumnElement[bool]:
-    is_linked: ColumnElement[bool] = t.superseded_by.is_not(None)
-    return is_linked
-
-
-def _is_passed(t: Any) -> ColumnElement[bool]:
-    """Whether it is quarantined for its own sake, so that it supersedes nothing meanwhile."""
-    return and_(t.status == "quarantined", ~t.follows)
-
-
-def _before(t: Any) -> Select[Any]:
-    return select(t.seq, t.superseded_by, t.status, _is_passed(t).label("passed"))
-
-
-def _is_there() -> ColumnElement[bool]:
-    """Whether what superseded it isn't gone, withdrawn, or archived, as the word of somebody who has left."""
-    newer, its = aliased(_o), aliased(_t)
-    is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
-    same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
-    stays = its.status.is_distinct_from("withdrawn") & its.status.is_distinct_from("archived")
-    there = select(newer.seq).outerjoin(its, same).where(is_its, stays).correlate(_t)
-    return _linked(_t) & there.offset(0).exists()  # each by its key
-
-
-def _is_followed(scope: ScopeState) -> ColumnElement[bool]:
-    """Whether in its line something comes after it that supersedes it: isn't gone, set aside for its own sake, archived."""
-    last, before, left = aliased(_t), aliased(_t), aliased(_t)
-    is_left = and_(in_scope(left, scope), left.seq == last.superseded_by, left.status == "archived")
-    is_last = or_(~_linked(last), select(left.seq).where(is_left).correlate(last).exists())
-    fallen = select(last.seq).where(in_scope(last, scope), _is_passed(last), is_last).cte("fallen", recursive=True)
-    earlier = select(before.seq).where(
-        in_scope(before, scope), _is_passed(before), before.superseded_by == fallen.c.seq
-    )
-    return _is_there() & _t.superseded_by.not_in(select(fallen.union(earlier).c.seq))
-
-
-def _is_quarantined_elsewhere(scope: ScopeState) -> ColumnElement[bool]:
-    """Whether something quarantined says the same."""
-    own, like, its = aliased(_o), aliased(_o), aliased(_t)
-    same = and_(in_scope(like, scope), like.content_hash == own.content_hash, like.lane == "absorb")
-    found = select(its.seq).select_from(own).join(like, same).join(its, and_(in_scope(its, scope), its.seq == like.seq))
-    return found.where(in_scope(own, scope), own.seq == _t.seq, _is_passed(its)).correlate(_t).exists()
-
-
-def appended(by: Mapping[int, int], ahead: Mapping[int, int]) -> dict[int, int]:
-    """What is to be superseded by what, so that each of `by` leads to the one that it names; `ahead`: what leads where.
-
-    The last of its line does, unless that lies in the line of the new one: then it itself does.
-    """
-    links, changed = dict(ahead), dict[int, int]()
-    for old, new in sorted(by.items()):
-        line, others = _line(links, old), _line(links, new)
-        if new in line:
-            continue
-        last = old if line[-1] in others else line[-1]
-        links[last] = changed[last] = new
-    return changed
-
-
-def _line(links: Mapping[int, int], seq: int) -> list[int]:
-    line = [seq]
-    while (after := links.get(line[-1])) is not None:
-        line.append(after)
-    return line
 
 
 def _sort_out(

@@ -1,0 +1,78 @@
+"""Lines of corrections: what superseded what, and whether that still counts, as conditions on states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy.orm import aliased
+
+from memory_sql.db.models import ObservationRow, ObservationStateRow
+from memory_sql.db.repositories.scopes import ScopeState, in_scope
+
+_o, _t = ObservationRow, ObservationStateRow
+
+
+def linked(t: Any) -> ColumnElement[bool]:
+    is_linked: ColumnElement[bool] = t.superseded_by.is_not(None)
+    return is_linked
+
+
+def is_passed(t: Any) -> ColumnElement[bool]:
+    """Whether it is quarantined for its own sake, so that it supersedes nothing meanwhile."""
+    return and_(t.status == "quarantined", ~t.follows)
+
+
+def before_it(t: Any) -> Select[Any]:
+    return select(t.seq, t.superseded_by, t.status, is_passed(t).label("passed"))
+
+
+def is_there() -> ColumnElement[bool]:
+    """Whether what superseded it isn't gone, withdrawn, or archived, as the word of somebody who has left."""
+    newer, its = aliased(_o), aliased(_t)
+    is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
+    same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
+    stays = its.status.is_distinct_from("withdrawn") & its.status.is_distinct_from("archived")
+    there = select(newer.seq).outerjoin(its, same).where(is_its, stays).correlate(_t)
+    return linked(_t) & there.offset(0).exists()  # each by its key
+
+
+def is_followed(scope: ScopeState) -> ColumnElement[bool]:
+    """Whether in its line something comes after it that supersedes it: isn't gone, set aside for its own sake, archived."""
+    last, before, left = aliased(_t), aliased(_t), aliased(_t)
+    is_left = and_(in_scope(left, scope), left.seq == last.superseded_by, left.status == "archived")
+    is_last = or_(~linked(last), select(left.seq).where(is_left).correlate(last).exists())
+    fallen = select(last.seq).where(in_scope(last, scope), is_passed(last), is_last).cte("fallen", recursive=True)
+    earlier = select(before.seq).where(in_scope(before, scope), is_passed(before), before.superseded_by == fallen.c.seq)
+    return is_there() & _t.superseded_by.not_in(select(fallen.union(earlier).c.seq))
+
+
+def is_quarantined_elsewhere(scope: ScopeState) -> ColumnElement[bool]:
+    """Whether something quarantined says the same."""
+    own, like, its = aliased(_o), aliased(_o), aliased(_t)
+    same = and_(in_scope(like, scope), like.content_hash == own.content_hash, like.lane == "absorb")
+    found = select(its.seq).select_from(own).join(like, same).join(its, and_(in_scope(its, scope), its.seq == like.seq))
+    return found.where(in_scope(own, scope), own.seq == _t.seq, is_passed(its)).correlate(_t).exists()
+
+
+def appended(by: Mapping[int, int], ahead: Mapping[int, int]) -> dict[int, int]:
+    """What is to be superseded by what, so that each of `by` leads to the one that it names; `ahead`: what leads where.
+
+    The last of its line does, unless that lies in the line of the new one: then it itself does.
+    """
+    links, changed = dict(ahead), dict[int, int]()
+    for old, new in sorted(by.items()):
+        line, others = _line(links, old), _line(links, new)
+        if new in line:
+            continue
+        last = old if line[-1] in others else line[-1]
+        links[last] = changed[last] = new
+    return changed
+
+
+def _line(links: Mapping[int, int], seq: int) -> list[int]:
+    line = [seq]
+    while (after := links.get(line[-1])) is not None:
+        line.append(after)
+    return line

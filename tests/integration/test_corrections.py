@@ -850,6 +850,21 @@ async def test_of_two_replaced_ones_that_say_the_same_one_stands_again(memory: M
     assert [o.id for o in await memory.observations.list(**MIA)] == [lima.id]
 
 
+async def test_of_two_released_ones_that_say_the_same_one_stands(memory: Memory) -> None:
+    """What had superseded both is still quarantined, or gone."""
+    for is_gone in (False, True):
+        first = await memory.observe("Mia lives in Rome.", **MIA)
+        oslo = await memory.observations.update(first.id, **MIA, text="Mia lives in Oslo.")
+        again = await memory.observe("Mia lives in Rome.", **MIA)
+        lima = await memory.observations.update(again.id, **MIA, text="Mia lives in Lima.")
+        await memory.observations.quarantine(Selection(user_id="mia"), **ADA)
+        for one in (oslo, lima) if is_gone else ():
+            await memory.forget(one.id, **ADA)
+        await memory.observations.unquarantine(Selection(query="Rome"), **ADA)
+        assert [o.id for o in await memory.observations.list(**MIA)] == [again.id]
+        await memory.forget(Selection(user_id="mia"), **ADA)
+
+
 async def test_released_correction_replaces_again_what_it_had_replaced(memory: Memory) -> None:
     """The text, which had taken in the old one meanwhile, is rewritten with it."""
     old = await memory.observe("Mia lives in Rome.", **MIA)
@@ -923,6 +938,48 @@ async def test_original_stands_again_when_all_its_corrections_are_quarantined(me
     await memory.observations.quarantine(poison, **ADA)
     await memory.observations.unquarantine(Selection(query="moon"), **ADA)
     assert await listed(memory) == ["Mia lives on the moon."]
+
+
+@pytest.mark.parametrize("going", ["both", "third second", "second third", "first both", "first second third"])
+async def test_correction_that_is_released_last_replaces_what_was_released_before(memory: Memory, going: str) -> None:
+    """In whatever order they had gone."""
+    one: Observation = await memory.observe("Mia lives in first.", **MIA, tags=["first"])
+    for tag in ("second", "third"):
+        one = await memory.observations.update(one.id, **MIA, text=f"Mia lives in {tag}.", tags=[tag, "both"])
+    before = await statuses(memory)
+    for tag in going.split():
+        await memory.observations.quarantine(Selection(tag=tag), **ADA)
+    assert await listed(memory) == ([] if "first" in going else ["Mia lives in first."])
+    for tag in ("first", "second", "third"):
+        if tag in going or (tag != "first" and "both" in going):
+            await memory.observations.unquarantine(Selection(tag=tag), **ADA)
+            assert await listed(memory) == [f"Mia lives in {tag}."]
+    assert await statuses(memory) == before
+
+
+async def test_quarantine_by_an_operator_too_brings_back_nothing_beside_what_stands(memory: Memory) -> None:
+    first = await memory.observe("Mia lives in Rome.", **MIA)
+    second = await memory.observations.update(first.id, **MIA, text="Mia lives in Oslo.", tags=["poison"])
+    third = await memory.observations.update(second.id, **MIA, text="Mia lives in Lima.", tags=[])
+    before = await statuses(memory)
+    await memory.observations.quarantine(second.id, **MIA)
+    await memory.observations.quarantine(Selection(tag="poison"), **ADA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [third.id]
+    await memory.observations.unquarantine(Selection(tag="poison"), **ADA)
+    assert await statuses(memory) == before
+
+
+async def test_correction_replaces_again_what_an_operator_found_in_its_place(memory: Memory) -> None:
+    """A user's quarantine of it had brought back nothing, since the same was said elsewhere."""
+    old = await memory.observe("Mia lives in Rome.", **MIA)
+    new = await memory.observations.update(old.id, **MIA, text="Mia lives in Oslo.")
+    same = await memory.observe("Mia lives in Rome.", **MIA)
+    await memory.observations.quarantine(new.id, **MIA)
+    await memory.forget(same.id, **ADA)
+    await memory.observations.quarantine(Selection(query="Oslo"), **ADA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [old.id]
+    await memory.observations.unquarantine(Selection(query="Oslo"), **ADA)
+    assert [o.id for o in await memory.observations.list(**MIA)] == [new.id]
 
 
 async def test_released_one_stands_again_without_its_successor(memory: Memory) -> None:

@@ -209,6 +209,14 @@ class CorrectionRepository:
             tuple_(o.scope_id, o.content_hash).in_(texts).is_(true()),  # looked up in a table of hashes
         )
 
+    async def texts(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, bytes | None]:
+        """The hashes of their texts."""
+        o = ObservationRow
+        asked = select(o.scope_id, o.seq, o.content_hash).where(
+            o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys)
+        )
+        return {(row.scope_id, row.seq): row.content_hash for row in await self._session.execute(asked)}
+
     async def ahead(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, Standing]:
         """These, what superseded them, what superseded that, and so on."""
         t = ObservationStateRow

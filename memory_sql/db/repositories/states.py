@@ -277,6 +277,7 @@ class StateRepository:
         own = its_own.offset(0).lateral()  # each by its key, whatever the planner thinks of how many there are
         found = await self._session.execute(
             select(_t.seq, own.c.content_hash, own.c.fact_key, _t.status, _t.superseded_by, is_overtaken.label("late"))
+            .add_columns(is_there().label("there"))
             .join(own, true())
             .where(in_scope(_t, scope), true() if status is None else _t.status == status, which)
             .order_by(_t.seq.desc())
@@ -301,6 +302,8 @@ class StateRepository:
         )
         if status == "given_up":
             likes = {}  # stays given up
+        if status == "superseded":  # by what may come back, and supersedes it then
+            likes = {seq: by for seq, by in likes.items() if not before[seq].there}
         await self._supersede_instead(scope, likes, null(), now)
         await self._supersede_instead(scope, newer, link, now)
         whys = dict.fromkeys(likes, "twin") | dict.fromkeys(newer, "fact") | dict.fromkeys(late, "line")

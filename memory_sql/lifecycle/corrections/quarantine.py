@@ -6,8 +6,8 @@ judged again without it. What is quarantined without naming an asking user, an o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memory_sql.db import Session
@@ -227,7 +227,8 @@ async def _released(session: Session, agent_key: int, releasable: Releasable) ->
     """
     repository = CorrectionRepository(session, agent_key)
     ahead = await repository.ahead(releasable.keys) if releasable.keys else {}
-    return [_as_before(one, releasable, ahead) for one in releasable.standings]
+    changes = [_as_before(one, releasable, ahead) for one in releasable.standings]
+    return await _one_of_each(repository, releasable, changes)
 
 
 def _as_before(one: Standing, releasable: Releasable, ahead: Mapping[ObservationKey, Standing]) -> Change:
@@ -238,6 +239,28 @@ def _as_before(one: Standing, releasable: Releasable, ahead: Mapping[Observation
     elif before == "superseded" and "superseded_by" in ledger:  # by what is gone
         before = "active"
     return Change(one, before, "release", superseded_by=one.superseded_by)
+
+
+async def _one_of_each(
+    repository: CorrectionRepository, releasable: Releasable, changes: Sequence[Change]
+) -> list[Change]:
+    """Of those that stand without what had superseded them, and say the same as another, only the newest does (rule 9)."""
+    had = {key for key, told in releasable.ledger.items() if "superseded_by" in told}
+    active = [one for one in changes if one.status == "active"]
+    if len(active) < 2 or had.isdisjoint(one.before.key for one in active):
+        return [*changes]
+    texts = await repository.texts([one.before.key for one in active])
+    ordered = sorted(active, key=lambda one: (one.before.key not in had, one.before.key))
+    last = {(one.before.key[0], text): one.before.key[1] for one in ordered if (text := texts[one.before.key])}
+
+    def settled(one: Change) -> Change:
+        (scope_id, seq), text = one.before.key, texts.get(one.before.key)
+        newest = last[scope_id, text] if text else seq
+        if newest == seq or one.before.key not in had:
+            return one
+        return replace(one, status="superseded", superseded_by=one.superseded_by or newest)
+
+    return [settled(one) for one in changes]
 
 
 async def _replaced(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> dict[ObservationKey, int]:

@@ -1,7 +1,7 @@
 -- The observation that superseded another exists, in the same scope, and the chain of superseding observations ends: no
 -- observation is superseded by itself through others. While one of them stands, the observation isn't in use; while none
--- does, it isn't superseded, unless something quarantined says the same. None that is quarantined for its own sake stands,
--- nor one that is archived or withdrawn.
+-- does, it isn't superseded, unless something quarantined or in use says the same. None that is quarantined for its own
+-- sake stands, nor one that is archived or withdrawn.
 WITH RECURSIVE line AS (
     SELECT agent_key, scope_id, seq, superseded_by AS next
     FROM memory.observation_states
@@ -39,7 +39,7 @@ JOIN memory.observation_states t USING (agent_key, scope_id, seq)
 JOIN memory.observations o USING (agent_key, scope_id, seq)
 WHERE CASE WHEN s.after THEN memory.in_use(t.status) ELSE t.status = 'superseded' AND NOT t.follows AND NOT EXISTS (
     SELECT FROM memory.observations u
-    JOIN memory.observation_states q USING (agent_key, scope_id, seq)
+    LEFT JOIN memory.observation_states q USING (agent_key, scope_id, seq)
     WHERE (u.agent_key, u.scope_id, u.content_hash) = (o.agent_key, o.scope_id, o.content_hash)
-      AND u.lane = 'absorb' AND q.status = 'quarantined' AND NOT q.follows
+      AND u.lane = 'absorb' AND (q.status = 'quarantined' AND NOT q.follows OR memory.in_use(q.status))
 ) END

@@ -652,11 +652,14 @@ async def test_messages_from_before_another_default_language_are_found(database_
 
 
 async def test_of_messages_in_new_languages_at_once_each_is_noted_once(database_url: str) -> None:
+    """None waits for another: where somebody holds the agent's row, the next one notes it."""
     names = ("dutch", "french", "german", "italian")
     async with AsyncExitStack() as stack:
         many = [await stack.enter_async_context(Memory(database_url, settings=Settings(language=n))) for n in names]
         await asyncio.gather(
             *(memory.add([message("Tea.", n=n)], **MIA, conversation_id=f"{n}") for n, memory in enumerate(many * 3))
         )
+        for n, memory in enumerate(many):
+            await memory.add([message("Milk.", n=n + 100)], **MIA, conversation_id=f"{n}")
         ((noted,),) = await rows(many[0], "SELECT languages FROM memory.agents")
     assert sorted(noted) == sorted(names)

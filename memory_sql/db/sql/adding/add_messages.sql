@@ -58,8 +58,10 @@ BEGIN
 
     v_settings := memory.settings_over(p_limits, v_settings);
     v_language := coalesce(v_settings ->> 'language', 'english');
-    IF v_language <> ALL (v_languages) THEN  -- once; messages are searched in the languages that are noted here
-        UPDATE memory.agents a SET languages = a.languages || v_language WHERE a.agent_key = v_agent AND v_language <> ALL (a.languages);
+    IF v_language <> ALL (v_languages) THEN  -- once, for searches; where somebody holds the agent's row the next call does: none waits
+        UPDATE memory.agents a SET languages = a.languages || v_language WHERE a.agent_key = (
+            SELECT k.agent_key FROM memory.agents k WHERE k.agent_key = v_agent AND v_language <> ALL (k.languages) FOR NO KEY UPDATE SKIP LOCKED
+        );
     END IF;
     SELECT s.* INTO v_conversation
     FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;

@@ -249,7 +249,7 @@ class StateRepository:
         """
         which = and_(~_t.follows, linked(_t), ~is_followed(scope), ~is_quarantined_elsewhere(scope))
         link = case((is_there(), _t.superseded_by))
-        back, _ = await self._bring_back(scope, "superseded", which, link, now, **cause)
+        back, _ = await self._bring_back(scope, "superseded", which, link, now, tied=True, **cause)
         return back
 
     async def behind(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
@@ -262,13 +262,22 @@ class StateRepository:
         return {row.seq: row.superseded_by for row in found}
 
     async def _bring_back(
-        self, scope: ScopeState, status: str | None, which: Any, link: Any, now: datetime, **cause: Any
+        self,
+        scope: ScopeState,
+        status: str | None,
+        which: Any,
+        link: Any,
+        now: datetime,
+        *,
+        tied: bool = False,
+        **cause: Any,
     ) -> tuple[list[int], list[int]]:
         """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
 
         Nor does a value of a fact come back beside one to which it gives way (`giving_way`), nor what wasn't superseded
         (`status` None: not active for the sake of its sources) beside what has superseded it meanwhile. It is then
-        superseded by that: when that is deleted it is active again. `link`: what stays known as superseding it. Returns
+        superseded by that: when that is deleted it is active again; `tied`: not by what says the same, while what superseded
+        it is known. `link`: what stays known as superseding it. Returns
         those that are active again, and those that are superseded by something newer instead.
         """
         why = {"why": "sources"} if status is None else {}
@@ -302,7 +311,7 @@ class StateRepository:
         )
         if status == "given_up":
             likes = {}  # stays given up
-        if status == "superseded":  # by what may come back, and supersedes it then
+        if tied:  # to what may come back, and supersedes it then
             likes = {seq: by for seq, by in likes.items() if not before[seq].there}
         await self._supersede_instead(scope, likes, null(), now)
         await self._supersede_instead(scope, newer, link, now)

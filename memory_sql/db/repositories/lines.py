@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import ObservationRow, ObservationStateRow
@@ -32,28 +32,32 @@ def is_there() -> ColumnElement[bool]:
     """Whether what superseded it isn't gone, withdrawn, or archived, as the word of somebody who has left."""
     newer, its = aliased(_o), aliased(_t)
     is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
-    same = and_(its.agent_key == newer.agent_key, its.scope_id == newer.scope_id, its.seq == newer.seq)
-    stays = its.status.is_distinct_from("withdrawn") & its.status.is_distinct_from("archived")
-    there = select(newer.seq).outerjoin(its, same).where(is_its, stays).correlate(_t)
-    return linked(_t) & there.offset(0).exists()  # each by its key
+    same = and_(its.agent_key == _t.agent_key, its.scope_id == _t.scope_id, its.seq == _t.superseded_by)
+    gone = select(its.seq).where(same, its.status.in_(("withdrawn", "archived"))).correlate(_t)
+    there = select(newer.seq).where(is_its).correlate(_t)
+    return linked(_t) & there.offset(0).exists() & ~gone.offset(0).exists()  # each by its key
 
 
 def is_followed(scope: ScopeState) -> ColumnElement[bool]:
     """Whether in its line something comes after it that supersedes it: isn't gone, set aside for its own sake, archived."""
     last, before, left = aliased(_t), aliased(_t), aliased(_t)
     is_left = and_(in_scope(left, scope), left.seq == last.superseded_by, left.status == "archived")
-    is_last = or_(~linked(last), select(left.seq).where(is_left).correlate(last).exists())
+    is_last = or_(~linked(last), select(left.seq).where(is_left).correlate(last).offset(0).exists())
     fallen = select(last.seq).where(in_scope(last, scope), is_passed(last), is_last).cte("fallen", recursive=True)
-    earlier = select(before.seq).where(in_scope(before, scope), is_passed(before), before.superseded_by == fallen.c.seq)
-    return is_there() & _t.superseded_by.not_in(select(fallen.union(earlier).c.seq))
+    its = select(before.seq).where(in_scope(before, scope), is_passed(before), before.superseded_by == fallen.c.seq)
+    earlier = its.correlate(fallen).offset(0).lateral()  # by the index of what superseded others
+    fallen = fallen.union(select(earlier.c.seq).select_from(fallen.join(earlier, true())))
+    return is_there() & _t.superseded_by.not_in(select(fallen.c.seq))
 
 
 def is_quarantined_elsewhere(scope: ScopeState) -> ColumnElement[bool]:
     """Whether something quarantined says the same."""
     own, like, its = aliased(_o), aliased(_o), aliased(_t)
-    same = and_(in_scope(like, scope), like.content_hash == own.content_hash, like.lane == "absorb")
-    found = select(its.seq).select_from(own).join(like, same).join(its, and_(in_scope(its, scope), its.seq == like.seq))
-    return found.where(in_scope(own, scope), own.seq == _t.seq, is_passed(its)).correlate(_t).exists()
+    text = select(like.content_hash).where(in_scope(like, scope), like.seq == its.seq, like.lane == "absorb")
+    said = text.correlate(its).offset(0).lateral()  # each by its key
+    found = select(said.c.content_hash).select_from(its).join(said, true()).where(in_scope(its, scope), is_passed(its))
+    mine = select(own.content_hash).where(in_scope(own, scope), own.seq == _t.seq).correlate(_t)
+    return func.coalesce(mine.offset(0).scalar_subquery().in_(found), False)
 
 
 def appended(by: Mapping[int, int], ahead: Mapping[int, int]) -> dict[int, int]:

@@ -277,8 +277,9 @@ class StateRepository:
         Nor does a value of a fact come back beside one to which it gives way (`giving_way`), nor what wasn't superseded
         (`status` None: not active for the sake of its sources) beside what has superseded it meanwhile. It is then
         superseded by that: when that is deleted it is active again; `tied`: not by what says the same, while what superseded
-        it is known. `link`: what stays known as superseding it. Returns
-        those that are active again, and those that are superseded by something newer instead.
+        it is known. `link`: what stays known as superseding it.
+
+        Returns those that are active again, and those that are superseded by something newer instead.
         """
         why = {"why": "sources"} if status is None else {}
         is_overtaken = false() if status == "superseded" else is_followed(scope)

@@ -19,7 +19,7 @@ from memory_sql.languages.text import token_counts
 NOTHING = "<MemoryContext/>"
 TRUNCATED = ' truncated="true"'
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_CONTROLS = bytes(set(range(32)) - {9, 10, 13})
+_CONTROLS = bytes({*range(32), 127} - {9, 10, 13})
 
 Attributes = tuple[tuple[str, str], ...]
 Role = Literal["text", "buffer", "pending", "disputed", "retrieved", "messages"]
@@ -123,7 +123,7 @@ def escape_lines(texts: Sequence[str]) -> list[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it surely holds nothing that XML can't. To look for what it mustn't hold takes four times as long or more."""
+    """Whether it surely holds nothing that XML can't, or nobody sees. To look for what it mustn't hold takes four times as long or more."""
     if not text.isascii():
         return text.replace("\n", "").isprintable()
     encoded = text.encode("ascii")

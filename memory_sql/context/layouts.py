@@ -123,7 +123,7 @@ def escape_lines(texts: Sequence[str]) -> list[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it surely holds nothing that XML can't, or nobody sees. To look for what it mustn't hold takes four times as long or more."""
+    """Whether it surely holds nothing that has to go. To look for that takes four times as long or more."""
     if not text.isascii():
         return text.replace("\n", "").isprintable()
     encoded = text.encode("ascii")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by
@@ -24,6 +24,9 @@ from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import Consolidation, PendingObservation, ScopeRef
 from memory_sql.errors import StaleError
 from memory_sql.languages.text import count_words
+
+Rewinding = Literal["undo", "forget", "quarantine", "leave", "retract"]
+KEEPING: tuple[Rewinding, ...] = ("forget", "quarantine", "leave")  # what then goes lets its repetitions stand again
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +129,13 @@ class ConsolidationRepository:
         )
         return version
 
-    async def rewind(self, state: ScopeState, before: int, reason: str, now: datetime) -> tuple[int, str | None]:
+    async def rewind(self, state: ScopeState, before: int, reason: Rewinding, now: datetime) -> tuple[int, str | None]:
         """Undoes the live versions from `before` on: what they absorbed is pending again (rule 5).
 
         The text that `before` was rewritten from becomes the head under a new version; returns that version and text. What
-        these versions superseded is active again, and the evidence that it lent is taken back. After an undo the scope isn't
-        due until it gains an observation; after any other `reason` it is due as usual. The caller has locked the scope.
+        these versions superseded is active again, as is what they took for a repetition, with the evidence that it lent,
+        unless they fall only because of something else that they hold (`KEEPING`). After an undo the scope isn't due until
+        it gains an observation; after any other `reason` it is due as usual. The caller has locked the scope.
         """
         undone = (
             update(ConsolidationRow)
@@ -165,9 +169,8 @@ class ConsolidationRepository:
         )
         if text is not None:
             place = {"version": version, "base": base, "from_seq": done_seq, "to_seq": done_seq}
-            await self._add_version(
-                state, **place, content=text, words=count_words(text), reason=reason, created_at=now
-            )
+            told = {"content": text, "words": count_words(text), "reason": "retract" if reason == "leave" else reason}
+            await self._add_version(state, **place, **told, created_at=now)
         gave_way = [
             (item["older"], item["newer"], row.created_at)
             for row in rows
@@ -175,7 +178,8 @@ class ConsolidationRepository:
             if item["older"]
         ]
         held = [(item["older"], item["newer"]) for row in rows for item in row.contradictions if item.get("held")]
-        repeated = [(item["newer"], item["older"], row.created_at) for row in rows for item in row.repetitions]
+        lifted = () if reason in KEEPING else rows
+        repeated = [(item["newer"], item["older"], row.created_at) for row in lifted for item in row.repetitions]
         await StateRepository(self._session).reinstate(state, [*gave_way, *repeated], held, now, version=version)
         if repeated:
             seqs = cast([newer for newer, _, _ in repeated], ARRAY(Integer))

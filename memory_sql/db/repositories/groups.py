@@ -247,12 +247,14 @@ class GroupRepository:
         What is quarantined may be again, unless that was said of it when they left.
 
         The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
-        whose scopes it came. With `propagated`, only that of which they have said nothing in the group itself.
+        whose scopes it came. What an observation was lent (`repeated_seq`) supports that which lent it, which stands again.
+        With `propagated`, only that of which they have said nothing in the group itself.
         """
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
         owners = [owner_key("individual", user) for user in users]
         of_them, of_a_member = _made_in(_s.owner.in_(owners)), _made_in(_s.owner.not_in(owners))
-        behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.withdrawn_by.is_(None))
+        own = and_(e.withdrawn_by.is_(None), e.repeated_seq.is_(None))
+        behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, own)
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))

@@ -108,7 +108,7 @@ async def _rewound(
         return departing
 
     found, tainted = await look(), set[int]()
-    while again := await rewind(session, asked, agent_key, found.keys, "retract"):
+    while again := await rewind(session, asked, agent_key, found.keys, "leave"):
         tainted |= set(again)
         found = await look()  # rewinding makes active what a version had superseded
     return found, tainted

@@ -8,7 +8,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Taken
 from memory_sql.db.locks import Locks
-from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.consolidations import ConsolidationRepository, Rewinding
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.following import FollowingRepository
@@ -25,7 +25,7 @@ async def need(
 
 
 async def rewind(
-    session: Session, asked: Asked, agent_key: int, keys: Collection[ObservationKey], reason: str
+    session: Session, asked: Asked, agent_key: int, keys: Collection[ObservationKey], reason: Rewinding
 ) -> list[int]:
     """Takes the versions that hold any of these out of the texts; the scopes whose texts changed."""
     scopes = ScopeRepository(session)

@@ -1,7 +1,7 @@
 -- memory.derived(agent_key, scope_ids, seqs, evidence_ids): what can't stay when the observations (scope_ids[i], seqs[i]) go
 -- and `evidence_ids` of others. One row per observation that was made of them, over all levels, without themselves. What was
 -- made of one source alone (lineage.whole) stays while another such source is left that said the same and isn't set aside, or
--- while somebody has said so there themselves; what was merged of several goes when any of them goes or loses a word: it is
+-- while somebody has said so there themselves, in that very observation; what was merged of several goes when any of them goes or loses a word: it is
 -- judged again.
 CREATE OR REPLACE FUNCTION memory.derived(
     p_agent bigint, p_scope_ids bigint[], p_seqs integer[], p_evidence_ids bigint[]
@@ -59,6 +59,7 @@ BEGIN
                 JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
                 WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.source_kind = 'propagation'
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND e.repeated_seq IS NULL
                   AND e.withdrawn_by IS NULL AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
             ))
         ) c;

@@ -8,7 +8,8 @@
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
 --   where one of the messages goes that it was made of, another of these: its text holds both. Nor does then, unless
---   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source;
+--   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source. Nor what it was lent:
+--   that is the word of an observation which stands again without it, so that the order of forgettings doesn't matter;
 --   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
 --   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent.
@@ -137,7 +138,8 @@ BEGIN
                            AND e.person = ANY (array_agg(e.person) FILTER (WHERE e.is_removed AND e.is_origin) OVER of_observation)
                                AS is_own
                     FROM (
-                        SELECT e.scope_id, e.seq, e.conversation_id IS NULL OR e.user_id IS NOT NULL AS is_somebodys_word,
+                        SELECT e.scope_id, e.seq,
+                               e.repeated_seq IS NULL AND (e.conversation_id IS NULL OR e.user_id IS NOT NULL) AS is_somebodys_word,
                                e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) OR e.withdrawn_by IS NOT NULL AS is_removed,
                                CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
                                coalesce(e.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
@@ -145,7 +147,7 @@ BEGIN
                             SELECT DISTINCT scope_id, seq
                             FROM memory.evidence
                             JOIN unnest(evidence_ids) AS r (evidence_id) USING (evidence_id)
-                            WHERE agent_key = p_agent
+                            WHERE agent_key = p_agent AND repeated_seq IS NULL
                         ) c
                         JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (c.scope_id, c.seq)
                         JOIN memory.evidence e ON e.agent_key = p_agent AND (e.scope_id, e.seq) = (c.scope_id, c.seq)
@@ -189,7 +191,8 @@ BEGIN
     SELECT coalesce(array_agg(k.evidence_id) FILTER (WHERE NOT k.held), '{}'), coalesce(array_agg(k.evidence_id) FILTER (WHERE k.held), '{}')
     INTO evidence_ids, held_evidence_ids
     FROM (
-        SELECT e.evidence_id, memory.is_held_observation(p_agent, e.scope_id, e.seq) AS held
+        SELECT e.evidence_id, memory.is_held_observation(p_agent, e.scope_id, e.seq)
+                   AND (e.repeated_seq IS NULL OR memory.is_held_observation(p_agent, e.scope_id, e.repeated_seq)) AS held
         FROM unnest(evidence_ids) AS u (evidence_id)
         JOIN memory.evidence e ON e.agent_key = p_agent AND e.evidence_id = u.evidence_id
         OFFSET 0

@@ -30,7 +30,7 @@ COMMENT ON FUNCTION memory.is_held_id IS 'Whether an open hold on a user covers 
 -- memory.holds_observation(agent_key, hold_id, observation, owner): whether an open hold, any or this one, keeps this observation itself:
 -- by its key, the group or the conversation, or a user, whose ids are all that stand for them. Then it is what lies in
 -- their own scopes, and what they said. What was said in a conversation or by a user counts also where another had said it
--- first, and where the word is withdrawn. `owner` is its scope's. One value.
+-- first, and where the word is withdrawn; what it was lent is another observation's. `owner` is its scope's. One value.
 CREATE OR REPLACE FUNCTION memory.holds_observation(
     p_agent bigint, p_hold bigint, p_observation memory.observations, p_owner text
 ) RETURNS boolean
@@ -43,14 +43,14 @@ LANGUAGE sql STABLE AS $$
             WHEN 'conversation' THEN coalesce((p_observation).conversation_id = h.target, false) OR EXISTS (
                 SELECT FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
-                  AND e.conversation_id = h.target
+                  AND e.conversation_id = h.target AND e.repeated_seq IS NULL
             )
             ELSE EXISTS (
                 SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
                 WHERE p_owner = 'u:' || i.user_id OR i.user_id = ANY ((p_observation).related_users) OR EXISTS (
                     SELECT FROM memory.evidence e
                     WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
-                      AND e.user_id = i.user_id
+                      AND e.user_id = i.user_id AND e.repeated_seq IS NULL
                 )
             )
         END
@@ -119,6 +119,7 @@ LANGUAGE sql STABLE AS $$
               SELECT FROM memory.evidence e
               JOIN memory.held_observations(p_agent, p_hold) o ON o.scope_id = e.scope_id AND o.seq = e.seq
               WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
+                AND e.repeated_seq IS NULL
           )
       )
 $$;
@@ -166,7 +167,7 @@ LANGUAGE sql STABLE AS $$
     ) OR EXISTS (
         SELECT FROM memory.evidence e
         WHERE e.agent_key = p_agent AND e.conversation_id = p_conversation AND e.number = p_number
-          AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
+          AND e.repeated_seq IS NULL AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
     )
 $$;
 
@@ -193,7 +194,9 @@ LANGUAGE sql STABLE AS $$
     SELECT coalesce(t.withdrawn_by, e.withdrawn_by), NULL, NULL, NULL, NULL, e.evidence_id  -- goes with its observation
     FROM memory.evidence e
     LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
-    WHERE e.agent_key = p_agent AND e.withdrawn_by IS NOT NULL AND (e.scope_id, e.seq) NOT IN (TABLE held)
+    WHERE e.agent_key = p_agent AND e.withdrawn_by IS NOT NULL AND (
+        (e.scope_id, e.seq) NOT IN (TABLE held) OR e.repeated_seq IS NOT NULL AND (e.scope_id, e.repeated_seq) NOT IN (TABLE held)
+    )
     UNION ALL
     SELECT u.withdrawn_by, NULL, NULL, NULL, NULL, NULL
     FROM memory.user_aliases u

@@ -53,6 +53,7 @@ BEGIN
                 JOIN memory.evidence e ON e.agent_key = p_agent AND e.scope_id = o.scope_id AND e.seq = o.seq
                 WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.source_kind = 'propagation'
                   AND (e.user_id IS NOT NULL OR e.conversation_id IS NULL AND e.run_id IS NULL)  -- a person's word, or the host's
+                  AND e.repeated_seq IS NULL
                   AND e.withdrawn_by IS NULL AND e.evidence_id NOT IN (SELECT * FROM unnest(p_evidence_ids))
             ))
         ) c;

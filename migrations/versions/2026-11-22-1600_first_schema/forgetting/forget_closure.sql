@@ -118,7 +118,8 @@ BEGIN
                            AND e.person = ANY (array_agg(e.person) FILTER (WHERE e.is_removed AND e.is_origin) OVER of_observation)
                                AS is_own
                     FROM (
-                        SELECT e.scope_id, e.seq, e.conversation_id IS NULL OR e.user_id IS NOT NULL AS is_somebodys_word,
+                        SELECT e.scope_id, e.seq,
+                               e.repeated_seq IS NULL AND (e.conversation_id IS NULL OR e.user_id IS NOT NULL) AS is_somebodys_word,
                                e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) OR e.withdrawn_by IS NOT NULL AS is_removed,
                                CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
                                coalesce(e.conversation_id = o.conversation_id AND m.message_id = ANY (o.message_ids), false) AS is_origin
@@ -126,7 +127,7 @@ BEGIN
                             SELECT DISTINCT scope_id, seq
                             FROM memory.evidence
                             JOIN unnest(evidence_ids) AS r (evidence_id) USING (evidence_id)
-                            WHERE agent_key = p_agent
+                            WHERE agent_key = p_agent AND repeated_seq IS NULL
                         ) c
                         JOIN memory.observations o ON o.agent_key = p_agent AND (o.scope_id, o.seq) = (c.scope_id, c.seq)
                         JOIN memory.evidence e ON e.agent_key = p_agent AND (e.scope_id, e.seq) = (c.scope_id, c.seq)
@@ -167,7 +168,8 @@ BEGIN
     SELECT coalesce(array_agg(k.evidence_id) FILTER (WHERE NOT k.held), '{}'), coalesce(array_agg(k.evidence_id) FILTER (WHERE k.held), '{}')
     INTO evidence_ids, held_evidence_ids
     FROM (
-        SELECT e.evidence_id, memory.is_held_observation(p_agent, e.scope_id, e.seq) AS held
+        SELECT e.evidence_id, memory.is_held_observation(p_agent, e.scope_id, e.seq)
+                   AND (e.repeated_seq IS NULL OR memory.is_held_observation(p_agent, e.scope_id, e.repeated_seq)) AS held
         FROM unnest(evidence_ids) AS u (evidence_id)
         JOIN memory.evidence e ON e.agent_key = p_agent AND e.evidence_id = u.evidence_id
         OFFSET 0

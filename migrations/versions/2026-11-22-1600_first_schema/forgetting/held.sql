@@ -32,14 +32,14 @@ LANGUAGE sql STABLE AS $$
             WHEN 'conversation' THEN coalesce((p_observation).conversation_id = h.target, false) OR EXISTS (
                 SELECT FROM memory.evidence e
                 WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
-                  AND e.conversation_id = h.target
+                  AND e.conversation_id = h.target AND e.repeated_seq IS NULL
             )
             ELSE EXISTS (
                 SELECT FROM memory.held_ids(p_agent, h.target, h.created_at) i
                 WHERE p_owner = 'u:' || i.user_id OR i.user_id = ANY ((p_observation).related_users) OR EXISTS (
                     SELECT FROM memory.evidence e
                     WHERE e.agent_key = p_agent AND e.scope_id = (p_observation).scope_id AND e.seq = (p_observation).seq
-                      AND e.user_id = i.user_id
+                      AND e.user_id = i.user_id AND e.repeated_seq IS NULL
                 )
             )
         END
@@ -94,6 +94,7 @@ LANGUAGE sql STABLE AS $$
               SELECT FROM memory.evidence e
               JOIN memory.held_observations(p_agent, p_hold) o ON o.scope_id = e.scope_id AND o.seq = e.seq
               WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
+                AND e.repeated_seq IS NULL
           )
       )
 $$;
@@ -134,7 +135,7 @@ LANGUAGE sql STABLE AS $$
     ) OR EXISTS (
         SELECT FROM memory.evidence e
         WHERE e.agent_key = p_agent AND e.conversation_id = p_conversation AND e.number = p_number
-          AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
+          AND e.repeated_seq IS NULL AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
     )
 $$;
 COMMENT ON FUNCTION memory.is_held_message IS 'Whether an open hold keeps this message; one value.';
@@ -156,7 +157,9 @@ LANGUAGE sql STABLE AS $$
     SELECT coalesce(t.withdrawn_by, e.withdrawn_by), NULL, NULL, NULL, NULL, e.evidence_id  -- goes with its observation
     FROM memory.evidence e
     LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
-    WHERE e.agent_key = p_agent AND e.withdrawn_by IS NOT NULL AND (e.scope_id, e.seq) NOT IN (TABLE held)
+    WHERE e.agent_key = p_agent AND e.withdrawn_by IS NOT NULL AND (
+        (e.scope_id, e.seq) NOT IN (TABLE held) OR e.repeated_seq IS NOT NULL AND (e.scope_id, e.repeated_seq) NOT IN (TABLE held)
+    )
     UNION ALL
     SELECT u.withdrawn_by, NULL, NULL, NULL, NULL, NULL
     FROM memory.user_aliases u

@@ -1,0 +1,151 @@
+"""What is left of a small world doesn't depend on the order in which it is ended, nor on one transaction or several."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+
+from memory_sql.domain.selection import Selection
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.prove.worlds import SETTINGS, Clock, Maker, Plan, Step, Teller, judge, plan_of
+from tests.sizes import share
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+GREY, SAME, BLUE = ("printer", "grey", 0), ("printer", "grey", 1), ("freezer", "blue", 0)
+FREEZER, FREEZER_AGAIN = ("freezer", "grey", 0), ("freezer", "grey", 1)
+IN_USE = """
+    SELECT o.content, array_agg(e.user_id ORDER BY e.evidence_id) FROM memory.observations o
+    JOIN memory.evidence e USING (agent_key, scope_id, seq)
+    LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
+    WHERE memory.in_use(t.status) GROUP BY o.agent_key, o.scope_id, o.seq, o.content ORDER BY 1
+"""
+
+
+@pytest.fixture
+def teller() -> Teller:
+    return Teller()
+
+
+@pytest.fixture
+async def memory(database_url: str, teller: Teller) -> AsyncIterator[Memory]:
+    async with Memory(database_url, teller, SETTINGS, clock=Clock()) as opened:
+        yield opened
+        assert list(await opened.admin.verify()) == []
+
+
+async def say(memory: Memory, *said: tuple[str, str, tuple[str, str, int]]) -> None:
+    """To the crew, each `(user, conversation, fact)`."""
+    made = Maker(memory, "ada")
+    for user, talk, fact in said:
+        await made.say(user, "crew", fact, talk)
+
+
+async def tell(memory: Memory) -> None:
+    await Maker(memory, "ada").tell()
+
+
+async def crew(memory: Memory, *said: Iterable[tuple[str, str, tuple[str, str, int]]]) -> None:
+    """A text after each part of what is said; ben's is lent to ann's, which says the same."""
+    await Maker(memory, "ada").make([])
+    for part in said:
+        await say(memory, *part)
+        await tell(memory)
+    assert await rows(memory, "SELECT seq, repeated_seq FROM memory.evidence WHERE user_id = 'ben'") == [
+        (2, None),
+        (1, 2),
+    ]
+
+
+async def test_word_that_was_lent_keeps_nobody_elses_text(memory: Memory, teller: Teller) -> None:
+    """Whether or not a text falls that lent it: ben's own words stand, and ann's are gone."""
+    await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
+    teller.is_away = True
+    await memory.forget(Selection(user_id="ann"), **ADA, wait=False)
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+
+
+async def test_conversation_goes_with_the_text_of_another_that_lent_to_it(memory: Memory, teller: Teller) -> None:
+    await crew(memory, [("ann", "t1", GREY)], [("ben", "t2", SAME), ("ann", "t1", BLUE)])
+    teller.is_away = True
+    await memory.forget(Selection(conversation_id="t1"), **ADA, wait=False)
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+
+
+async def test_leaver_takes_their_text_though_another_lent_to_it(memory: Memory) -> None:
+    await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
+    left = await memory.groups.remove_member("crew", "ann", **ADA)
+    assert len(left.archived) == 2
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+
+
+async def test_text_that_falls_because_of_something_else_takes_back_no_repetition(memory: Memory) -> None:
+    """Else it would depend on what was forgotten before whether the repetition goes with the observation."""
+    await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
+    ((scope, seq),) = await rows(memory, "SELECT scope_id, seq FROM memory.observations WHERE content LIKE '%blue%'")
+    await memory.forget(f"o{scope}-{seq}", **ADA, wait=False)
+    assert await rows(memory, IN_USE) == [("The printer in the hall is grey.", ["ann", "ben"])]
+    await memory.forget(f"o{scope}-1", **ADA, wait=False)
+    assert await rows(memory, "SELECT 1 FROM memory.observations") == []
+
+
+HELD: dict[str, Step] = {kind: ("hold", kind, n) for kind, n in (("user", 0), ("user", 1), ("conversation", 0))}
+WORLDS = {
+    "a repetition, and something else of its text": Plan(
+        (("say", "ann", "crew", GREY), ("say", "ben", "crew", SAME), ("say", "ann", "crew", BLUE), ("tell",)),
+        (("forget", "user", "ann"), ("forget", "observation", 2), ("forget", "user", "ben")),
+    ),
+    "of two conversations": Plan(
+        (
+            ("say", "ann", "crew", GREY),
+            ("tell",),
+            ("say", "ben", "yard", SAME),
+            ("say", "ann", "crew", SAME),
+            ("tell",),
+        ),
+        (("forget", "conversation", 0), ("forget", "user", "ann"), ("forget", "message", 2)),
+    ),
+    "a hold on what was lent to": Plan(
+        (("say", "dot", "crew", GREY), ("say", "ben", "crew", SAME), ("tell",), ("hold", "observation", 0)),
+        (("forget", "conversation", 0), ("forget", "user", "ben"), ("release",)),
+    ),
+    "a hold on what lent": Plan(
+        (("say", "dot", "crew", GREY), ("say", "ben", "crew", SAME), ("tell",), ("hold", "observation", 1)),
+        (("forget", "user", "dot"), ("forget", "user", "ben"), ("release",)),
+    ),
+    "a hold on who said it first": Plan(
+        (("hold", "user", 1), ("say", "ben", "crew", SAME), ("say", "cid", "crew", SAME)),
+        (("forget", "user", "ben"), ("forget", "user", "cid"), ("release",)),
+    ),
+    "a contradiction": Plan(
+        (("say", "ann", "crew", GREY), ("tell",), ("say", "ben", "crew", ("printer", "blue", 0)), ("tell",)),
+        (("forget", "user", "ann"), ("forget", "user", "ben"), ("forget", "group", "crew")),
+    ),
+    "claims": Plan(
+        (
+            *(("say", user, "own", fact) for user in ("ann", "ben", "cid") for fact in (GREY, FREEZER)),
+            ("tell",),
+            ("spread",),
+            ("tell",),
+            ("say", "dot", "crew", FREEZER_AGAIN),
+            ("tell",),
+            ("spread",),
+        ),
+        (("forget", "user", "ben"), ("forget", "observation", 0), ("forget", "user", "dot")),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", WORLDS)
+async def test_order_does_not_decide_in(memory: Memory, teller: Teller, world: str) -> None:
+    await judge(memory, teller, WORLDS[world], orders=6)
+
+
+@pytest.mark.slow
+async def test_order_does_not_decide_in_random_worlds(memory: Memory, teller: Teller) -> None:
+    for seed in range(share(200)):
+        await judge(memory, teller, plan_of(seed))
+        await rows(memory, "TRUNCATE memory.agents CASCADE")

@@ -13,12 +13,20 @@ import pytest
 from sqlalchemy import func, select, table
 
 from memory_sql.db.ddl import VIEWS
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
 from tests.database import rows
+from tests.fakes import Scripted
 
 TEXTS = ['She said "no, thanks", twice.', "First line\nsecond; =1+1, ünïcode 🐝", "=cmd|' /C calc'!A0"]
+
+
+RETRIEVED = """
+    INSERT INTO memory.observation_retrievals (agent_key, scope_id, seq, day, surface, times)
+    SELECT agent_key, scope_id, seq, current_date, 'search', 1 FROM memory.observations
+"""
 
 
 async def filled(memory: Memory) -> None:
@@ -108,3 +116,23 @@ def test_file_by_the_command_line_is_whole_and_nobody_elses(database_url: str, t
     assert row["content"] == TEXTS[1]
     memory_sql("admin", "export", "v_nothing", tmp_path / "none.csv", "--url", database_url, code=1)
     assert [path.name for path in tmp_path.iterdir()] == ["ada.csv"]
+
+
+async def test_what_is_withdrawn_is_in_no_view(memory: Memory, llm: Scripted) -> None:
+    """Of a forgotten user whom a legal hold covers: neither a word nor a count of what is kept for it alone."""
+    agent = {"agent_id": "ada"}
+    spoken = [{"id": "1", "role": "user", "content": "I hide my ruby under the mast.", "name": "Ruby"}]
+    await memory.add(spoken, **agent, user_id="mia", conversation_id="s")
+    await memory.observe("Mia hides her ruby.", **agent, user_id="mia", tags=["ruby"], metadata={"stone": "ruby"})
+    scope = await memory.observe("Mia hides a ruby and a pearl.", **agent, user_id="mia")
+    llm.then("Mia hides a ruby and a pearl.")
+    await memory.scopes.consolidate(**agent, scope_id=scope.scope.id)
+    await rows(memory, RETRIEVED)
+    assert "ruby" in str(await exported(memory, "v_observations"))
+    await memory.holds.place(**agent, user_id="mia")
+    await memory.forget(Selection(user_id="mia"), **agent)
+    for view in VIEWS:
+        found = [
+            row for row in await exported(memory, view) if scope.id in row.values() or "ruby" in str(row).casefold()
+        ]
+        assert [row for row in found if row.get("kind") not in ("status", "forget")] == [], view

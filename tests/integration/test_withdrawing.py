@@ -350,7 +350,9 @@ async def test_nobody_brings_back_what_is_withdrawn(memory: Memory) -> None:
     again = await memory.forget(observation_id, **ADA)  # which asks for what waits
     assert again.withdrawn == (observation_id,)
     statuses = await rows(
-        memory, "SELECT status FROM memory.v_observations WHERE observation_id = :id", id=observation_id
+        memory,
+        "SELECT status FROM memory.observation_states WHERE format('o%s-%s', scope_id, seq) = :id",
+        id=observation_id,
     )
     assert statuses == [("withdrawn",)]
     await memory.groups.remove_member("crew", "jonas", **ADA)

@@ -1,4 +1,5 @@
--- memory.v_observations: every observation with its scope and state. One row per observation.
+-- memory.v_observations: every observation with its scope and state, but what is withdrawn, which is out of use until the
+-- legal hold ends that keeps it. One row per observation.
 CREATE OR REPLACE VIEW memory.v_observations WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -56,7 +57,8 @@ LEFT JOIN LATERAL (
       )
     ORDER BY o.seq = ANY (c.extra_seqs) DESC
     LIMIT 1
-) v ON true;
+) v ON true
+WHERE t.withdrawn_by IS NULL;
 
 COMMENT ON VIEW memory.v_observations IS 'One row per observation, with its scope, its state and the version that absorbed it.';
 
@@ -92,7 +94,7 @@ COMMENT ON COLUMN memory.v_observations.no_propagate IS 'True: it never leaves i
 COMMENT ON COLUMN memory.v_observations.confidential IS 'True: it was said in confidence; it never leaves its scope.';
 COMMENT ON COLUMN memory.v_observations.tags IS 'The host''s tags.';
 COMMENT ON COLUMN memory.v_observations.metadata IS 'The host''s own data about it.';
-COMMENT ON COLUMN memory.v_observations.status IS 'active, superseded, archived, quarantined, given_up, evicted or withdrawn.';
+COMMENT ON COLUMN memory.v_observations.status IS 'active, superseded, archived, quarantined, given_up or evicted.';
 COMMENT ON COLUMN memory.v_observations.status_at IS 'Since when it has that status.';
 COMMENT ON COLUMN memory.v_observations.superseded_by IS 'observation_id of the observation in the same scope that superseded it; null: none, or that one was forgotten.';
 COMMENT ON COLUMN memory.v_observations.follows IS 'True: it isn''t active because its sources aren''t; it becomes active again with them.';

@@ -16,7 +16,11 @@ SELECT
     r.times
 FROM memory.observation_retrievals r
 JOIN memory.agents a ON a.agent_key = r.agent_key
-JOIN memory.scopes s ON s.agent_key = r.agent_key AND s.scope_id = r.scope_id;
+JOIN memory.scopes s ON s.agent_key = r.agent_key AND s.scope_id = r.scope_id
+WHERE NOT EXISTS (
+    SELECT FROM memory.observation_states t
+    WHERE (t.agent_key, t.scope_id, t.seq) = (r.agent_key, r.scope_id, r.seq) AND t.withdrawn_by IS NOT NULL
+);
 
 COMMENT ON VIEW memory.v_retrieved IS
     'One row per observation, day (UTC) and surface: how often a search found it and the result showed it.';

@@ -230,3 +230,36 @@ async def told(memory: Memory, line: Line) -> None:
             memory, "SELECT content FROM memory.v_observations WHERE observation_id = :one", one=one
         )
         assert text not in content
+
+
+@pytest.mark.parametrize("how", ["update", "supersede", "fact"])
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("between", [0, 1])
+async def test_one_of_two_that_the_same_had_superseded_is_corrected(
+    memory: Memory, how: str, which: int, between: int
+) -> None:
+    """While that is quarantined: the other stays as it is, and the correction comes after what is quarantined."""
+    keys = {"fact_key": "home"} if how == "fact" else {}
+    home = await memory.observe("Mia lives in Rome.", **MIA, **(keys if which == 0 else {}))
+    work = await memory.observe("Mia works in Oslo.", **MIA, **(keys if which == 1 else {}))
+    both = await memory.observe("Mia lives and works in Lima.", **MIA)
+    for one in (home, work):
+        await memory.observations.supersede(one.id, both.id, **MIA)
+    aside = [both]
+    for n in range(between):
+        aside.append(await memory.observations.update(aside[-1].id, **MIA, text=f"Mia lives and works in Lima {n}."))
+    for one in reversed(aside):
+        await memory.observations.quarantine(one.id, **MIA)
+    corrected, other = (home, work) if which == 0 else (work, home)
+    if how == "update":
+        new = await memory.observations.update(corrected.id, **MIA, text="Mia is in Bern.")
+    else:
+        new = await memory.observe("Mia is in Bern.", **MIA, **keys)
+    if how == "supersede":
+        await memory.observations.supersede(corrected.id, new.id, **MIA)
+    assert {o.id for o in await memory.observations.list(**MIA)} == {other.id, new.id}
+    assert list(await memory.admin.verify()) == []
+    for one in aside:
+        await memory.observations.unquarantine(one.id, **MIA)
+        assert {o.id for o in await memory.observations.list(**MIA)} == {other.id, new.id}
+        assert list(await memory.admin.verify()) == []

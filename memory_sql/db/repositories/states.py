@@ -61,11 +61,18 @@ class StateRepository:
         return list(superseded)
 
     async def append(self, scope: ScopeState, by: Mapping[int, int]) -> None:
-        """Each of these supersedes the last of the line of the one that gave way to it; that one too, if it is in no line."""
+        """Each of these supersedes the last of the line of the one that gave way to it; that one too, if it is in no line.
+
+        What else is active since that last one is quarantined stands for itself from then on: the new one didn't replace it.
+        """
         if not by:
             return
         ahead = await self._ahead(scope, {*by, *by.values()})
-        links = unnested((_t.seq, _t.superseded_by), appended(by, ahead).items())
+        links = appended(by, ahead)
+        await self._link(scope, dict.fromkeys(await self.behind(scope, links)) | links)
+
+    async def _link(self, scope: ScopeState, by: Mapping[int, int | None]) -> None:
+        links = unnested((_t.seq, _t.superseded_by), by.items())
         await self._session.execute(
             update(_t).where(in_scope(_t, scope), _t.seq == links.c.seq).values(superseded_by=links.c.superseded_by)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -37,6 +37,7 @@ from memory_sql.db.models import (
     ObservationRow,
     ScopeRow,
 )
+from memory_sql.domain.people import ForgottenKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Seeds:
     """Where a forgetting begins: all that `users` said, whole `conversations` and `scopes`, single observations or messages.
 
     `confirmable`: what was said there stays if the same person has also said it elsewhere. `attended`: the conversations
-    that lose the users as participants; what others said there stays.
+    that lose the users as participants; what others said there stays. `named`: what is remembered as forgotten, each
+    `(kind, id)`.
     """
 
     users: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class Seeds:
     messages: tuple[tuple[str, int], ...] = ()
     confirmable: bool = True
     attended: tuple[str, ...] = ()
+    named: tuple[tuple[ForgottenKind, str], ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -82,9 +85,9 @@ class Taken:
 
     def __or__(self, other: Taken) -> Taken:
         return Taken(
-            tuple(sorted(self.observations + other.observations)),
-            tuple(sorted(self.messages + other.messages)),
-            tuple(sorted(self.evidence + other.evidence)),
+            tuple(sorted({*self.observations, *other.observations})),
+            tuple(sorted({*self.messages, *other.messages})),
+            tuple(sorted({*self.evidence, *other.evidence})),
         )
 
     @property
@@ -114,6 +117,10 @@ class Closure:
     @property
     def going(self) -> Taken:
         return self.erased | self.withdrawn
+
+    def __or__(self, other: Closure) -> Closure:
+        """`heard` and `reached` are looked up for both together."""
+        return replace(self, erased=self.erased | other.erased, withdrawn=self.withdrawn | other.withdrawn)
 
     @property
     def conversations(self) -> list[str]:

@@ -64,6 +64,7 @@ FUNCTIONS = (
     "forgetting/forget_one",
     "forgetting/erase_agent",
     "importing/imported_texts",
+    "importing/imported_beside",
     "importing/undo_import",
     "forgetting/text_statistics",
     "searching/observation_version",

@@ -31,6 +31,9 @@ class UserSummary(Value):
     groups: int
 
 
+ForgottenKind = Literal["user", "conversation", "group", "agent"]
+
+
 class Alias(Value):
     """`user_id` stands for `into_user_id`, who sees the memory of both. `ended_at` None: it still does."""
 

@@ -15,6 +15,7 @@ from memory_sql.db import Session
 from memory_sql.db.engine import Database
 from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
+from memory_sql.db.queries.forgotten import forgotten_among, has_forgotten
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.imports import ImportRepository, Stored
 from memory_sql.db.repositories.renames import has_renamed, renamed_users
@@ -22,6 +23,7 @@ from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers import preparing
 from memory_sql.importers.batches import some_of
+from memory_sql.importers.gone import Gone, Named
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,
     DuplicateDraft,
@@ -57,6 +59,8 @@ class Plan(TalkPlan, Protocol):
     def owner_now(self, owner: str) -> str: ...
 
     def people(self, agent_id: str) -> set[str]: ...
+
+    def named(self, agent_id: str) -> set[Named]: ...
 
     def rename(self, agent_id: str, names: Mapping[str, str]) -> None: ...
 
@@ -106,6 +110,7 @@ class Loader:
             key = await agent_key_of(unit, draft.agent_id)
             seen = await Seen.of(ImportRepository(unit), key or NOBODY, None, self.key)
             await self._rename(unit, key or NOBODY, draft.agent_id)
+            await self._leave_out_who_is_gone(unit, seen, draft.agent_id)
             await self._talking(unit, seen, self.settings).look(draft.agent_id)
             for scope in self.plan.scopes(draft.agent_id):
                 await self._look(seen, scope)
@@ -120,6 +125,7 @@ class Loader:
         await imports.open(agent.key, keeps=self.keeps)
         await self._rename(unit, agent.key, agent_id)
         seen = await Seen.of(imports, agent.key, self.import_id, self.key)
+        await self._leave_out_who_is_gone(unit, seen, agent_id)
         own = self.settings.of_agent(agent.settings)
         done = Stored(due=await self._talking(unit, seen, own).store(agent_id, due_from))
         seen.has_messages = await imports.has_messages(agent.key)
@@ -143,13 +149,23 @@ class Loader:
         if await has_renamed(unit, agent_key):
             self.plan.rename(agent_id, await renamed_users(unit, agent_key, self.plan.people(agent_id)))
 
+    async def _leave_out_who_is_gone(self, unit: Session, seen: Seen, agent_id: str) -> None:
+        """Tells `seen` whom the agent has forgotten, of those whom the plan names."""
+        if seen.is_new or not await has_forgotten(unit, seen.agent_key):
+            return
+        ids = dict(await forgotten_among(unit, seen.agent_key, self.plan.named(agent_id)))
+        seen.gone = Gone(ids, ids.pop(("agent", agent_id), None))
+        if seen.gone:
+            for draft in self.plan.scopes(agent_id):
+                seen.dropped.update(seen.gone.refs(draft, self._all_rows(draft)))
+
     async def _look(self, seen: Seen, draft: ScopeDraft) -> Looked:
         """Tells the plan which documents of the scope are left out, and which texts because nothing of them is new."""
         if seen.is_new:
             return Looked()
         is_whole, makes, rewritten, alone = True, False, set[str](), dict[str, str]()
         is_new = False
-        for rows in some_of(self._rows_of(draft), ROWS_AT_ONCE):
+        for rows in some_of(self._rows_of(seen, draft), ROWS_AT_ONCE):
             left = await seen.left_out(ref for row in rows for ref in _named(row))
             self.plan.leave_out(counted({row.legacy_ref: why for row in rows if (why := _told(row, left)) is not None}))
             for row in rows:
@@ -199,7 +215,9 @@ class Loader:
             for (draft, found), at in zip(looked, places, strict=True)
             if at in ours
         ]
-        rows = ((draft, place, _settled(row, alone)) for draft, place, alone in there for row in self._rows_of(draft))
+        rows = (
+            (draft, place, _settled(row, alone)) for draft, place, alone in there for row in self._rows_of(seen, draft)
+        )
         staged, numbers = 0, count(1)
         if seen.is_new:
             staged = await imports.stage_rows(self._staged(seen, rows, {}, own, numbers))
@@ -263,10 +281,10 @@ class Loader:
         A group from an earlier import is found by its reference, even if it has been renamed.
         """
         imports, agent_key, ref = ImportRepository(unit), seen.agent_key, f"group:{draft.group_id}"
-        if (await seen.left_out([ref])).get(ref) == "forgotten":
+        if (await seen.left_out([ref])).get(ref) == "forgotten" or seen.gone.group(draft.group_id):
             return
         group_id = (None if seen.is_new else await imports.group_of(agent_key, ref)) or draft.group_id
-        joining = await imports.joining(agent_key, group_id, draft.user_ids)
+        joining = await imports.joining(agent_key, group_id, seen.gone.joining(draft.user_ids))
         if not joining:
             return
         wanted = ScopeDraft(draft.agent_id, "group", group_id, "", group_id, True, None, (), None, None, draft.settings)
@@ -289,7 +307,11 @@ class Loader:
 
     # Staging
 
-    def _rows_of(self, draft: ScopeDraft) -> Iterator[RowDraft]:
+    def _rows_of(self, seen: Seen, draft: ScopeDraft) -> Iterator[RowDraft]:
+        rows = self._all_rows(draft)
+        return seen.gone.rows(draft, rows, seen.dropped) if seen.gone else rows
+
+    def _all_rows(self, draft: ScopeDraft) -> Iterator[RowDraft]:
         """A text that no row represents becomes a row itself, so that what it was made from can be found and removed."""
         rows = self.plan.rows(draft)
         first = next(rows, None)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
+from memory_sql.importers.gone import Gone
 
 Reason = Literal["known", "forgotten", "stored"]
 """`known`: another import brought it.
@@ -19,7 +20,10 @@ Reason = Literal["known", "forgotten", "stored"]
 
 @dataclass(slots=True)
 class Seen:
-    """Looks up references of one agent. `is_new`: the agent has nothing to look up. `key` hashes the references."""
+    """Looks up references of one agent. `is_new`: the agent has nothing to look up. `key` hashes the references.
+
+    `dropped`: what isn't imported because of whom it is, who is `gone`.
+    """
 
     imports: ImportRepository
     agent_key: int
@@ -28,6 +32,8 @@ class Seen:
     is_new: bool = False
     is_resumed: bool = False
     has_messages: bool = False
+    gone: Gone = field(default_factory=Gone)
+    dropped: set[str] = field(default_factory=set)
     _fresh: set[str] = field(default_factory=set)
 
     @classmethod
@@ -67,7 +73,8 @@ class Seen:
 
     async def _forgotten(self, refs: Sequence[str]) -> set[str]:
         hashes = {self.ref(ref): ref for ref in {*refs, *map(whole, refs)}}
-        return {hashes[found] for found in await self.imports.forgotten_among(self.agent_key, list(hashes))}
+        found = await self.imports.forgotten_among(self.agent_key, list(hashes))
+        return {hashes[ref] for ref in found} | self.dropped.intersection(hashes.values())
 
     def bring(self, ref: str) -> None:
         """Notes, in a resumed import, that the reference comes now: it may come to several scopes."""

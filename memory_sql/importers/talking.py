@@ -83,9 +83,11 @@ class Talking:
 
         What came before that is left out in every run: afterwards, it would come behind what it was before.
         """
-        begun, began_at = False, place.began_at
+        begun, began_at, is_answer = False, place.began_at, False
         for some in some_of(self.talk.messages(draft.agent_id, draft.conversation_id), MESSAGES_AT_ONCE):
             left = await self.seen.messages_left_out(ref_of(message) for message in some)
+            going, is_answer = self.seen.gone.messages(draft.conversation_id, some, is_answer)
+            left |= {ref_of(message): "forgotten" for message in some if message.message_id in going}
             self.talk.leave_out(counted(left))
             new = [message for message in some if ref_of(message) not in left]
             if place.is_foreign:

@@ -24,6 +24,8 @@ from memory_sql.db.repositories.erasure_of_one import forget_one
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.holds import HoldRepository
+from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
+from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.savepoints import taken_back
@@ -151,19 +153,32 @@ async def take_out(
     """What an import brought, with what was made of it, as if it had never come: it may come again.
 
     `texts`: by scope the first version that it brought, or that was written on top of one. `conversations`: those that have
-    messages of it, which stay with the caller.
+    messages of it; those of which something was made here stay.
     """
 
     async def act(locks: Locks) -> Receipt:
         seeds = Seeds(observations=tuple(observations))
-        closure = await ForgettingRepository(session, agent_key).closure(seeds, texts)
-        found = Found(seeds, closure, texts=texts, said_in=conversations)
+        beside, heard = await ImportRepository(session).beside(agent_key, import_id, observations)
+        closure = await ForgettingRepository(session, agent_key).closure(seeds, {*texts, *heard})
+        closure |= beside
+        found = Found(seeds, replace(closure, heard=(*closure.heard, *heard)), texts=texts, said_in=conversations)
         _need(locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
-        named = {"id": f"import:{import_id}:{receipt.id}", "target": {"import": import_id}}
+        named = {"id": _of_import(import_id, receipt.id), "target": {"import": import_id}}
         return (await _erase(session, asked, agent_key, found, receipt.model_copy(update=named))).receipt
 
     return await under_locks(session, agent_key, act, shared=True)
+
+
+def _of_import(import_id: int, receipt_id: str) -> str:
+    """The id of a rollback: what it takes out isn't kept out (`memory.erase`)."""
+    return f"import:{import_id}:{receipt_id}"
+
+
+def _imported_by(forgetting: str) -> int | None:
+    """The import of which it is a rollback."""
+    kind, _, rest = forgetting.partition(":")
+    return int(rest.partition(":")[0]) if kind == "import" else None
 
 
 async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
@@ -202,15 +217,21 @@ async def _settle(
 async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgotten]:
     """Erases what waited for a hold that has ended: one for each forgetting, with what no other hold keeps of it.
 
-    The caller has locked the agent.
+    A rollback of an import then goes on as far as it can. The caller has locked the agent.
     """
-    repository = ForgettingRepository(session, agent_key)
+    repository, imports = ForgettingRepository(session, agent_key), ImportRepository(session)
+    messages = ImportedMessageRepository(session, agent_key)
 
     async def act(locks: Locks) -> list[Forgotten]:
         waiting = await repository.released()
+        rolled_back = sorted({run for key in waiting if (run := _imported_by(key)) is not None})
+        said_in = [conversation for run in rolled_back for conversation in await messages.brought(run)]
         for closure in waiting.values():
-            _need(locks, Found(Seeds(), closure))
-        return [await _erase_released(session, asked, agent_key, key, closure) for key, closure in waiting.items()]
+            _need(locks, Found(Seeds(), closure, said_in=said_in))
+        done = [await _erase_released(session, asked, agent_key, key, closure) for key, closure in waiting.items()]
+        for run in rolled_back:
+            await imports.undo(agent_key, run)
+        return done
 
     return await under_locks(session, agent_key, act)
 
@@ -219,7 +240,9 @@ async def _erase_released(
     session: Session, asked: Asked, agent_key: int, waited: str, closure: Closure, receipt_id: str | None = None
 ) -> Forgotten:
     receipt = _receipt(Selection(everything=True), closure, {}, asked.settings, asked.now)
-    receipt = receipt.model_copy(update={"id": receipt_id or receipt.id, "target": {"waited": waited}})
+    run = _imported_by(waited)
+    own = receipt.id if run is None else _of_import(run, receipt.id)
+    receipt = receipt.model_copy(update={"id": receipt_id or own, "target": {"waited": waited}})
     forgotten = await _erase(session, asked, agent_key, Found(Seeds(), closure), receipt)
     return replace(forgotten, entry=forgotten.entry.model_copy(update={"waited": waited}))
 
@@ -233,7 +256,7 @@ async def _erase_agent(session: Session, asked: Asked, agent_key: int, receipt: 
     await lock_whole_agent(session, agent_key)
     await _refuse_held(session, agent_key)
     refs = await repository.imported()
-    receipt = receipt.model_copy(update={"counts": await repository.erase_agent()})
+    receipt = receipt.model_copy(update={"counts": await repository.erase_agent(receipt.at)})
     detail = {"id": receipt.id, "target": receipt.target, "observations": [], "counts": receipt.counts}
     cause = {"actor": asked.actor, "reason": asked.reason, "detail": detail}
     await record(session, agent_key, "forget", receipt.at, **cause)
@@ -266,7 +289,8 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
             _need(locks, Found(Seeds(), closure))
             return await _erase_released(session, asked, agent_key, entry.waited, closure, entry.id)
         attended = await repository.attended(users)
-        seeds = Seeds(users, (), entry.scopes, entry.observations, messages, attended=attended)
+        named = (*(("user", user) for user in users), *entry.named)
+        seeds = Seeds(users, (), entry.scopes, entry.observations, messages, attended=attended, named=named)
         found = Found(seeds, await repository.closure(seeds))
         _need(locks, found)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
@@ -289,6 +313,7 @@ def _entry(receipt: Receipt, agent_id: str, found: Found, refs: tuple[str, ...])
         observations=found.closure.going.observations,
         messages=messages,
         refs=refs,
+        named=tuple(one for one in found.seeds.named if one[0] != "user"),
     )
 
 

@@ -21,6 +21,7 @@ from memory_sql.db import Session
 from memory_sql.db.engine import on_commit
 from memory_sql.db.queries.forgettings import Renamed, placed
 from memory_sql.domain.ids import Value
+from memory_sql.domain.people import ForgottenKind
 from memory_sql.errors import ConfigurationError
 
 
@@ -30,7 +31,7 @@ class Entry(Value):
     `database` is the id of the database in which it was. None: it says nothing of that, and is taken for anybody's.
     `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest. `refs`: of what was
     imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again. `renamed`: how `users` and
-    conversations came by these ids.
+    conversations came by these ids. `named`: the conversation or group that was forgotten as a whole, `(kind, id)`.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Entry(Value):
     waited: str | None = None
     refs: tuple[str, ...] = ()
     renamed: tuple[Renamed, ...] = ()
+    named: tuple[tuple[ForgottenKind, str], ...] = ()
 
     def is_of(self, database: str) -> bool:
         return self.database in (None, database)

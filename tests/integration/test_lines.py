@@ -239,20 +239,20 @@ async def test_one_of_two_that_the_same_had_superseded_is_corrected(
     memory: Memory, how: str, which: int, between: int
 ) -> None:
     """While that is quarantined: the other stays as it is, and the correction comes after what is quarantined."""
-    keys = {"fact_key": "home"} if how == "fact" else {}
-    home = await memory.observe("Mia lives in Rome.", **MIA, **(keys if which == 0 else {}))
-    work = await memory.observe("Mia works in Oslo.", **MIA, **(keys if which == 1 else {}))
-    both = await memory.observe("Mia lives and works in Lima.", **MIA)
+    keys: dict[str, Any] = {"fact_key": "home"} if how == "fact" else {}
+    home: Observation = await memory.observe("Mia lives in Rome.", **MIA, **(keys if which == 0 else {}))
+    work: Observation = await memory.observe("Mia works in Oslo.", **MIA, **(keys if which == 1 else {}))
+    both: Observation = await memory.observe("Mia lives and works in Lima.", **MIA)
     for one in (home, work):
         await memory.observations.supersede(one.id, both.id, **MIA)
-    aside = [both]
+    aside: list[Observation] = [both]
     for n in range(between):
         aside.append(await memory.observations.update(aside[-1].id, **MIA, text=f"Mia lives and works in Lima {n}."))
     for one in reversed(aside):
         await memory.observations.quarantine(one.id, **MIA)
     corrected, other = (home, work) if which == 0 else (work, home)
     if how == "update":
-        new = await memory.observations.update(corrected.id, **MIA, text="Mia is in Bern.")
+        new: Observation = await memory.observations.update(corrected.id, **MIA, text="Mia is in Bern.")
     else:
         new = await memory.observe("Mia is in Bern.", **MIA, **keys)
     if how == "supersede":

@@ -120,7 +120,7 @@ def test_file_by_the_command_line_is_whole_and_nobody_elses(database_url: str, t
 
 async def test_what_is_withdrawn_is_in_no_view(memory: Memory, llm: Scripted) -> None:
     """Of a forgotten user whom a legal hold covers: neither a word nor a count of what is kept for it alone."""
-    agent = {"agent_id": "ada"}
+    agent: dict[str, Any] = {"agent_id": "ada"}
     spoken = [{"id": "1", "role": "user", "content": "I hide my ruby under the mast.", "name": "Ruby"}]
     await memory.add(spoken, **agent, user_id="mia", conversation_id="s")
     await memory.observe("Mia hides her ruby.", **agent, user_id="mia", tags=["ruby"], metadata={"stone": "ruby"})

@@ -54,7 +54,7 @@ AS_MIA: Principal = {**MIA, "conversation_id": None}
 SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
-OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs"}
+OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs", "forgotten_ids"}
 OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals"}
 FOR_USERS = sorted(
     set(TABLES)
@@ -138,6 +138,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c'"
         " FROM memory.messages LIMIT 1",
         "INSERT INTO memory.forgotten_refs VALUES (1, 'c')",
+        "INSERT INTO memory.forgotten_ids VALUES (1, 'user', 'c')",
         f"INSERT INTO memory.observation_vectors VALUES (1, {mine}, 1, 'm:1', '1')",
         f"INSERT INTO memory.observation_retrievals VALUES (1, {mine}, 1, '2026-03-02', 'search', 1)",
         "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
@@ -544,7 +545,7 @@ async def test_erasing_reaches_what_the_principal_serves_and_nothing_else(
                 await enter(raw, **principal)
             rows_of_each_kind = ", ".join(["'{1}'", "'{1}'", *["'{}'"] * 8])
             for call in (
-                "erase_agent(1)",
+                "erase_agent(1, now())",
                 f"erase(1, {rows_of_each_kind}, '{{1}}', '{{1}}', '{{mia}}', '{{}}', 'f', now())",
             ):
                 savepoint = raw.transaction()

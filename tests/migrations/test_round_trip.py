@@ -61,6 +61,7 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c' "
         "FROM memory.messages",
         "INSERT INTO memory.forgotten_refs SELECT agent_key, 'c' FROM memory.agents",
+        "INSERT INTO memory.forgotten_ids SELECT agent_key, 'user', 'c' FROM memory.agents",
         "INSERT INTO memory.observation_vectors SELECT agent_key, scope_id, seq, 'm:1', '1' FROM memory.observations",
         "INSERT INTO memory.observation_retrievals SELECT agent_key, scope_id, seq, '2026-03-02', 'search', 1"
         " FROM memory.observations",

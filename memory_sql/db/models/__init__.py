@@ -11,7 +11,7 @@ from memory_sql.db.models.observations import (
     ObservationStateRow,
     ObservationVectorRow,
 )
-from memory_sql.db.models.people import DepartureRow, HoldRow, UserAliasRow
+from memory_sql.db.models.people import DepartureRow, ForgottenIdRow, HoldRow, UserAliasRow
 from memory_sql.db.models.prices import PriceRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
@@ -26,6 +26,7 @@ __all__ = [
     "DepartureRow",
     "EventRow",
     "EvidenceRow",
+    "ForgottenIdRow",
     "ForgottenRefRow",
     "HoldRow",
     "ImportRejectRow",

@@ -75,3 +75,21 @@ class DepartureRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     user_hash: Mapped[bytes] = column("HMAC of the id under the database's key: memory.user_hash.")
     scope_id: Mapped[int] = column("The group's scope.")
+
+
+class ForgottenIdRow(Base):
+    __tablename__ = "forgotten_ids"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "kind", "id_hash"),
+        key_of("agents"),
+        one_of("kind", "user", "conversation", "group", "agent"),
+        {
+            "comment": "One row per user, conversation or group that was forgotten, or the agent itself; it names nobody. "
+            "What another store has of them from before isn't imported."
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    kind: Mapped[str] = constant("What was forgotten: user, conversation, group or agent.")
+    id_hash: Mapped[bytes] = column("HMAC of the id under the database's key: memory.user_hash.")
+    forgotten_at: Mapped[datetime] = column("When it was last forgotten.", server_default=NOW)

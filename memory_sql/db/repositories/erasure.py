@@ -56,6 +56,7 @@ from memory_sql.db.models import (
     ConversationRow,
     EventRow,
     EvidenceRow,
+    ForgottenIdRow,
     ForgottenRefRow,
     MessageRow,
     ObservationRow,
@@ -126,7 +127,8 @@ class ForgettingRepository:
             return await self._person(selection.user_id, about=selection.about)
         if selection.group_id is not None:
             scopes = await self._scopes([owner_key("group", selection.group_id)])
-            return Seeds(conversations=await self._of_group_alone(selection.group_id), scopes=scopes)
+            talks = await self._of_group_alone(selection.group_id)
+            return Seeds(conversations=talks, scopes=scopes, named=(("group", selection.group_id),))
         assert selection.conversation_id is not None  # checked by Selection
         return await self._conversation(selection.conversation_id)
 
@@ -138,6 +140,7 @@ class ForgettingRepository:
             scopes=tuple(begun.scopes),
             observations=tuple(zip(begun.scope_ids, begun.seqs, strict=True)),
             confirmable=False,
+            named=(("conversation", conversation_id),),
         )
 
     async def _message(self, selection: Selection) -> tuple[tuple[str, int], ...]:
@@ -171,6 +174,7 @@ class ForgettingRepository:
             scopes=await self._scopes(owners),
             observations=await self._keys(of_them_alone) if about else (),
             attended=await self.attended(users),
+            named=tuple(("user", user) for user in users),
         )
 
     async def attended(self, users: Sequence[str]) -> tuple[str, ...]:
@@ -360,13 +364,14 @@ class ForgettingRepository:
     ) -> Erased:
         """As `erase`, with what `seeds` name, and leaves a tombstone: which ids went, when, and why; no text.
 
-        And `refresh_due` of the scopes that are `losing` something.
+        What they name is remembered as forgotten, as hashes. And `refresh_due` of the scopes that are `losing` something.
         """
         detail = {"id": receipt.id, "target": receipt.target, "observations": list(receipt.observations)}
         if receipt.withdrawn:
             detail["withdrawn"] = list(receipt.withdrawn)
         given = self._erasing(closure, losing, seeds, receipt.id, receipt.at)
-        told = {**given, **cause, "detail": detail, "threshold": threshold}
+        kinds, ids = ([one[place] for one in seeds.named] for place in (0, 1))
+        told = {**given, **cause, "detail": detail, "threshold": threshold, "named_kinds": kinds, "named_ids": ids}
         row = (await self._session.execute(_ERASE_TOLD, told)).one()
         return Erased(row.counts or {}, tuple(sorted(row.standing or ())), row.is_unsettled)
 
@@ -389,16 +394,15 @@ class ForgettingRepository:
             now=now,
         )
 
-    async def erase_agent(self) -> dict[str, int]:
+    async def erase_agent(self, now: datetime) -> dict[str, int]:
         """The caller has locked the whole agent."""
-        erased = await self._session.execute(
-            select(func.memory.erase_agent(self._agent_key).table_valued("what", "counted"))
-        )
-        return {row.what: row.counted for row in erased}
+        at = cast(now, DateTime(timezone=True))
+        erased = func.memory.erase_agent(self._agent_key, at).table_valued("what", "counted")
+        return {row.what: row.counted for row in await self._session.execute(select(erased))}
 
     async def count_agent(self) -> dict[str, int]:
         """What `erase_agent` would delete."""
-        kept = ("agents", "events", "forgotten_refs")
+        kept = ("agents", "events", "forgotten_refs", "forgotten_ids")
         tables = [t for t in Base.metadata.sorted_tables if t.name not in kept and "agent_key" in t.c]
         counts = [select(func.count()).select_from(t).where(t.c.agent_key == self._agent_key) for t in tables]
         found = await self._session.execute(select(*(count.scalar_subquery() for count in counts)))
@@ -477,7 +481,18 @@ def _erase_told() -> Select[Any]:
         func.array_agg(counted).filter(what == "standing").label("standing"),
         func.count().filter(what == "unsettled").op(">")(0).label("is_unsettled"),
         func.memory.refresh_due(_AGENT, _LOSING, bindparam("threshold", type_=Integer), _NOW),
-    ).add_cte(told.cte("told"))
+    ).add_cte(told.cte("told"), _remembered())
+
+
+def _remembered() -> Any:
+    f = ForgottenIdRow
+    given = func.unnest(bindparam("named_kinds", type_=ARRAY(Text)), bindparam("named_ids", type_=ARRAY(Text)))
+    named = given.table_valued("kind", "id", name="named").render_derived()
+    hashed = func.memory.user_hash(_AGENT, named.c.id)
+    columns = [f.agent_key.key, f.kind.key, f.id_hash.key, f.forgotten_at.key]
+    noted = upsert(f).from_select(columns, select(_AGENT, named.c.kind, hashed, _NOW))
+    latest = func.greatest(f.forgotten_at, noted.excluded.forgotten_at)
+    return noted.on_conflict_do_update(index_elements=columns[:3], set_={"forgotten_at": latest}).cte("remembered")
 
 
 _ERASE_TOLD = _erase_told()

@@ -44,10 +44,12 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
+from memory_sql.db.closures import Closure, Taken
 from memory_sql.db.models import (
     AgentRow,
     EventRow,
     EvidenceRow,
+    ForgottenIdRow,
     ForgottenRefRow,
     ImportedMessageRow,
     ImportedRow,
@@ -211,12 +213,9 @@ class ImportRepository:
         brought = union(
             *(select(row.import_id).where(row.agent_key == agent_key) for row in (ImportedRow, ImportedMessageRow))
         ).subquery()
-        f = ForgottenRefRow
+        forgotten = (exists().where(f.agent_key == agent_key) for f in (ForgottenRefRow, ForgottenIdRow))
         found = await self.session.execute(
-            select(
-                select(func.array_agg(brought.c.import_id)).scalar_subquery(),
-                exists().where(f.agent_key == agent_key),
-            )
+            select(select(func.array_agg(brought.c.import_id)).scalar_subquery(), or_(*forgotten))
         )
         by, forgets = found.one()
         return set(by or ()), forgets
@@ -295,6 +294,24 @@ class ImportRepository:
         )
         return [(row.scope_id, row.seq) for row in found]
 
+    async def beside(
+        self, agent_key: int, import_id: int, observations: Sequence[tuple[int, int]]
+    ) -> tuple[Closure, set[int]]:
+        """What it brought besides these observations, and the scopes of the evidence."""
+        scope_ids = cast([scope_id for scope_id, _ in observations], ARRAY(BigInteger))
+        seqs = cast([seq for _, seq in observations], ARRAY(Integer))
+        names = ("conversation_id", "number", "evidence_id", "scope_id", "held")
+        beside = func.memory.imported_beside(agent_key, import_id, scope_ids, seqs).table_valued(*names)
+        found = (await self.session.execute(select(beside))).all()
+        erased, withdrawn = (
+            Taken(
+                messages=tuple((row.conversation_id, row.number) for row in found if row.held is held and row.number),
+                evidence=tuple(row.evidence_id for row in found if row.held is held and row.evidence_id),
+            )
+            for held in (False, True)
+        )
+        return Closure(erased, withdrawn), {row.scope_id for row in found if row.scope_id is not None}
+
     async def texts(self, agent_key: int, import_id: int) -> dict[int, int]:
         """For each scope, the first live version that it brought, or that was rewritten from one."""
         texts = func.memory.imported_texts(agent_key, import_id).table_valued("scope_id", "version", "live")
@@ -319,7 +336,7 @@ class ImportRepository:
         return hashes
 
     async def undo(self, agent_key: int, import_id: int) -> list[int]:
-        """Deletes what it brought, except observations; returns the deleted scopes."""
+        """Deletes what it brought besides what was said and remembered; returns the deleted scopes."""
         gone = select(func.memory.undo_import(agent_key, import_id))
         return sorted(await self.session.scalars(gone))
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import LONGEST_AHEAD, OWNER_PREFIX, ScopeKind
+from memory_sql.importers.gone import Named
 from memory_sql.importers.mongo.documents import SaidMessage
 from memory_sql.importers.mongo.drafts import (
     AgentDraft,
@@ -83,6 +84,19 @@ class Plan:
         for talk in self.conversations(agent_id):
             said = self.messages(agent_id, talk.conversation_id)
             found.update(talk.user_ids, (message.user_id for message in said if message.user_id is not None))
+        return found
+
+    def named(self, agent_id: str) -> set[Named]:
+        """The users, conversations and groups that the agent's memory names, by their ids here."""
+        found: set[Named] = {("agent", agent_id)}
+        found.update(("user", user) for user in self.people(agent_id))
+        for owner, name in self.spool.scopes(agent_id):
+            if owner.startswith(_USER):
+                found.add(("user", self._person(agent_id, owner[len(_USER) :])))
+            records = (record for record, *_ in self.spool.rows(agent_id, owner, name))
+            found.update(("conversation", record.session) for record in records if record.session is not None)
+        found.update(("conversation", talk.conversation_id) for talk in self.conversations(agent_id))
+        found.update(("group", group.group_id) for group in self.groups(agent_id))
         return found
 
     def rename(self, agent_id: str, names: Mapping[str, str]) -> None:

@@ -209,6 +209,21 @@ COMMENT ON COLUMN memory.events.run_id IS 'The run, which may be gone.';
 COMMENT ON COLUMN memory.events.detail IS 'Ids, counts and the library''s own words, by name; never remembered text.';
 COMMENT ON COLUMN memory.events.created_at IS 'When it happened.';
 
+CREATE TABLE memory.forgotten_ids (
+    agent_key BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    id_hash BYTEA NOT NULL,
+    forgotten_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT forgotten_ids_pkey PRIMARY KEY (agent_key, kind, id_hash),
+    CONSTRAINT forgotten_ids_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
+    CONSTRAINT forgotten_ids_kind_check CHECK (kind = ANY ('{user,conversation,group,agent}'))
+);
+COMMENT ON TABLE memory.forgotten_ids IS 'One row per user, conversation or group that was forgotten, or the agent itself; it names nobody. What another store has of them from before isn''t imported.';
+COMMENT ON COLUMN memory.forgotten_ids.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.forgotten_ids.kind IS 'What was forgotten: user, conversation, group or agent.';
+COMMENT ON COLUMN memory.forgotten_ids.id_hash IS 'HMAC of the id under the database''s key: memory.user_hash.';
+COMMENT ON COLUMN memory.forgotten_ids.forgotten_at IS 'When it was last forgotten.';
+
 CREATE TABLE memory.forgotten_refs (
     agent_key BIGINT NOT NULL,
     ref_hash BYTEA NOT NULL,

@@ -1,6 +1,6 @@
 -- memory.erase(agent_key, scope_ids, seqs, conversation_ids, numbers, evidence_ids, held_…, losing, scopes, users, attended,
 -- forgetting, at):
--- deletes what `memory.forget_closure` returned, and says how many rows of each kind; and, for the caller to go on, `standing`: the id
+-- deletes what `memory.forget_closure` or `memory.imported_beside` returned, and says how many rows of each kind; and, for the caller to go on, `standing`: the id
 -- of each scope in which something may have been superseded by what is gone or withdrawn, and `unsettled`, if memory.unsettled finds anything in
 -- the scopes that are `losing` something. The only place that deletes. Of what was returned the
 -- observations, messages and evidence that a hold keeps (`held_…`) stay in their tables and are withdrawn, by the id of the
@@ -152,7 +152,7 @@ BEGIN
     DELETE FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids);
     GET DIAGNOSTICS v_evidence = ROW_COUNT;
 
-    UPDATE memory.evidence e SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
+    UPDATE memory.evidence e SET withdrawn_by = memory.waits_for(p_agent, e.withdrawn_by, p_forgetting)
     WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_held_evidence_ids);
 
     IF cardinality(v_losing_seqs) > 0 THEN
@@ -198,6 +198,10 @@ BEGIN
     WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
 
     IF cardinality(p_held_scope_ids) > 0 THEN
+        UPDATE memory.observation_states t SET withdrawn_by = memory.waits_for(p_agent, t.withdrawn_by, p_forgetting)
+        FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
+        WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (k.scope_id, k.seq) AND t.withdrawn_by IS NOT NULL;
+
         WITH before AS (
             SELECT k.scope_id, k.seq, coalesce(t.status, 'active') AS status
             FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
@@ -272,7 +276,8 @@ BEGIN
         GET DIAGNOSTICS v_messages = ROW_COUNT;
 
         UPDATE memory.messages m
-        SET withdrawn_by = coalesce(m.withdrawn_by, p_forgetting), eligible = m.eligible AND m.number <= t.formed_number
+        SET withdrawn_by = memory.waits_for(p_agent, m.withdrawn_by, p_forgetting),
+            eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_held_conversation_ids, p_held_numbers) AS k (conversation_id, number), memory.conversations t
         WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
           AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
@@ -386,3 +391,19 @@ $$;
 REVOKE EXECUTE ON FUNCTION memory.erase FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.erase IS 'Takes out what is forgotten, and counts it; one row per kind.';
+
+-- memory.waits_for(agent_key, before, forgetting): for which forgetting something withdrawn waits that is withdrawn again: a
+-- forgetting takes over what a rollback of an import, a marking or somebody's leaving has withdrawn. One value.
+CREATE OR REPLACE FUNCTION memory.waits_for(p_agent bigint, p_before text, p_forgetting text) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN p_before IS NULL THEN p_forgetting
+        WHEN p_forgetting LIKE 'import:%' THEN p_before
+        WHEN p_before NOT LIKE 'import:%' AND EXISTS (
+            SELECT FROM memory.events v WHERE v.agent_key = p_agent AND v.kind = 'forget' AND v.detail ->> 'id' = p_before
+        ) THEN p_before
+        ELSE p_forgetting
+    END
+$$;
+
+COMMENT ON FUNCTION memory.waits_for IS 'For which forgetting something waits that is withdrawn once more; one value.';

@@ -61,7 +61,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    EXECUTE format('GRANT INSERT ON memory.events, memory.departures, memory.observation_states, memory.forgotten_refs TO %I', eraser);
+    EXECUTE format('GRANT INSERT ON memory.events, memory.departures, memory.observation_states, memory.forgotten_refs, memory.forgotten_ids TO %I', eraser);
     EXECUTE format('ALTER TABLE memory.installation OWNER TO %I', owner);
     EXECUTE format('REVOKE ALL ON memory.installation FROM %I, %I, %I, %I, %I', app, eraser, reader, analyst, content);
 

@@ -129,7 +129,7 @@ BEGIN
     GET DIAGNOSTICS v_judged = ROW_COUNT;
     DELETE FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_evidence_ids);
     GET DIAGNOSTICS v_evidence = ROW_COUNT;
-    UPDATE memory.evidence e SET withdrawn_by = coalesce(e.withdrawn_by, p_forgetting)
+    UPDATE memory.evidence e SET withdrawn_by = memory.waits_for(p_agent, e.withdrawn_by, p_forgetting)
     WHERE e.agent_key = p_agent AND e.evidence_id = ANY (p_held_evidence_ids);
     IF cardinality(v_losing_seqs) > 0 THEN
         UPDATE memory.observations o  -- whom nothing relates to it any more: also a user one of whose messages is forgotten
@@ -171,6 +171,9 @@ BEGIN
     USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
     IF cardinality(p_held_scope_ids) > 0 THEN
+        UPDATE memory.observation_states t SET withdrawn_by = memory.waits_for(p_agent, t.withdrawn_by, p_forgetting)
+        FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
+        WHERE t.agent_key = p_agent AND (t.scope_id, t.seq) = (k.scope_id, k.seq) AND t.withdrawn_by IS NOT NULL;
         WITH before AS (
             SELECT k.scope_id, k.seq, coalesce(t.status, 'active') AS status
             FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
@@ -240,7 +243,8 @@ BEGIN
           AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
         GET DIAGNOSTICS v_messages = ROW_COUNT;
         UPDATE memory.messages m
-        SET withdrawn_by = coalesce(m.withdrawn_by, p_forgetting), eligible = m.eligible AND m.number <= t.formed_number
+        SET withdrawn_by = memory.waits_for(p_agent, m.withdrawn_by, p_forgetting),
+            eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_held_conversation_ids, p_held_numbers) AS k (conversation_id, number), memory.conversations t
         WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number
           AND t.agent_key = p_agent AND t.conversation_id = k.conversation_id;
@@ -338,3 +342,15 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.erase FROM PUBLIC;
 COMMENT ON FUNCTION memory.erase IS 'Takes out what is forgotten, and counts it; one row per kind.';
+CREATE OR REPLACE FUNCTION memory.waits_for(p_agent bigint, p_before text, p_forgetting text) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN p_before IS NULL THEN p_forgetting
+        WHEN p_forgetting LIKE 'import:%' THEN p_before
+        WHEN p_before NOT LIKE 'import:%' AND EXISTS (
+            SELECT FROM memory.events v WHERE v.agent_key = p_agent AND v.kind = 'forget' AND v.detail ->> 'id' = p_before
+        ) THEN p_before
+        ELSE p_forgetting
+    END
+$$;
+COMMENT ON FUNCTION memory.waits_for IS 'For which forgetting something waits that is withdrawn once more; one value.';

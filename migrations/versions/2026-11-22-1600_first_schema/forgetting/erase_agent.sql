@@ -1,4 +1,4 @@
-CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint) RETURNS TABLE (what text, counted bigint)
+CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint, p_at timestamptz) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
     PERFORM FROM memory.agents a WHERE a.agent_key = p_agent FOR KEY SHARE;  -- which a user may not
@@ -6,10 +6,13 @@ BEGIN
         RAISE EXCEPTION 'this transaction does not work for agent %', p_agent USING ERRCODE = 'insufficient_privilege';
     END IF;
     INSERT INTO memory.forgotten_refs (agent_key, ref_hash, forgotten_at)
-    SELECT p_agent, i.ref_hash, now() FROM memory.imported i WHERE i.agent_key = p_agent
+    SELECT p_agent, i.ref_hash, p_at FROM memory.imported i WHERE i.agent_key = p_agent
     UNION
-    SELECT p_agent, i.ref_hash, now() FROM memory.imported_messages i WHERE i.agent_key = p_agent
+    SELECT p_agent, i.ref_hash, p_at FROM memory.imported_messages i WHERE i.agent_key = p_agent
     ON CONFLICT DO NOTHING;
+    INSERT INTO memory.forgotten_ids AS f (agent_key, kind, id_hash, forgotten_at)
+    SELECT a.agent_key, 'agent', memory.user_hash(a.agent_key, a.agent_id), p_at FROM memory.agents a WHERE a.agent_key = p_agent
+    ON CONFLICT (agent_key, kind, id_hash) DO UPDATE SET forgotten_at = greatest(f.forgotten_at, excluded.forgotten_at);
     FOREACH what IN ARRAY ARRAY[
         'imported', 'imported_messages', 'judged', 'lineage', 'evidence', 'observation_states', 'observation_vectors',
         'observation_retrievals', 'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
@@ -23,5 +26,5 @@ BEGIN
     UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION memory.erase_agent(bigint, timestamptz) FROM PUBLIC;
 COMMENT ON FUNCTION memory.erase_agent IS 'Takes out everything of an agent, and counts it; one row per table.';

@@ -1,0 +1,28 @@
+CREATE OR REPLACE FUNCTION memory.imported_beside(p_agent bigint, p_import bigint, p_scope_ids bigint[], p_seqs integer[])
+RETURNS TABLE (conversation_id text, number bigint, evidence_id bigint, scope_id bigint, held boolean)
+LANGUAGE sql STABLE AS $$
+    WITH brought AS MATERIALIZED (
+        SELECT k.scope_id, k.seq FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    ), holds AS MATERIALIZED (
+        SELECT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) AS are_open
+    )
+    SELECT m.conversation_id, m.number, NULL::bigint, NULL::bigint,
+           h.are_open AND memory.is_held_message(p_agent, m.conversation_id, m.number)
+    FROM memory.imported_messages i
+    JOIN memory.messages m USING (agent_key, conversation_id, number)
+    CROSS JOIN holds h
+    WHERE i.agent_key = p_agent AND i.import_id = p_import AND (m.content IS NOT NULL OR m.speaker IS NOT NULL)
+      AND NOT EXISTS (
+          SELECT FROM memory.evidence e
+          WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
+            AND (e.scope_id, e.seq) NOT IN (TABLE brought)
+      )
+    UNION ALL
+    SELECT NULL, NULL, e.evidence_id, e.scope_id, h.are_open AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
+    FROM memory.runs r
+    JOIN memory.evidence e USING (agent_key, run_id)
+    CROSS JOIN holds h
+    WHERE r.agent_key = p_agent AND r.import_id = p_import AND (e.scope_id, e.seq) NOT IN (TABLE brought)
+$$;
+COMMENT ON FUNCTION memory.imported_beside IS
+    'What an import brought besides its observations: messages, and evidence for what stays; one row for each.';

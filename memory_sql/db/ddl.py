@@ -21,6 +21,7 @@ FUNCTIONS = (
     "visibility/principal",
     "visibility/user_ids",
     "visibility/left_groups",
+    "visibility/has_left",
     "visibility/is_empty_group",
     "visibility/conversation_owner",
     "visibility/visible_scopes",

@@ -18,11 +18,13 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.queries.forgettings import former_ids
+from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
 from memory_sql.db.repositories.erasure_of_one import forget_one
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
+from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.holds import HoldRepository
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
@@ -35,8 +37,9 @@ from memory_sql.domain.query import Query
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
-from memory_sql.lifecycle.corrections import Asked
+from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
 from memory_sql.lifecycle.corrections.request import agent_key_for
+from memory_sql.lifecycle.corrections.texts import need
 from memory_sql.lifecycle.journal import Entry
 from memory_sql.lifecycle.selecting import words_of
 
@@ -100,9 +103,8 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
 
     async def act(locks: Locks) -> Forgotten:
         found = await find(session, locks, selection, words)
-        _need(locks, found)
         receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
-        return await _erase(session, asked, locks.agent_key, found, receipt)
+        return await _forget_found(session, asked, locks, found, receipt)
 
     if selection.is_one_observation or selection.is_one_conversation:
         return await under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)
@@ -112,6 +114,25 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
     return await under_locks(session, agent_key, act, shared=True)
+
+
+async def _forget_found(session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt) -> Forgotten:
+    """Of whoever belonged to a group only by an id that is forgotten, nothing stays there in use."""
+    users, agent_key = found.seeds.users, locks.agent_key
+    beyond = await AliasRepository(session, agent_key).beyond(users) if users else []
+    _need(locks, found)
+    if not beyond:
+        return await _erase(session, asked, agent_key, found, receipt)
+    held = [scope_id for scope_id, _ in await GroupRepository(session, agent_key).strange_to(beyond)]
+    await need(session, agent_key, locks, held)
+    forgotten = await _erase(session, asked, agent_key, found, receipt)
+    waits = str(uuid.uuid4())
+    left = await leave_what_is_strange(session, asked, agent_key, [beyond], waits)
+    if told := left.told_if_any(waits):
+        detail = {"action": "forget", "into_user_id": beyond[0], **told}
+        await record(session, agent_key, "alias", receipt.at, actor=asked.actor, detail=detail)
+    withheld = tuple(sorted({*forgotten.receipt.withheld, *(f"s{key}" for key in left.withheld)}))
+    return replace(forgotten, receipt=forgotten.receipt.model_copy(update={"withheld": withheld}))
 
 
 async def forget_alone(session: Session, asked: Asked, selection: Selection) -> Receipt | None:
@@ -292,10 +313,9 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         named = (*(("user", user) for user in users), *entry.named)
         seeds = Seeds(users, (), entry.scopes, entry.observations, messages, attended=attended, named=named)
         found = Found(seeds, await repository.closure(seeds))
-        _need(locks, found)
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
-        return await _erase(session, asked, agent_key, found, receipt)
+        return await _forget_found(session, asked, locks, found, receipt)
 
     return (await under_locks(session, agent_key, act, shared=True)).receipt
 

@@ -191,7 +191,8 @@ class Groups(Face):
             scope_ids = await groups.scope_ids(group)
             if not scope_ids:
                 raise NotFoundError("group", group)
-            users = await AliasRepository(unit, agent_key).user_ids(user)
+            aliases = AliasRepository(unit, agent_key)
+            users = await aliases.user_ids(user)
             is_member = await groups.is_member(scope_ids[0], users)
             if not is_member and await groups.last_left(scope_ids[0], users) is None:
                 raise NotFoundError(f"member of group {group}:", user)
@@ -199,11 +200,14 @@ class Groups(Face):
             archived, choose = corrections.Archived(), partial(groups.only_of, () if keep else scope_ids, users)
             if is_member or await choose():
                 archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose, waits)
+                if is_member:
+                    await groups.leave(scope_ids[0], users, now)
+                if not keep:  # for whom they were the only way in
+                    people = [await aliases.ids_of_person(user)]
+                    archived |= await corrections.leave_what_is_strange(unit, asked, agent_key, people, waits, users)
                 detail = {"action": "leave", "group_id": group, "user_id": user, **archived.told(waits)}
                 about = {"actor": asked.actor, "reason": asked.reason, "scope_id": scope_ids[0], "detail": detail}
                 await record(unit, agent_key, "membership", now, **about)
-            if is_member:
-                await groups.leave(scope_ids[0], users, now)
             left_at = await groups.last_left(scope_ids[0], users)
             assert left_at is not None  # they have left just now, or had before
             return Departure(

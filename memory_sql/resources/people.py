@@ -15,8 +15,6 @@ from memory_sql.db.queries.users import list_users
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
-from memory_sql.db.repositories.groups import GroupRepository
-from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.arguments import id_of, optional_id, reason_of, within
@@ -91,18 +89,24 @@ class People(Face):
     ) -> Alias:
         """Ends the alias of `user_id` and returns it. Raises `NotFoundError` if the user wasn't merged.
 
-        What was propagated from either of the two to a group of the other alone is archived, as when a member leaves.
+        What either of the two has given to a group to which it belonged by the other alone is archived, as when a member
+        leaves.
         """
         agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self._now()
         asked = asked_of(agent, actor, reason, self._settings, now)
 
         async def unmerge(unit: Session) -> Alias:
             agent_key = await locked_agent(unit, agent, "merged user", user)
-            alias = await AliasRepository(unit, agent_key).close(user, now)
+            aliases = AliasRepository(unit, agent_key)
+            alias = await aliases.close(user, now)
             if alias is None:
                 raise NotFoundError("merged user", user)
             detail: dict[str, Any] = {"action": "unmerge", "user_id": user, "into_user_id": alias.into_user_id}
-            detail |= await _leave_what_is_strange(unit, asked, agent_key, alias)
+            people = [await aliases.ids_of_person(one) for one in (alias.user_id, alias.into_user_id)]
+            waits = str(uuid.uuid4())
+            detail |= (await corrections.leave_what_is_strange(unit, asked, agent_key, people, waits)).told_if_any(
+                waits
+            )
             await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)
             return alias
 
@@ -161,23 +165,6 @@ class People(Face):
         async with self._database.transaction(principal=service(agent), snapshot=True) as unit:
             async for line in export_of(unit, agent, user, self._now()):
                 yield line
-
-
-async def _leave_what_is_strange(
-    unit: Session, asked: corrections.Asked, agent_key: int, ended: Alias
-) -> dict[str, Any]:
-    """Archives what either of the two has given to groups to which it belonged by the other alone; as the event keeps it."""
-    aliases, groups, waits = AliasRepository(unit, agent_key), GroupRepository(unit, agent_key), str(uuid.uuid4())
-    ids = [await aliases.ids_of_person(one) for one in (ended.user_id, ended.into_user_id)]
-    strange = [(await groups.strange_to(users), users) for users in ids]
-
-    async def choose() -> list[ObservationKey]:
-        return [key for there, users in strange for key in await groups.only_of(there, users, propagated=True)]
-
-    if not await choose():
-        return {}
-    scope_ids = {scope_id for there, _ in strange for scope_id in there}
-    return (await corrections.archive(unit, asked, agent_key, scope_ids, choose, waits)).told(waits)
 
 
 async def _rewritten(renames: RenameRepository, locks: Locks) -> dict[str, int]:

@@ -10,7 +10,7 @@ import pytest
 from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.database import rows
-from tests.prove.worlds import SETTINGS, Clock, Maker, Plan, Step, Teller, judge, plan_of
+from tests.prove.worlds import SETTINGS, Clock, Maker, Plan, Teller, judge, plan_of
 from tests.sizes import share
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -91,7 +91,6 @@ async def test_text_that_falls_because_of_something_else_takes_back_no_repetitio
     assert await rows(memory, "SELECT 1 FROM memory.observations") == []
 
 
-HELD: dict[str, Step] = {kind: ("hold", kind, n) for kind, n in (("user", 0), ("user", 1), ("conversation", 0))}
 WORLDS = {
     "a repetition, and something else of its text": Plan(
         (("say", "ann", "crew", GREY), ("say", "ben", "crew", SAME), ("say", "ann", "crew", BLUE), ("tell",)),
@@ -122,6 +121,17 @@ WORLDS = {
     "a contradiction": Plan(
         (("say", "ann", "crew", GREY), ("tell",), ("say", "ben", "crew", ("printer", "blue", 0)), ("tell",)),
         (("forget", "user", "ann"), ("forget", "user", "ben"), ("forget", "group", "crew")),
+    ),
+    "a line of who leaves": Plan(
+        (
+            ("say", "ann", "crew", SAME),
+            ("say", "dot", "crew", GREY),
+            ("tell",),
+            ("say", "ann", "crew", ("printer", "blue", 0)),
+            ("say", "dot", "crew", SAME),
+            ("tell",),
+        ),
+        (("forget", "user", "ann"), ("leave", "ann", "crew")),
     ),
     "claims": Plan(
         (

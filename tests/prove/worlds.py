@@ -143,7 +143,7 @@ def plan_of(seed: int) -> Plan:
         return noun, value, pick(0, 1)
 
     def place() -> str:
-        return str(pick("own", "crew", "crew", "yard"))
+        return str(pick("own", "crew", "crew", "yard", "crew's"))
 
     makes: dict[str, Callable[[], Step]] = {
         "say": lambda: (pick(*IDS), place(), any_fact()),
@@ -165,6 +165,8 @@ def plan_of(seed: int) -> Plan:
         lambda: ("forget", "observation", chance.randrange(8)),
         lambda: ("forget", "tag", "tagged"),
         lambda: ("release",),
+        lambda: ("unmerge",),
+        lambda: ("leave", pick(*IDS), pick(*GROUPS)),
     )
 
     def some(least: int, most: int, weights: Mapping[str, int]) -> list[Step]:
@@ -209,18 +211,19 @@ class Maker:
                 self.did[f"no {name}"] += 1
 
     async def say(self, user: str, place: str, said: tuple[str, str, int], talk: str | None = None) -> None:
-        conversation = talk or (f"{user}-own" if place == "own" else f"{place}-talk")
+        group = place.removesuffix("'s")
+        conversation = talk or (f"{user}-own" if place == "own" else f"{group}-talk")
         words = ("For me: " if place == "own" else "") + fact(*said)
         message = {"id": f"m{next(self.numbers)}", "role": "user", "content": words, "user_id": user}
-        groups = () if place == "own" else (place,)
+        groups = (place,) if place in GROUPS else ()  # the conversation may be a group's that the call doesn't name
         whose: dict[str, Any] = {"agent_id": self.agent, "conversation_id": conversation}
         await self.memory.add([message], user_id=user, group_ids=groups, **whose)
         await self.memory.conversations.form(**whose)
 
     async def state(self, user: str | None, place: str, said: tuple[str, str, int], tagged: bool) -> None:
-        if user is None and place == "own":
+        if user is None and place not in GROUPS:
             raise InputError("nobody's own")
-        group = None if place == "own" else place
+        group = place if place in GROUPS else None
         tags = ("tagged",) if tagged else ()
         await self.memory.observe(fact(*said), agent_id=self.agent, user_id=user, group_id=group, tags=tags)
 
@@ -356,11 +359,20 @@ class Ender:
         given: dict[str, Any] = {"wait": False} if self.unit is None else {"session": self.unit}
         await self.memory.forget(selection, agent_id=self.agent, **given)
 
+    @property
+    def _given(self) -> dict[str, Any]:
+        return {"agent_id": self.agent} if self.unit is None else {"agent_id": self.agent, "session": self.unit}
+
+    async def unmerge(self) -> None:
+        await self.memory.people.unmerge(user_id=VISITOR, **self._given)
+
+    async def leave(self, user: str, group: str) -> None:
+        await self.memory.groups.remove_member(group, user, **self._given)
+
     async def release(self) -> None:
         for hold in await self.memory.holds.list(agent_id=self.agent):
             if hold.released_at is None:
-                given: dict[str, Any] = {} if self.unit is None else {"session": self.unit}
-                await self.memory.holds.release(hold.hold_id, agent_id=self.agent, **given)
+                await self.memory.holds.release(hold.hold_id, **self._given)
 
 
 STATE = {

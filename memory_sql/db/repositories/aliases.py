@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,6 +38,22 @@ class AliasRepository:
         """All ids of the person for whom the user stands, in order."""
         person: str = (await self._session.scalars(select(func.memory.person(self._agent_key, user_id)))).one()
         return await self.user_ids(person)
+
+    async def beyond(self, user_ids: Sequence[str]) -> list[str]:
+        """The other ids of the person for whom any of these stands, first the one for whom all of them stand."""
+        a = UserAliasRow
+        stands = select(a.into_user_id).where(
+            a.agent_key == self._agent_key,
+            a.ended_at.is_(None),
+            a.user_id.in_(user_ids),
+            a.into_user_id.not_in(user_ids),
+        )
+        into = (await self._session.scalars(stands)).first()
+        if into is None:
+            return []
+        person: str = (await self._session.scalars(select(func.memory.person(self._agent_key, into)))).one()
+        others = [user for user in await self.user_ids(person) if user not in (*user_ids, person)]
+        return [person, *others]
 
     async def into(self, user_id: str) -> list[Alias]:
         """The open aliases that stand for the user, directly or through others, oldest first."""

@@ -7,7 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, cast, exists, func, or_, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+    union,
+    update,
+)
 from sqlalchemy.dialects.postgresql import array, distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -221,34 +235,43 @@ class GroupRepository:
             .values(left_at=func.greatest(now, _m.joined_at))
         )
 
-    async def strange_to(self, users: Sequence[str]) -> Sequence[int]:
-        """The groups that have something from the scopes of these users, and of which none of them ever was a member."""
-        line, group, own = LineageRow, aliased(ScopeRow), aliased(ScopeRow)
-        found = await self._session.scalars(
+    async def strange_to(
+        self, users: Sequence[str], leaving: Sequence[str] = ()
+    ) -> Sequence[tuple[int, datetime | None]]:
+        """The scopes of groups that hold something of a person with these ids, none of which is a member; when they left.
+
+        None: none of them ever was one, but for those that are `leaving` just now.
+        """
+        e, line, group, own, main = EvidenceRow, LineageRow, aliased(ScopeRow), aliased(ScopeRow), aliased(ScopeRow)
+        owners = [owner_key("individual", user) for user in users]
+        held = union(
+            select(e.scope_id).where(e.agent_key == self._agent_key, e.user_id.in_(users), e.withdrawn_by.is_(None)),
             select(line.scope_id)
-            .distinct()
             .join(own, and_(own.agent_key == line.agent_key, own.scope_id == line.source_scope_id))
-            .join(group, and_(group.agent_key == line.agent_key, group.scope_id == line.scope_id))
-            .where(
-                line.agent_key == self._agent_key,
-                own.owner.in_([owner_key("individual", user) for user in users]),
-                group.kind == "group",
-                ~exists().where(_m.agent_key == line.agent_key, _m.scope_id == line.scope_id, _m.user_id.in_(users)),
-            )
-            .order_by(line.scope_id)
+            .where(line.agent_key == self._agent_key, own.owner.in_(owners)),
+        ).subquery("held")
+        its_main = and_(main.agent_key == group.agent_key, main.owner == group.owner, main.name == "")
+        theirs = and_(_m.agent_key == main.agent_key, _m.scope_id == main.scope_id, _m.user_id.in_(users))
+        left = select(func.max(_m.left_at)).where(theirs, _m.user_id.not_in(leaving)).correlate(main).scalar_subquery()
+        found = await self._session.execute(
+            select(group.scope_id, left.label("left_at"))
+            .select_from(held)
+            .join(group, and_(group.agent_key == self._agent_key, group.scope_id == held.c.scope_id))
+            .join(main, its_main)
+            .where(group.kind == "group", ~exists().where(theirs, _m.left_at.is_(None)))
+            .order_by(group.scope_id)
         )
-        return found.all()
+        return [(row.scope_id, row.left_at) for row in found]
 
     async def only_of(
-        self, scope_ids: Collection[int], users: Sequence[str], *, propagated: bool = False
+        self, scope_ids: Collection[int], users: Sequence[str], since: datetime | None = None
     ) -> tuple[ObservationKey, ...]:
-        """Observations in these scopes, in use or possibly so again, that only these users support.
+        """Observations in these scopes, in use or possibly so again, that only these users support; only later than `since`.
 
         What is quarantined may be again, unless that was said of it when they left.
 
         The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
         whose scopes it came. What an observation was lent (`repeated_seq`) supports that which lent it, which stands again.
-        With `propagated`, only that of which they have said nothing in the group itself.
         """
         o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
         owners = [owner_key("individual", user) for user in users]
@@ -271,8 +294,9 @@ class GroupRepository:
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
                 or_(IN_USE, may_return, may_be_released),
-                and_(of_them, ~theirs) if propagated else or_(theirs, of_them),
+                or_(theirs, of_them),
                 ~others,
+                true() if since is None else o.created_at > since,
             )
             .order_by(o.scope_id, o.seq)
         )

@@ -67,7 +67,7 @@ def appended(by: Mapping[int, int], ahead: Mapping[int, int]) -> dict[int, int]:
     """
     links, changed = dict(ahead), dict[int, int]()
     for old, new in sorted(by.items()):
-        line, others = _line(links, old), _line(links, new)
+        line, others = line_of(links, old), line_of(links, new)
         if new in line:
             continue
         last = old if line[-1] in others else line[-1]
@@ -75,7 +75,7 @@ def appended(by: Mapping[int, int], ahead: Mapping[int, int]) -> dict[int, int]:
     return changed
 
 
-def _line(links: Mapping[int, int], seq: int) -> list[int]:
+def line_of(links: Mapping[int, int], seq: int) -> list[int]:
     line = [seq]
     while (after := links.get(line[-1])) is not None:
         line.append(after)

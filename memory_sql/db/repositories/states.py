@@ -28,6 +28,7 @@ from memory_sql.db.repositories.lines import (
     is_followed,
     is_quarantined_elsewhere,
     is_there,
+    line_of,
     linked,
 )
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope
@@ -70,6 +71,20 @@ class StateRepository:
         ahead = await self._ahead(scope, {*by, *by.values()})
         links = appended(by, ahead)
         await self._link(scope, dict.fromkeys(await self.behind(scope, links)) | links)
+
+    async def pass_on(self, scope: ScopeState, seqs: Collection[int]) -> None:
+        """What any of these has superseded is superseded by the next in its line that isn't one of these, if there is one."""
+        ahead, going = await self._ahead(scope, seqs), {*seqs}
+        after = {seq: [one for one in line_of(ahead, seq)[1:] if one not in going] for seq in going}
+        heirs = {seq: line[0] for seq, line in after.items() if line}
+        if not heirs:
+            return
+        found = await self._session.execute(
+            select(_t.seq, _t.superseded_by).where(
+                in_scope(_t, scope), among(_t.superseded_by, heirs), ~among(_t.seq, going)
+            )
+        )
+        await self._link(scope, {row.seq: heirs[row.superseded_by] for row in found})
 
     async def _link(self, scope: ScopeState, by: Mapping[int, int | None]) -> None:
         links = unnested((_t.seq, _t.superseded_by), by.items())

@@ -12,11 +12,11 @@ the context shows the correction beside it; where something has to leave at once
     marking     mark, raise_sensitivity
     retracting  retract_few
     quarantine  quarantine, release
-    archiving   archive
+    archiving   archive, leave_what_is_strange
     texts       rewinding and rebuilding the scopes' texts
 """
 
-from memory_sql.lifecycle.corrections.archiving import Archived, archive
+from memory_sql.lifecycle.corrections.archiving import Archived, archive, leave_what_is_strange
 from memory_sql.lifecycle.corrections.marking import mark, raise_sensitivity
 from memory_sql.lifecycle.corrections.quarantine import quarantine, release
 from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update, update_alone
@@ -28,6 +28,7 @@ __all__ = [
     "Archived",
     "Asked",
     "archive",
+    "leave_what_is_strange",
     "mark",
     "quarantine",
     "raise_sensitivity",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,12 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
+from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.lifecycle.corrections.quarantine import successor_of
 from memory_sql.lifecycle.corrections.replacing import change, stand_again
@@ -65,6 +68,13 @@ class Archived:
         waiting = {"id": waits, "withdrawn": list(self.withdrawn)} if self.withdrawn else {}
         return {"archived": list(self.observations), "retracted": list(self.retracted), **waiting}
 
+    def told_if_any(self, waits: str) -> dict[str, Any]:
+        return self.told(waits) if self.observations or self.retracted or self.withdrawn else {}
+
+    def __or__(self, other: Archived) -> Archived:
+        both = ((*getattr(self, name), *getattr(other, name)) for name in self.__dataclass_fields__)
+        return Archived(*(tuple(sorted({*each})) for each in both))
+
 
 async def archive(
     session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int], choose: Choose, waits: str
@@ -78,6 +88,7 @@ async def archive(
 
     async def act(locks: Locks) -> Archived:
         found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
+        await _pass_on(session, agent_key, [one.key for one in found.standings])
         await change(session, asked, agent_key, found.changes)
         await stand_again(session, asked, agent_key, {one.key[0] for one in found.standings})
         await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
@@ -88,6 +99,31 @@ async def archive(
     return await under_locks(session, agent_key, act)
 
 
+async def leave_what_is_strange(
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    people: Sequence[Sequence[str]],
+    waits: str,
+    leaving: Sequence[str] = (),
+) -> Archived:
+    """Archives what each of these people, given by all their ids, has in groups to which they don't belong.
+
+    They belonged through another id, which is `leaving` or theirs no longer. What was in the group before they left it
+    themselves stays as it is.
+    """
+    groups = GroupRepository(session, agent_key)
+    strange = [(scope, users) for users in people if users for scope in await groups.strange_to(users, leaving)]
+
+    async def choose() -> list[ObservationKey]:
+        found = [await groups.only_of([scope_id], users, left_at) for (scope_id, left_at), users in strange]
+        return sorted({key for keys in found for key in keys})
+
+    if not await choose():
+        return Archived()
+    return await archive(session, asked, agent_key, {scope_id for (scope_id, _), _ in strange}, choose, waits)
+
+
 def _archived(found: Departing, withheld: list[int]) -> Archived:
     return Archived(
         observations=tuple(observation_id(*key) for key in found.archived),
@@ -95,6 +131,15 @@ def _archived(found: Departing, withheld: list[int]) -> Archived:
         withdrawn=tuple(observation_id(*key) for key in found.closure.withdrawn.observations),
         withheld=tuple(withheld),
     )
+
+
+async def _pass_on(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> None:
+    """What was superseded before by any of these stays superseded by the next in its line, as when it is forgotten."""
+    by_scope = defaultdict[int, list[int]](list)
+    for scope_id, seq in keys:
+        by_scope[scope_id].append(seq)
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=sorted(by_scope)) if by_scope else ():
+        await StateRepository(session).pass_on(state, by_scope[state.scope_id])
 
 
 async def _rewound(

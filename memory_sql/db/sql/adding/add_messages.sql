@@ -254,18 +254,7 @@ BEGIN
           AND NOT EXISTS (
               SELECT FROM memory.members m WHERE m.agent_key = v_agent AND m.scope_id = s.scope_id AND m.user_id = u
           )
-          AND NOT EXISTS (  -- nor by another id of somebody who left
-              WITH RECURSIVE person (user_id) AS (
-                  SELECT u
-                  UNION
-                  SELECT l.into_user_id
-                  FROM person p
-                  JOIN memory.user_aliases l ON l.agent_key = v_agent AND l.user_id = p.user_id AND l.ended_at IS NULL
-              )
-              SELECT FROM person p
-              CROSS JOIN LATERAL memory.left_groups(v_agent, p.user_id) l
-              WHERE s.owner = 'g:' || l.group_id
-          )
+          AND NOT memory.has_left(v_agent, s.scope_id, u)
         ON CONFLICT DO NOTHING;
         empty_groups := ARRAY(
             SELECT DISTINCT g FROM unnest(p_groups) g WHERE memory.is_empty_group(v_agent, 'g:' || g) ORDER BY g

@@ -60,14 +60,18 @@ BEGIN
     WHERE m.agent_key = p_agent AND m.conversation_id = ANY (v_whole) AND m.content IS NULL;  -- only their keys are left
     DELETE FROM memory.runs r WHERE r.agent_key = p_agent AND r.conversation_id = ANY (v_whole);
     DELETE FROM memory.conversations t WHERE t.agent_key = p_agent AND t.conversation_id = ANY (v_whole);
-    -- A member who has left since stays recorded as having left; one who has spoken as a member is now a member by the host's word.
+    -- A member who has left since stays recorded as having left; one who has spoken as a member, by any id of theirs, is now a
+    -- member by the host's word.
     UPDATE memory.members m SET import_id = NULL
     FROM memory.scopes s
     WHERE m.agent_key = p_agent AND m.import_id = p_import AND s.agent_key = p_agent AND s.scope_id = m.scope_id
       AND (m.left_at IS NOT NULL OR EXISTS (
           SELECT FROM memory.conversations t
-          WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, ARRAY[m.user_id])
-            AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants @> ARRAY[m.user_id]
+          CROSS JOIN LATERAL (
+              SELECT ARRAY(SELECT i.user_id FROM memory.user_ids(p_agent, memory.person(p_agent, m.user_id)) i) AS users
+          ) p
+          WHERE memory.user_tokens(t.agent_key, t.participants) && memory.user_tokens(p_agent, p.users)
+            AND t.agent_key IS NOT DISTINCT FROM p_agent AND t.participants && p.users
             AND t.group_ids @> ARRAY[substr(s.owner, 3)]
       ));
     DELETE FROM memory.members m WHERE m.agent_key = p_agent AND m.import_id = p_import;

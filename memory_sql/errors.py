@@ -35,6 +35,7 @@ Messages contain ids, positions, counts and limits. They never contain remembere
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -216,17 +217,26 @@ class SchemaError(DatabaseError):
 class RestoredError(DatabaseError):
     """The database was restored from a backup made before something was forgotten, and may not be read yet.
 
-    `missing` is the number of forgettings that have to be repeated.
+    `missing` is the number of forgettings that have to be repeated; `copied_from` how many of them belong to each
+    incarnation of the database from which this one was copied or restored.
     """
 
     missing: int
+    copied_from: dict[str, int]
 
-    def __init__(self, missing: int) -> None:
-        super().__init__(
+    def __init__(self, missing: int, copied_from: Mapping[str, int] | None = None) -> None:
+        told = (
             f"{missing} forgettings of the journal are missing in this database: it was restored from an older backup;"
-            " run `memory-sql admin restore-check`"
         )
+        told += " run `memory-sql admin restore-check`"
+        for incarnation, count in (copied_from or {}).items():
+            told += (
+                f"; of these {count} were forgotten in {incarnation}, from which it was copied: if it takes the place of that"
+                f" one, with `--incarnation {incarnation}`; if it is a copy beside it, run `memory-sql db renew` instead"
+            )
+        super().__init__(told)
         self.missing = missing
+        self.copied_from = dict(copied_from or {})
 
 
 class EmbeddedError(DatabaseError):

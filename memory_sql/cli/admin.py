@@ -264,6 +264,12 @@ def _toml(row: dict[str, Any]) -> str:
 def restore_check(
     journal: Journal = None,
     unsure: Annotated[bool, typer.Option("--unsure", help="Also those that may not have been committed.")] = False,
+    incarnation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Also those of the database from which this one was restored: its incarnation."
+        ),
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -273,18 +279,19 @@ def restore_check(
     \b
     memory-sql admin restore-check --journal /safe/forgotten.jsonl
 
-    The journal is the file that the setting forget_journal names. Keep it outside the database's backups.
+    The journal is the file that the setting forget_journal names. Keep it outside the database's backups. If this database
+    isn't the restored one itself but a copy beside it, run `memory-sql db renew` instead.
     """
 
     async def work(memory: Memory) -> tuple[list[Receipt], JournalStatus]:
         file = journal or memory.settings.forget_journal
         if file is None:
             raise InputError("which journal? pass --journal, or set forget_journal")
-        receipts = await memory.admin.restore_check(file, unsure=unsure)
+        receipts = await memory.admin.restore_check(file, unsure=unsure, incarnation=incarnation)
         return receipts, await memory.admin.journal_status(file)
 
     receipts, left = run(url, data, work, restoring=True)
-    if left.planned or left.others or left.cut_off:
+    if left.planned or left.others or left.cut_off or left.copied_from:
         print(_journal_text(left), file=sys.stderr)
     output.rows(receipts, receipt_text, as_json, "nothing was forgotten after this backup")
 
@@ -309,6 +316,7 @@ def journal_status(
 def _journal_text(status: JournalStatus) -> str:
     lines = [
         _listed("forgotten after this backup; run `memory-sql admin restore-check`", status.missing),
+        *(f"of these, forgotten in {it}, from which this was copied: {n:,}" for it, n in status.copied_from.items()),
         _listed("planned, maybe not committed; `restore-check --unsure` repeats them", status.planned),
         f"skipped, of other databases: {status.others:,}" if status.others else "",
         _listed("lines that were cut off while being written", [str(number) for number in status.cut_off]),

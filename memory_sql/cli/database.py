@@ -293,3 +293,24 @@ def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     with _reachable(url, data) as target:
         asyncio.run(vacuum(target))
     output.one({"statements": PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)
+
+
+@app.command()
+def renew(url: Url = None, data: Data = None, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Gives a copy of a database an id of its own, so that what is forgotten in the other one isn't taken for its own.
+
+    \b
+    memory-sql db renew --yes --url postgresql://me:secret@localhost/staging
+
+    For a copy that lives on beside the original, such as staging made from production. Not for a restored backup: that one
+    has to forget what was forgotten after it. The key of its hashes stays: what is hashed couldn't be found under another.
+    """
+    import asyncio
+
+    from memory_sql.db.migrate import renew
+
+    if not yes and not typer.confirm("Is this a copy beside the original, and no restored backup?"):
+        raise typer.Exit(1)
+    with _reachable(url, data) as target:
+        found = asyncio.run(renew(target))
+    output.one({"database": found}, lambda one: f"this database is {one['database']} from now on", as_json)

@@ -11,8 +11,9 @@ from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, event, func, make_url, select, text
+from sqlalchemy import URL, Connection, event, func, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session as SyncSession
@@ -59,7 +60,6 @@ POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", 
 # Keys of `Session.info`:
 SERVED = "memory_sql.served"  # the principal that is named together with BEGIN
 SAVED = "memory_sql.saved"  # the savepoint `FIRST` is sent together with BEGIN
-ON_COMMIT = "memory_sql.on_commit"  # callbacks that wait for the commit
 MOST_PORT = 65_535
 
 OTHER_LOOP = (
@@ -402,45 +402,54 @@ class Database:
         await self.engine.dispose()
 
 
-Waiting = tuple[Callable[[], None], tuple[SessionTransaction, ...]]
+class _Watched:
+    """The driver's transaction: whoever commits it, a session, a connection or an engine, ends with this."""
+
+    def __init__(self, transaction: Any) -> None:
+        self._transaction = transaction
+        self.waiting: list[tuple[Callable[[], None], frozenset[str]]] = []
+
+    async def commit(self) -> None:
+        await self._transaction.commit()
+        for call, _ in self.waiting:
+            call()
+
+    async def rollback(self) -> None:
+        await self._transaction.rollback()
+
+    def forget(self, savepoint: str) -> None:
+        self.waiting = [one for one in self.waiting if savepoint not in one[1]]
+
+
+_watched: WeakKeyDictionary[Connection, _Watched] = WeakKeyDictionary()
 
 
 def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
-    """Calls `call` once, after the transaction of this session was committed; not if it is rolled back.
+    """Calls `call` once, after the database transaction was committed in which this session works; not if it is rolled back.
 
-    Nor if the host rolls back to an earlier savepoint of its own.
+    That may be another's, which the session has joined: then its own commit says nothing. Nor is it called if anybody rolls
+    back to an earlier savepoint. The session has sent something in that transaction.
     """
-    own = session.sync_session
-    if ON_COMMIT not in own.info:
-        own.info[ON_COMMIT] = list[Waiting]()
-        event.listen(own, "after_commit", _committed)
-        event.listen(own, "after_soft_rollback", _rolled_back)
-        event.listen(own, "after_transaction_end", _ended)
-    own.info[ON_COMMIT].append((call, tuple(_savepoints(own))))
+    connection = session.sync_session.connection()
+    driver: Any = connection.connection.dbapi_connection
+    watched = driver._transaction
+    if not isinstance(watched, _Watched):
+        if connection not in _watched:
+            event.listen(connection, "rollback_savepoint", _rolled_back)
+        watched = driver._transaction = _watched[connection] = _Watched(watched)
+    watched.waiting.append((call, frozenset(_savepoints(connection))))
 
 
-def _savepoints(session: SyncSession) -> Iterator[SessionTransaction]:
-    """The savepoints in which the session is."""
-    transaction = session.get_nested_transaction()
-    while transaction is not None:
-        yield transaction
-        transaction = transaction.parent
+def _savepoints(connection: Connection) -> Iterator[str]:
+    """The names of the savepoints in which the connection is."""
+    nested: Any = connection.get_nested_transaction()
+    while nested is not None:
+        yield nested._savepoint
+        nested = nested._previous_nested
 
 
-def _committed(session: SyncSession) -> None:
-    waiting: list[Waiting] = session.info[ON_COMMIT]
-    while waiting and not session.in_nested_transaction():
-        call, _ = waiting.pop(0)
-        call()
-
-
-def _rolled_back(session: SyncSession, transaction: SessionTransaction) -> None:
-    session.info[ON_COMMIT][:] = [one for one in session.info[ON_COMMIT] if transaction not in one[1]]
-
-
-def _ended(session: SyncSession, transaction: SessionTransaction) -> None:
-    if transaction.parent is None:
-        session.info[ON_COMMIT].clear()  # they don't belong to a later transaction of the same session
+def _rolled_back(connection: Connection, name: str, _context: None) -> None:
+    _watched[connection].forget(name)
 
 
 @asynccontextmanager

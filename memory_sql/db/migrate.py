@@ -180,3 +180,9 @@ def host_include_object(object_: Any, name: str | None, type_: str, reflected: b
     """For the host's `include_object`: keeps our tables out of autogenerate, including those in the host's metadata."""
     table = object_ if type_ == "table" else object_.table
     return bool(table.schema != SCHEMA)
+
+
+async def renew(url: str) -> str:
+    """Gives the database an id of its own, which it returns. Only its owner may."""
+    async with connect_once(url) as connection:
+        return str(await connection.scalar(select(func.memory.renew_installation())))

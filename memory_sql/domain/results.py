@@ -291,14 +291,17 @@ class JournalStatus(Value):
     before `restore_check` has repeated them. `planned`: ids of forgettings that may not have been committed, because the
     process died in between or the transaction was rolled back. `others` counts those of other databases, which are skipped.
     `cut_off`: the numbers of lines that a full disk or a crash has cut off, of forgettings that weren't committed, or are
-    `planned`.
+    `planned`. `copied_from`: of `missing`, how many were forgotten in each incarnation of the database of which this
+    one, whose `incarnation` that is, is a copy or a restored backup.
     """
 
     database: str
+    incarnation: str | None = None
     missing: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
     others: int = 0
     cut_off: tuple[int, ...] = ()
+    copied_from: dict[str, int] = Field(default_factory=dict)
 
 
 class Trimmed(Value):

@@ -1,12 +1,14 @@
 """What was forgotten, written down outside the database: a backup that is older than a forgetting doesn't know of it.
 
 One JSON object a line, with ids and no text: first what a forgetting deletes, before its commit, then that it was
-committed. `memory-sql admin restore-check` does again on a restored database what it doesn't know of.
+committed. `memory-sql admin restore-check` does again on a restored database what it doesn't know of. The events keep what
+a line says until the journal is known to have it: a full disk or a crash after the commit only delays it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,16 +21,20 @@ from pydantic import ValidationError
 
 from memory_sql.db import Session
 from memory_sql.db.engine import on_commit
-from memory_sql.db.queries.forgettings import Renamed, placed
+from memory_sql.db.queries.forgettings import Renamed, note, noted, placed, settle_noted
 from memory_sql.domain.ids import Value
 from memory_sql.domain.people import ForgottenKind
 from memory_sql.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+AT_ONCE = 1000
 
 
 class Entry(Value):
     """One forgetting: whose and which things went. `messages` maps a conversation to the numbers of its messages.
 
     `database` is the id of the database in which it was. None: it says nothing of that, and is taken for anybody's.
+    `incarnation` tells it from its copies. None: it is taken for any of them.
     `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest. `refs`: of what was
     imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again. `renamed`: how `users` and
     conversations came by these ids. `named`: the conversation or group that was forgotten as a whole, `(kind, id)`.
@@ -43,20 +49,21 @@ class Entry(Value):
     observations: tuple[tuple[int, int], ...] = ()
     messages: Mapping[str, tuple[int, ...]] = {}
     database: str | None = None
+    incarnation: str | None = None
     waited: str | None = None
     refs: tuple[str, ...] = ()
     renamed: tuple[Renamed, ...] = ()
     named: tuple[tuple[ForgottenKind, str], ...] = ()
 
-    def is_of(self, database: str) -> bool:
-        return self.database in (None, database)
-
 
 async def keep(path: Path | None, unit: Session, entry: Entry, *, joined: bool) -> None:
-    """As `write`, of this database; None: no journal is kept."""
+    """As `write`, of this database; None: no journal is kept. The event keeps it as well, until the journal is known to."""
     if path is not None:
-        own, renamed = await placed(unit, entry.agent_id, entry.users, list(entry.messages))
-        write(path, unit, entry.model_copy(update={"database": own, "renamed": renamed}), joined=joined)
+        own, incarnation, renamed = await placed(unit, entry.agent_id, entry.users, list(entry.messages))
+        known = {"database": own, "incarnation": incarnation, "renamed": renamed}
+        entry = entry.model_copy(update=known)
+        await note(unit, entry.agent_id, entry.id, entry.model_dump(mode="json"))
+        write(path, unit, entry, joined=joined)
 
 
 def write(path: Path, unit: Session, entry: Entry, *, joined: bool) -> None:
@@ -64,16 +71,19 @@ def write(path: Path, unit: Session, entry: Entry, *, joined: bool) -> None:
 
     In a host's transaction (`joined`) both after the commit: the host may still roll back.
     """
-    if joined:
-        on_commit(unit, partial(_both, path, entry))
-        return
-    plan(path, entry)
-    on_commit(unit, partial(done, path, entry.id))
+    if not joined:
+        plan(path, entry)
+    on_commit(unit, partial(_after, path, entry, is_planned=not joined))
 
 
-def _both(path: Path, entry: Entry) -> None:
-    plan(path, entry)
-    done(path, entry.id)
+def _after(path: Path, entry: Entry, *, is_planned: bool) -> None:
+    """It has happened, whatever becomes of the journal: what that lacks is written later (`catch_up`)."""
+    try:
+        if not is_planned:
+            plan(path, entry)
+        done(path, entry.id)
+    except ConfigurationError as error:
+        log.warning("forgetting %s isn't in the journal yet: %s", entry.id, error)
 
 
 def plan(path: Path, entry: Entry) -> None:
@@ -83,6 +93,24 @@ def plan(path: Path, entry: Entry) -> None:
 
 def done(path: Path, entry_id: str) -> None:
     _append(path, {"id": entry_id, "done": True})
+
+
+async def catch_up(unit: Session, path: Path) -> int:
+    """Writes what the events know and the journal lacks; how many lines. Not for a database that may be an older backup.
+
+    Raises `ConfigurationError` where the journal can't be read or written.
+    """
+    lines = 0
+    while entries := [Entry.model_validate(one) for one in await noted(unit, AT_ONCE)]:
+        begun_there = {entry.id: committed for entry, committed in begun(path).entries}
+        for entry in entries:
+            if entry.id not in begun_there:
+                plan(path, entry)
+            if not begun_there.get(entry.id):
+                done(path, entry.id)
+                lines += 1
+        await settle_noted(unit, [entry.id for entry in entries])
+    return lines
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

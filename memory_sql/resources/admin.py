@@ -13,12 +13,13 @@ from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.copied import copy_view
+from memory_sql.db.queries.forgettings import placed_here
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
 from memory_sql.db.repositories.prices import list_prices, set_price
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
-from memory_sql.domain.arguments import flags, id_of, optional_id, path_of, within
+from memory_sql.domain.arguments import flags, id_of, needed_text, optional_id, path_of, within
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.prices import Price, amount_of, currency_of, day_of, model_of
 from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
@@ -71,18 +72,25 @@ class Admin(Face):
             found = await find_agent(unit, agent)
         return {} if found is None else {name: found.settings[name] for name in sorted(found.settings)}
 
-    async def restore_check(self, journal_file: Path | str, *, unsure: bool = False) -> list[Receipt]:
+    async def restore_check(
+        self, journal_file: Path | str, *, unsure: bool = False, incarnation: str | None = None
+    ) -> list[Receipt]:
         """Repeats the forgettings of the journal that are missing in a restored database; run it before using the database.
 
         Skips a forgetting that may not have been committed, unless `unsure`, and those of another database
-        (`journal_status` counts them). An agent that the backup doesn't have yet is created, so that its forgettings aren't
-        repeated when it has something new. Needs a Memory that was opened with `restoring=True`.
+        (`journal_status` counts them). So are those of the database from which this one was restored, unless its
+        `incarnation` is named: this one may be a copy beside it, of which nobody asked that. An agent that the backup
+        doesn't have yet is created, so that its forgettings aren't repeated when it has something new. Needs a Memory that
+        was opened with `restoring=True`.
         """
         flags(unsure=unsure)
         receipts, file = [], path_of("journal_file", journal_file)
-        own = (await self.journal_status(file)).database
+        named = None if incarnation is None else needed_text("incarnation", incarnation)
+        async with self._database.transaction(principal=service(None)) as unit:
+            own = await placed_here(unit)
         for entry, committed in journal.read(file).entries:
-            if not entry.is_of(own) or (not committed and not unsure):
+            is_ours = own.may_have_been(entry.database, entry.incarnation)
+            if not is_ours or entry.incarnation not in (None, own.incarnation, named) or not (committed or unsure):
                 continue
             asked = asked_of(entry.agent_id, None, "restored from a backup", self._settings, self._now())
             step = partial(_forgotten_again, asked=asked, entry=entry)

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from memory_sql.config import Settings
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.principals import service
+from memory_sql.db.queries.forgettings import placed_here
 from memory_sql.db.waiting import Limits
 from memory_sql.domain.arguments import optional_id, reason_of
 from memory_sql.domain.ids import Id, aware, stored_id
@@ -98,6 +99,7 @@ class Runtime:
         async with AsyncExitStack() as opening:
             database = await self._connected(opening)
             await _check(database)
+            await _note_place(database)
             if self.settings.forget_journal is not None and not restoring:
                 await _refuse_restored(database, self.settings.forget_journal)
             await self.compare_clocks(database)
@@ -270,6 +272,12 @@ def _revealed(url: SecretStr | None) -> str | None:
 async def _check(database: Database) -> None:
     await database.check_schema()
     await database.look()
+
+
+async def _note_place(database: Database) -> None:
+    """A copy is known as one from its first opening on."""
+    async with database.transaction(principal=service(None)) as unit:
+        await placed_here(unit)
 
 
 async def _refuse_restored(database: Database, journal: Path) -> None:

@@ -19,7 +19,7 @@ from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, FailedRun, MaintainResult, Review, Trimmed, Waiting
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import eviction, retention
+from memory_sql.lifecycle import eviction, restoring, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face
 
@@ -115,7 +115,8 @@ class Work(Face):
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
         evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
-        `limit` retrieval counts (`count_days`). Concurrent calls share the work. A `Worker` does this automatically.
+        `limit` retrieval counts (`count_days`). And it writes down what the journal of forgetting lacks. Concurrent calls
+        share the work. A `Worker` does this automatically.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         await self._runtime.compare_clocks(self._database)
@@ -126,6 +127,8 @@ class Work(Face):
                 retention.end_retention, agent_id=agent, sweep=sweep, most=left, settings=self._settings, now=now
             )
             sweep = await self._database.write(step, principal=service(agent))
+        if (path := self._settings.forget_journal) is not None:
+            await self._database.write(partial(restoring.catch_up, path=path), principal=service(None))
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
         complete = sweep.after is None and max(evicted, counts) < most
         return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)

@@ -21,7 +21,7 @@ from tests.conftest import administer
 from tests.database import rows
 from tests.fakes import Parrot
 from tests.integration.test_corrections import spread
-from tests.integration.test_forgetting import aclosing_of, copy_of, say, tell
+from tests.integration.test_forgetting import aclosing_of, copy_of, origin, say, tell
 from tests.sizes import few_in_every_run
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -418,7 +418,7 @@ async def test_restored_backup_withdraws_again_and_the_journal_tells_the_end(
     try:
         restored = await Memory(url, parrot, settings).open(restoring=True)
         async with aclosing_of(restored):
-            done: list[Receipt] = await restored.admin.restore_check(file)
+            done: list[Receipt] = await restored.admin.restore_check(file, incarnation=await origin(restored, file))
             assert [len(receipt.withdrawn) for receipt in done] == [1, 0]
             assert "ruby" not in await told(restored)
             assert await kept(restored) == (1, 1)

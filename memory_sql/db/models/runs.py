@@ -136,6 +136,10 @@ class EventRow(Base):
             postgresql_where=text("kind = 'alias'"),
         ),
         Index("events_forget_idx", "agent_key", text("(detail ->> 'id')"), postgresql_where=text("kind = 'forget'")),
+        Index(
+            "events_entry_idx", "agent_key", "event_id", postgresql_where=text("kind = 'forget' AND detail ? 'entry'")
+        ),
+        Index("events_was_idx", "agent_key", text("(detail ->> 'was')"), postgresql_where=text("kind = 'rename'")),
         {
             "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds none of its text."
         },

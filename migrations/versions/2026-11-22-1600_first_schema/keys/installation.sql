@@ -4,6 +4,9 @@ CREATE TABLE memory.installation (
         uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
     ),
     created_at timestamp with time zone NOT NULL DEFAULT now(),
+    incarnation uuid,
+    place text,
+    ancestors uuid[] NOT NULL DEFAULT '{}',
     inner_pad bytea NOT NULL GENERATED ALWAYS AS (
         substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('36', 64))::bit(512)), 5)
     ) STORED,
@@ -17,6 +20,9 @@ COMMENT ON TABLE memory.installation IS 'One row: the id of this database, and i
 COMMENT ON COLUMN memory.installation.id IS 'The id of this database; copies of the database have the same id.';
 COMMENT ON COLUMN memory.installation.key IS '32 random bytes: the key of memory.keyed_hash.';
 COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created.';
+COMMENT ON COLUMN memory.installation.incarnation IS 'The id that this database has had since it was first opened where it is: a copy gets another.';
+COMMENT ON COLUMN memory.installation.place IS 'Where that is: the server''s system identifier, the number and the name of the database.';
+COMMENT ON COLUMN memory.installation.ancestors IS 'The incarnations of which it is a copy, or a restored backup.';
 COMMENT ON COLUMN memory.installation.inner_pad IS 'The key, filled up to 64 bytes and XORed with 0x36.';
 COMMENT ON COLUMN memory.installation.outer_pad IS 'The key, filled up to 64 bytes and XORed with 0x5c.';
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;
@@ -26,6 +32,41 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_te
     SELECT id FROM memory.installation
 $$;
 COMMENT ON FUNCTION memory.installation_id IS 'The id of this database; copies of the database have the same id.';
+CREATE OR REPLACE FUNCTION memory.incarnation() RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
+DECLARE
+    v_server text := '';
+    v_own memory.installation;
+    v_place text;
+BEGIN
+    BEGIN
+        v_server := (SELECT c.system_identifier::text FROM pg_control_system() c);
+    EXCEPTION WHEN insufficient_privilege THEN  -- some hosting providers: then the database's number and name have to do
+        NULL;
+    END;
+    v_place := format('%s/%s/%s', v_server, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), current_database());
+    SELECT * INTO STRICT v_own FROM memory.installation;
+    IF v_own.place IS DISTINCT FROM v_place AND NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' THEN
+        UPDATE memory.installation i
+        SET incarnation = gen_random_uuid(), place = v_place, ancestors = array_remove(i.ancestors || i.incarnation, NULL)
+        WHERE i.place IS DISTINCT FROM v_place;
+        SELECT * INTO STRICT v_own FROM memory.installation;
+    END IF;
+    RETURN v_own.incarnation;
+END
+$$;
+COMMENT ON FUNCTION memory.incarnation IS 'The id of this incarnation of the database; a copy has another.';
+CREATE OR REPLACE FUNCTION memory.ancestors() RETURNS uuid[]
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
+    SELECT i.ancestors FROM memory.installation i
+$$;
+COMMENT ON FUNCTION memory.ancestors IS 'The incarnations of which this database is a copy.';
+CREATE OR REPLACE FUNCTION memory.renew_installation() RETURNS uuid
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, memory, pg_temp AS $$
+    UPDATE memory.installation SET id = gen_random_uuid(), incarnation = NULL, place = NULL, ancestors = '{}' RETURNING id
+$$;
+REVOKE EXECUTE ON FUNCTION memory.renew_installation() FROM PUBLIC;
+COMMENT ON FUNCTION memory.renew_installation IS 'Gives a copy of a database an id of its own; one value.';
 CREATE OR REPLACE FUNCTION memory.keyed_hash(p_subject text, p_value bytea) RETURNS bytea
 LANGUAGE plpgsql STABLE STRICT SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE

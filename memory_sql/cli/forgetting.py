@@ -110,6 +110,8 @@ def _why(kept: Kept) -> str:
             return "stated by the host"
         case "source":
             return "derived from something else as well"
+        case "again":
+            return f"in other words, by {users or 'the host'}; it stands again"
         case "about":
             return f"said about them by {users or 'the host'}"
 

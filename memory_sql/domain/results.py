@@ -246,14 +246,15 @@ class Physical(Value):
     backups_until: datetime
 
 
-KeptReason = Literal["another", "elsewhere", "host", "source", "about"]
+KeptReason = Literal["another", "elsewhere", "host", "source", "again", "about"]
 
 
 class Kept(Value):
     """An observation that stays although a forgetting took some of its messages or sources, or although it speaks of them.
 
     `reason`: `another` (`users` say so too), `elsewhere` (`users`, whose words were deleted, say so elsewhere too), `host`
-    (the host stated it), `source` (it was derived from something else as well) or `about` (`users` said it about them).
+    (the host stated it), `source` (it was derived from something else as well), `again` (it says the same as something
+    deleted, in other words of `users`, and stands again) or `about` (`users` said it about them).
     """
 
     observation: str

@@ -82,19 +82,26 @@ async def test_leaver_takes_their_text_though_another_lent_to_it(memory: Memory)
 
 
 async def test_text_that_falls_because_of_something_else_takes_back_no_repetition(memory: Memory) -> None:
-    """Else it would depend on what was forgotten before whether the repetition goes with the observation."""
+    """Whatever else is forgotten, before or after, what ben has said stays."""
     await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
     ((scope, seq),) = await rows(memory, "SELECT scope_id, seq FROM memory.observations WHERE content LIKE '%blue%'")
     await memory.forget(f"o{scope}-{seq}", **ADA, wait=False)
     assert await rows(memory, IN_USE) == [("The printer in the hall is grey.", ["ann", "ben"])]
-    await memory.forget(f"o{scope}-1", **ADA, wait=False)
-    assert await rows(memory, "SELECT 1 FROM memory.observations") == []
+    receipt = await memory.forget(f"o{scope}-1", **ADA, wait=False)
+    assert [(kept.observation, kept.reason, kept.users) for kept in receipt.kept] == [
+        (f"o{scope}-2", "again", ("ben",))
+    ]
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
 
 
 WORLDS = {
     "a repetition, and something else of its text": Plan(
         (("say", "ann", "crew", GREY), ("say", "ben", "crew", SAME), ("say", "ann", "crew", BLUE), ("tell",)),
         (("forget", "user", "ann"), ("forget", "observation", 2), ("forget", "user", "ben")),
+    ),
+    "a repetition, and what it repeats": Plan(
+        (("say", "cid", "yard", SAME), ("say", "dot", "yard", GREY), ("say", "dot", "yard", SAME), ("tell",)),
+        (("forget", "observation", 0), ("forget", "user", "cid"), ("forget", "observation", 1)),
     ),
     "of two conversations": Plan(
         (

@@ -192,7 +192,12 @@ def test_restored_dump_is_upgraded_by_the_pages_commands_and_goes_back_with_all_
         memory_sql("db", "downgrade", REVISION, "--url", empty_database, code=1)
         assert type_in("memory-sql db downgrade", empty_database, "--yes")[-1] == f"{REVISION}\n"
     after = asyncio.run(contents(empty_database))
-    assert {name for name in before if after[name] != before[name]} == {"observations", "evidence", "scopes"}
+    assert {name for name in before if after[name] != before[name]} == {
+        "observations",
+        "evidence",
+        "scopes",
+        "installation",
+    }
     assert memory_sql("admin", "verify", "--hashes", "--url", empty_database).out == "everything holds\n"
     found = memory_sql("context", "--agent", "ada", "--user", "mia", "--url", empty_database).out
     assert "The boat needs paint." in found

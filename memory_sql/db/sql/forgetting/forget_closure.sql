@@ -2,8 +2,7 @@
 -- goes when
 -- these are forgotten. One row of arrays; what stands at the same place in `scope_ids` and `seqs` is one observation, in `conversation_ids` and
 -- `numbers` one message. Reads only.
--- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]) with those that say the
--- same and lent them their evidence, all messages of
+-- Begins with what is asked for: all observations of `scopes`, the observations (scope_ids[i], seqs[i]), all messages of
 -- `conversations`, the messages (conversation_ids[i], numbers[i]), and what `users` said (with the agent's answers to it). Then,
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
@@ -41,15 +40,6 @@ BEGIN
         SELECT o.scope_id, o.seq
         FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
         JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
-        UNION
-        SELECT e.scope_id, e.repeated_seq
-        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-        CROSS JOIN LATERAL (  -- here and below: one look by the index for each, else all of the agent's might be read
-            SELECT e.scope_id, e.repeated_seq
-            FROM memory.evidence e
-            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq AND e.repeated_seq IS NOT NULL
-            OFFSET 0
-        ) e
     ) o;
     IF p_users || p_conversations || p_conversation_ids <> '{}' THEN
         -- The agent's turn answers the newest user's turn before it.
@@ -99,7 +89,7 @@ BEGIN
             UNION
             SELECT e.*
             FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
-            CROSS JOIN LATERAL (
+            CROSS JOIN LATERAL (  -- here and below: one look by the index for each, else all of the agent's might be read
                 SELECT e.evidence_id, e.scope_id, e.seq
                 FROM memory.evidence e WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
                 UNION ALL

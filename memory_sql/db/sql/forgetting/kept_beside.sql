@@ -4,6 +4,7 @@
 --   elsewhere  nobody else, but whose words go said so elsewhere as well: `users`
 --   host       the host stated it
 --   source     it was made of something else that stays
+--   again      it says the same as something that goes, and stands for itself again: `users`
 -- `users` are the persons behind the ids, whether they say so there or in a source. What is set aside supports nothing. To be asked
 -- before memory.erase.
 CREATE OR REPLACE FUNCTION memory.kept_beside(
@@ -54,6 +55,17 @@ LANGUAGE sql STABLE AS $$
            CASE WHEN y.others <> '{}' THEN 'another' WHEN y.is_hosts THEN 'host' WHEN y.persons <> '{}' THEN 'elsewhere' ELSE 'source' END,
            CASE WHEN y.others <> '{}' THEN y.others WHEN y.is_hosts THEN '{}' ELSE y.persons END
     FROM told y
+    UNION ALL
+    SELECT r.scope_id, r.seq, 'again', ARRAY(
+        SELECT DISTINCT memory.person(p_agent, e.user_id) FROM memory.evidence e
+        WHERE e.agent_key = p_agent AND (e.scope_id, e.seq) = (r.scope_id, r.seq) AND e.user_id IS NOT NULL ORDER BY 1
+    )
+    FROM (
+        SELECT DISTINCT l.scope_id, l.repeated_seq AS seq
+        FROM gone g
+        JOIN memory.evidence l ON l.agent_key = p_agent AND (l.scope_id, l.seq) = (g.scope_id, g.seq)
+        WHERE l.repeated_seq IS NOT NULL AND (l.scope_id, l.repeated_seq) NOT IN (TABLE gone)
+    ) r
 $$;
 
 COMMENT ON FUNCTION memory.kept_beside IS

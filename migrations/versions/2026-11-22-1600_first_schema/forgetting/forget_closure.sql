@@ -24,15 +24,6 @@ BEGIN
         SELECT o.scope_id, o.seq
         FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
         JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
-        UNION
-        SELECT e.scope_id, e.repeated_seq
-        FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-        CROSS JOIN LATERAL (  -- here and below: one look by the index for each, else all of the agent's might be read
-            SELECT e.scope_id, e.repeated_seq
-            FROM memory.evidence e
-            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq AND e.repeated_seq IS NOT NULL
-            OFFSET 0
-        ) e
     ) o;
     IF p_users || p_conversations || p_conversation_ids <> '{}' THEN
         -- The agent's turn answers the newest user's turn before it.
@@ -80,7 +71,7 @@ BEGIN
             UNION
             SELECT e.*
             FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
-            CROSS JOIN LATERAL (
+            CROSS JOIN LATERAL (  -- here and below: one look by the index for each, else all of the agent's might be read
                 SELECT e.evidence_id, e.scope_id, e.seq
                 FROM memory.evidence e WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
                 UNION ALL

@@ -7,10 +7,11 @@ a line says until the journal is known to have it: a full disk or a crash after 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,13 +22,13 @@ from pydantic import ValidationError
 
 from memory_sql.db import Session
 from memory_sql.db.engine import on_commit
-from memory_sql.db.queries.forgettings import Renamed, note, noted, placed, settle_noted
+from memory_sql.db.queries.forgettings import Renamed, note, placed
 from memory_sql.domain.ids import Value
 from memory_sql.domain.people import ForgottenKind
 from memory_sql.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
-AT_ONCE = 1000
+TAIL = 4096
 
 
 class Entry(Value):
@@ -95,22 +96,59 @@ def done(path: Path, entry_id: str) -> None:
     _append(path, {"id": entry_id, "done": True})
 
 
-async def catch_up(unit: Session, path: Path) -> int:
-    """Writes what the events know and the journal lacks; how many lines. Not for a database that may be an older backup.
+def catch_up(path: Path, entries: Sequence[Entry], known: Mapping[str, bool]) -> None:
+    """Writes what the journal lacks of these; `known`: of those that it names, whether it says that they were committed.
 
-    Raises `ConfigurationError` where the journal can't be read or written.
+    Raises `ConfigurationError` where it can't be written.
     """
-    lines = 0
-    while entries := [Entry.model_validate(one) for one in await noted(unit, AT_ONCE)]:
-        begun_there = {entry.id: committed for entry, committed in begun(path).entries}
-        for entry in entries:
-            if entry.id not in begun_there:
-                plan(path, entry)
-            if not begun_there.get(entry.id):
-                done(path, entry.id)
-                lines += 1
-        await settle_noted(unit, [entry.id for entry in entries])
-    return lines
+    for entry in entries:
+        if entry.id not in known:
+            plan(path, entry)
+        if not known.get(entry.id):
+            done(path, entry.id)
+
+
+def tail_of(path: Path, position: int) -> bytes | None:
+    """The hash of what stands before that byte; None: the file doesn't reach it."""
+    try:
+        with path.open("rb") as file:
+            if position > file.seek(0, os.SEEK_END):
+                return None
+            file.seek(max(0, position - TAIL))
+            return hashlib.sha256(file.read(min(position, TAIL))).digest()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _not_read(error) from error
+
+
+def scan(path: Path, start: int) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
+    """Each line from that byte on, and the byte at which the next begins; None: it can't be read as such.
+
+    A last line that hasn't its end yet is left out: it is being written. Keeps nothing.
+    """
+    position = start
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                position += len(line)
+                if line.strip():
+                    yield position, _value(line)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _not_read(error) from error
+
+
+def _value(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("id"), str) else None
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
@@ -178,4 +216,8 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     try:
         return [(number, line) for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if line]
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the journal of forgetting can't be read: {type(error).__name__}") from error
+        raise _not_read(error) from error
+
+
+def _not_read(error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"the journal of forgetting can't be read: {type(error).__name__}")

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.queries.forgettings import placed_here, unknown
+from memory_sql.db.queries.forgettings import journal_read, note_journal_read, noted, placed_here, settle_noted, unknown
 from memory_sql.domain.results import JournalStatus
 from memory_sql.errors import ConfigurationError, RestoredError
 from memory_sql.lifecycle import journal
 
 log = logging.getLogger(__name__)
+AT_ONCE = 1000
+WAITS = timedelta(days=1)  # so long a forgetting that has begun may still be committed
 
 
 async def compare(session: Session, path: Path) -> JournalStatus:
@@ -41,17 +46,75 @@ async def compare(session: Session, path: Path) -> JournalStatus:
     )
 
 
-async def refuse_restored(session: Session, path: Path) -> None:
-    """Raises `RestoredError` where something is missing. What the journal lacks is written down."""
-    found = await compare(session, path)
-    if found.missing:
-        raise RestoredError(len(found.missing), found.copied_from)
-    await catch_up(session, path)
+async def refuse_restored(session: Session, path: Path, now: datetime) -> None:
+    """Raises `RestoredError` where something is missing. What the journal lacks is written down.
+
+    Read is what has been written since the database was last known to know all.
+    """
+    seen = await _read_on(session, path, now)
+    if seen is None or seen.missing:
+        found = await compare(session, path)
+        if found.missing:
+            raise RestoredError(len(found.missing), found.copied_from)
+    await _catch_up(session, path, seen)
 
 
-async def catch_up(session: Session, path: Path) -> None:
+async def catch_up(session: Session, path: Path, now: datetime) -> None:
     """Writes what the events know and the journal lacks; it can wait where the file can't be written."""
+    await _catch_up(session, path, await _read_on(session, path, now))
+
+
+async def _catch_up(session: Session, path: Path, seen: Seen | None) -> None:
     try:
-        await journal.catch_up(session, path)
+        while lacking := [journal.Entry.model_validate(one) for one in await noted(session, AT_ONCE)]:
+            whole = journal.begun(path).entries if seen is None else ()
+            known = {entry.id: done for entry, done in whole} if seen is None else seen.known
+            journal.catch_up(path, lacking, known)
+            await settle_noted(session, [entry.id for entry in lacking])
     except ConfigurationError as error:
         log.warning("the journal of forgetting lacks something: %s", error)
+        return
+    if seen is not None and seen.end > seen.start and not seen.missing:
+        await note_journal_read(session, seen.end, journal.tail_of(path, seen.end) or b"")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What stands in the journal from `start` on. `end`: up to where all is settled.
+
+    `known`: of what the events have noted, whether it says that it was committed. `missing`: whether anything is that was.
+    """
+
+    start: int
+    end: int
+    known: dict[str, bool] = field(default_factory=dict)
+    missing: bool = False
+
+
+async def _read_on(session: Session, path: Path, now: datetime) -> Seen | None:
+    """None: only the whole journal can tell, since a line can't be read, or says something of one from before."""
+    own = await placed_here(session)
+    wanted = {str(one["id"]) for one in await noted(session, AT_ONCE)}
+    position, tail = await journal_read(session)
+    start = position if position and journal.tail_of(path, position) == tail else 0
+    seen, begun, done = Seen(start, start), dict[str, tuple[int, Any]](), list[tuple[str, str]]()
+    before = start
+    for after, value in journal.scan(path, start):
+        if value is None or (value.get("done") and value["id"] not in begun):
+            return None
+        if value["id"] in wanted:
+            seen.known[value["id"]] = bool(value.get("done"))
+        if value.get("done"):
+            _, entry = begun.pop(value["id"])
+            if own.may_have_been(entry.get("database"), entry.get("incarnation")):
+                done.append((entry["agent_id"], value["id"]))
+        else:
+            begun[value["id"]] = (before, value)
+        before = after
+        if len(done) >= AT_ONCE:
+            seen.missing = seen.missing or bool(await unknown(session, done))
+            done.clear()
+    seen.missing = seen.missing or bool(done and await unknown(session, done))
+    recent = [at for at, entry in begun.values() if str(entry.get("at")) > (now - WAITS).isoformat()]
+    seen.end = min([before, *recent])
+    return seen

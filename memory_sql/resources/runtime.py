@@ -101,7 +101,7 @@ class Runtime:
             await _check(database)
             await _note_place(database)
             if self.settings.forget_journal is not None and not restoring:
-                await _refuse_restored(database, self.settings.forget_journal)
+                await _refuse_restored(database, self.settings.forget_journal, self.now())
             await self.compare_clocks(database)
             replica = None
             if self._read_url is not None:
@@ -280,9 +280,9 @@ async def _note_place(database: Database) -> None:
         await placed_here(unit)
 
 
-async def _refuse_restored(database: Database, journal: Path) -> None:
+async def _refuse_restored(database: Database, journal: Path, now: datetime) -> None:
     async with database.transaction(principal=service(None)) as unit:
-        await restoring.refuse_restored(unit, journal)
+        await restoring.refuse_restored(unit, journal, now)
 
 
 async def _add_retrievals(database: Database, asked: Sequence[Asked], retrieved: Sequence[Retrieved]) -> None:

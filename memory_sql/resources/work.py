@@ -128,7 +128,7 @@ class Work(Face):
             )
             sweep = await self._database.write(step, principal=service(agent))
         if (path := self._settings.forget_journal) is not None:
-            await self._database.write(partial(restoring.catch_up, path=path), principal=service(None))
+            await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
         complete = sweep.after is None and max(evicted, counts) < most
         return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)

@@ -227,3 +227,41 @@ async def test_journal_holds_ids_and_no_text(memory: Memory, path: Path) -> None
     (entry, done) = map(json.loads, lines)
     assert "ruby" not in "".join(lines)
     assert (entry["users"], done) == (["mia"], {"id": entry["id"], "done": True})
+
+
+async def test_what_is_known_of_the_journal_is_not_read_again(memory: Memory, parrot: Parrot, path: Path) -> None:
+    """What comes after it is; another file, or a shorter one, from its beginning."""
+    for n in range(3):
+        entry = journal.Entry(
+            id=f"old {n}", at=memory._runtime.now(), agent_id="bob", users=("mia",), database="another"
+        )
+        journal.plan(path, entry)
+        journal.done(path, entry.id)
+    await memory.work.maintain()
+    ((upto, tail),) = await rows(memory, "SELECT journal_read, journal_tail FROM memory.installation")
+    assert (upto, bytes(tail)) == (size_of(path), journal.tail_of(path, upto))
+    await memory.forget(MIA, **ADA)
+    scanned = list(journal.scan(path, upto))
+    assert len(scanned) == 2
+    await memory.work.maintain()
+    assert await rows(memory, "SELECT journal_read FROM memory.installation") == [(size_of(path),)]
+    await rows(memory, "DELETE FROM memory.events WHERE kind = 'forget'")
+    await rows(
+        memory, "UPDATE memory.installation SET journal_read = :upto, journal_tail = :tail", upto=upto, tail=tail
+    )
+    with pytest.raises(RestoredError):  # a backup knows what was known when it was made
+        await reopened(memory, parrot)
+    text = lines_of(path)
+    _rewrite(path, text[-2:])
+    with pytest.raises(RestoredError):
+        await reopened(memory, parrot)
+    await memory.admin.restore_check(path)
+    await reopened(memory, parrot)
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _rewrite(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))

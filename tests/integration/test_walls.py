@@ -820,7 +820,8 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
         **dict.fromkeys(
             ("detach", "end_counts", "erase", "erase_agent", "take_back_evidence", "undo_import"), roles.eraser
         ),
-        **dict.fromkeys(("installation_id", "keyed_hash", "keyed_hashes"), roles.owner),
+        **dict.fromkeys(("installation_id", "incarnation", "ancestors", "keyed_hash", "keyed_hashes"), roles.owner),
+        **dict.fromkeys(("journal_read", "note_journal_read"), roles.owner),
     }
     for name, _, config, arguments, public in definers:
         assert config[0] == "search_path=pg_catalog, memory, pg_temp"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sqlalchemy import and_, any_, cast, exists, false, func, literal, literal_column, or_, select, union, update
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, Text
+from sqlalchemy.types import ARRAY, LargeBinary, Text
 
 from memory_sql.db.models import AgentRow, ConversationRow, EventRow, MemberRow, ObservationRow, UserAliasRow
 from memory_sql.domain.ids import Value
@@ -98,6 +98,17 @@ async def placed(
     of_it = (func.memory.installation_id(), func.memory.incarnation())
     own, incarnation, renamed = (await session.execute(select(*of_it, found.scalar_subquery()))).one()
     return str(own), str(incarnation), tuple(Renamed(**one) for one in renamed or ())
+
+
+async def journal_read(session: AsyncSession) -> tuple[int, bytes]:
+    """Up to which byte this database knows what the journal says, and the hash of what stands before it."""
+    found = func.memory.journal_read().table_valued("upto", "tail")
+    row = (await session.execute(select(found))).one()
+    return row.upto, bytes(row.tail)
+
+
+async def note_journal_read(session: AsyncSession, position: int, tail: bytes) -> None:
+    await session.execute(select(func.memory.note_journal_read(position, cast(tail, LargeBinary))))
 
 
 async def note(session: AsyncSession, agent_id: str, forgetting: str, entry: Mapping[str, Any]) -> None:

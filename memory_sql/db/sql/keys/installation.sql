@@ -14,6 +14,8 @@ CREATE TABLE memory.installation (
     incarnation uuid,
     place text,
     ancestors uuid[] NOT NULL DEFAULT '{}',
+    journal_read bigint NOT NULL DEFAULT 0,
+    journal_tail bytea NOT NULL DEFAULT '',
     inner_pad bytea NOT NULL GENERATED ALWAYS AS (
         substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('36', 64))::bit(512)), 5)
     ) STORED,
@@ -32,6 +34,8 @@ COMMENT ON COLUMN memory.installation.created_at IS 'When the schema was created
 COMMENT ON COLUMN memory.installation.incarnation IS 'The id that this database has had since it was first opened where it is: a copy gets another.';
 COMMENT ON COLUMN memory.installation.place IS 'Where that is: the server''s system identifier, the number and the name of the database.';
 COMMENT ON COLUMN memory.installation.ancestors IS 'The incarnations of which it is a copy, or a restored backup.';
+COMMENT ON COLUMN memory.installation.journal_read IS 'Up to which byte this database knows all that the journal of forgetting says.';
+COMMENT ON COLUMN memory.installation.journal_tail IS 'SHA-256 of what stands before it: of another file, nothing is known.';
 COMMENT ON COLUMN memory.installation.inner_pad IS 'The key, filled up to 64 bytes and XORed with 0x36.';
 COMMENT ON COLUMN memory.installation.outer_pad IS 'The key, filled up to 64 bytes and XORed with 0x5c.';
 
@@ -83,6 +87,25 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_te
 $$;
 
 COMMENT ON FUNCTION memory.ancestors IS 'The incarnations of which this database is a copy.';
+
+-- memory.journal_read(): up to which byte this database knows all that the journal of forgetting says, and a hash of what stands
+-- before it; one row. A backup has what was known when it was made.
+CREATE OR REPLACE FUNCTION memory.journal_read(OUT upto bigint, OUT tail bytea)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
+    SELECT i.journal_read, i.journal_tail FROM memory.installation i
+$$;
+
+COMMENT ON FUNCTION memory.journal_read IS 'How much of the journal of forgetting this database knows; one row.';
+
+-- memory.note_journal_read(position, tail): that it knows so much.
+CREATE OR REPLACE FUNCTION memory.note_journal_read(p_position bigint, p_tail bytea) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
+    UPDATE memory.installation SET journal_read = p_position, journal_tail = p_tail
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.note_journal_read(bigint, bytea) FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.note_journal_read IS 'Notes how much of the journal of forgetting this database knows.';
 
 -- memory.renew_installation(): gives this database an id of its own, as a copy that isn't to be taken for what it was copied from.
 -- Its key stays: what is hashed under it couldn't be found any more. Only the owner may.

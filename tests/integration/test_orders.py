@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -163,6 +164,21 @@ async def test_order_does_not_decide_in(memory: Memory, teller: Teller, world: s
 
 @pytest.mark.slow
 async def test_order_does_not_decide_in_random_worlds(memory: Memory, teller: Teller) -> None:
-    for seed in range(share(200)):
-        await judge(memory, teller, plan_of(seed))
+    await _judged(memory, teller, range(share(40)))
+
+
+@pytest.mark.prove
+async def test_order_does_not_decide_in_ten_thousand_worlds(memory: Memory, teller: Teller) -> None:
+    happened = await _judged(memory, teller, range(100_000, 110_000))
+    assert min(happened[name] for name in ("lent", "superseded", "claims of one", "claims of several", "holds")) >= 1000
+
+
+async def _judged(memory: Memory, teller: Teller, seeds: Iterable[int]) -> Counter[str]:
+    happened = Counter[str]()
+    for seed in seeds:
+        try:
+            happened += await judge(memory, teller, plan_of(seed))
+        except AssertionError as error:
+            raise AssertionError(f"world {seed}, {plan_of(seed)}: {error}") from error
         await rows(memory, "TRUNCATE memory.agents CASCADE")
+    return happened

@@ -177,7 +177,16 @@ def plan_of(seed: int) -> Plan:
     steps = [*some(3, 7, says), *some(0, 1, OTHERS), ("tell",)]
     steps += [*some(0, 1, OTHERS), ("spread",), ("tell",), ("spread",)] if pick(True, False) else []
     steps += [*some(0, 4, {**says, **OTHERS}), ("tell",), *some(0, 3, more)]
-    return Plan(tuple(steps), tuple(dict.fromkeys(pick(*ends)() for _ in range(chance.randint(2, 3)))))
+    ending = dict.fromkeys(pick(*ends)() for _ in range(chance.randint(2, 3)))
+    return Plan(
+        tuple(steps), tuple(step for step in ending if ("unmerge",) not in ending or _is_of_one_id(step, steps))
+    )
+
+
+def _is_of_one_id(step: Step, steps: Sequence[Step]) -> bool:
+    """Who is meant by somebody for whom another id stands depends on whether it still does: that isn't a matter of order."""
+    merged = {into for name, *given in steps for into in given if name == "merge"}
+    return merged.isdisjoint(step)
 
 
 @dataclass

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.queries.forgettings import journal_read, note_journal_read, noted, placed_here, settle_noted, unknown
+from memory_sql.db.installation import journal_read, note_journal_read, placed_here
+from memory_sql.db.queries.forgettings import noted, settle_noted, unknown
 from memory_sql.domain.results import JournalStatus
 from memory_sql.errors import ConfigurationError, RestoredError
 from memory_sql.lifecycle import journal

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
+from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
 from memory_sql.db.queries.copied import copy_view
-from memory_sql.db.queries.forgettings import placed_here
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
 from memory_sql.db.repositories.prices import list_prices, set_price

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from memory_sql.config import Settings
 from memory_sql.db import AsyncEngine, Database, Session
+from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
-from memory_sql.db.queries.forgettings import placed_here
 from memory_sql.db.waiting import Limits
 from memory_sql.domain.arguments import optional_id, reason_of
 from memory_sql.domain.ids import Id, aware, stored_id

@@ -104,14 +104,25 @@ async def on(
         options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in odd.items())
         named = asyncpg_url(url).update_query_dict({"options": options} if odd else {})
         async with Memory(named.render_as_string(hide_password=False), **given) as memory:
-            await rows(memory, "TRUNCATE memory.agents RESTART IDENTITY CASCADE")
+            await _emptied(memory)
             yield memory
         return
     engine = create_async_engine(asyncpg_url(url), connect_args={"server_settings": odd})
     async with Memory(engine=engine, **given) as memory:
-        await rows(memory, "TRUNCATE memory.agents RESTART IDENTITY CASCADE")
+        await _emptied(memory)
         yield memory
     await engine.dispose()
+
+
+async def _emptied(memory: Memory) -> None:
+    """Nor does its journal say what it had still noted of the life before."""
+    await rows(memory, "TRUNCATE memory.agents RESTART IDENTITY CASCADE")
+    if memory.settings.forget_journal is not None:
+        _removed(memory.settings.forget_journal)
+
+
+def _removed(path: Path) -> None:
+    path.unlink(missing_ok=True)
 
 
 async def lived(memory: Memory) -> list[str]:

@@ -1,4 +1,4 @@
-"""The forgettings that a database has recorded, and its id: what a journal outside the database is compared with.
+"""The forgettings that a database has recorded: what a journal outside the database is compared with.
 
 And the renamings, since a backup has what was forgotten later under the ids that it had then.
 """
@@ -6,13 +6,12 @@ And the renamings, since a backup has what was forgotten later under the ids tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import and_, any_, cast, exists, false, func, literal, literal_column, or_, select, union, update
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, LargeBinary, Text
+from sqlalchemy.types import ARRAY, Text
 
 from memory_sql.db.models import AgentRow, ConversationRow, EventRow, MemberRow, ObservationRow, UserAliasRow
 from memory_sql.domain.ids import Value
@@ -31,26 +30,6 @@ class Renamed(Value):
     kind: Literal["user", "conversation"]
     now: str
     was: str
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The ids of this database and its incarnation, and of those of which it is a copy or a restored backup."""
-
-    database: str
-    incarnation: str
-    ancestors: frozenset[str]
-
-    def may_have_been(self, database: str | None, incarnation: str | None) -> bool:
-        """Whether what was done there may concern this one."""
-        return database in (None, self.database) and incarnation in (None, self.incarnation, *self.ancestors)
-
-
-async def placed_here(session: AsyncSession) -> Place:
-    of_it = (func.memory.installation_id(), func.memory.incarnation())
-    own, incarnation = (await session.execute(select(*of_it))).one()
-    found = await session.scalar(select(func.memory.ancestors()))
-    return Place(str(own), str(incarnation), frozenset(str(one) for one in found or ()))
 
 
 async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]]) -> frozenset[str]:
@@ -98,17 +77,6 @@ async def placed(
     of_it = (func.memory.installation_id(), func.memory.incarnation())
     own, incarnation, renamed = (await session.execute(select(*of_it, found.scalar_subquery()))).one()
     return str(own), str(incarnation), tuple(Renamed(**one) for one in renamed or ())
-
-
-async def journal_read(session: AsyncSession) -> tuple[int, bytes]:
-    """Up to which byte this database knows what the journal says, and the hash of what stands before it."""
-    found = func.memory.journal_read().table_valued("upto", "tail")
-    row = (await session.execute(select(found))).one()
-    return row.upto, bytes(row.tail)
-
-
-async def note_journal_read(session: AsyncSession, position: int, tail: bytes) -> None:
-    await session.execute(select(func.memory.note_journal_read(position, cast(tail, LargeBinary))))
 
 
 async def note(session: AsyncSession, agent_id: str, forgetting: str, entry: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Which database this is, and how much of the journal of forgetting it knows. Without the mapped tables: each opening asks."""
+"""Which database this is, and how much of the journal it knows; without the mapped tables, since each opening asks."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def tail_of(path: Path, position: int) -> bytes | None:
 
 
 def scan(path: Path, start: int) -> Iterator[tuple[int, Mapping[str, Any] | None]]:
-    """Each line from that byte on, and the byte at which the next begins; None: it can't be read as such.
+    """Each line from that byte on, and where the next begins. Empty: it was cut off; None: it isn't the journal's.
 
     A last line that hasn't its end yet is left out: it is being written. Keeps nothing.
     """
@@ -147,7 +147,7 @@ def _value(line: bytes) -> Mapping[str, Any] | None:
     try:
         value = json.loads(line)
     except ValueError:
-        return None
+        return {} if line.startswith(b"{") else None
     return value if isinstance(value, dict) and isinstance(value.get("id"), str) else None
 
 

@@ -66,15 +66,17 @@ async def catch_up(session: Session, path: Path, now: datetime) -> None:
 
 
 async def _catch_up(session: Session, path: Path, seen: Seen | None) -> None:
+    lacking = [journal.Entry.model_validate(one) for one in await noted(session, AT_ONCE)]
     try:
-        while lacking := [journal.Entry.model_validate(one) for one in await noted(session, AT_ONCE)]:
-            whole = journal.begun(path).entries if seen is None else ()
-            known = {entry.id: done for entry, done in whole} if seen is None else seen.known
-            journal.catch_up(path, lacking, known)
-            await settle_noted(session, [entry.id for entry in lacking])
+        whole = journal.begun(path).entries if seen is None and lacking else ()
+        known = {entry.id: done for entry, done in whole} if seen is None else seen.known
+        journal.catch_up(path, lacking, known)
     except ConfigurationError as error:
         log.warning("the journal of forgetting lacks something: %s", error)
         return
+    await settle_noted(session, [entry.id for entry in lacking])
+    if len(lacking) == AT_ONCE:
+        return  # the next time goes on
     if seen is not None and seen.end > seen.start and not seen.missing:
         await note_journal_read(session, seen.end, journal.tail_of(path, seen.end) or b"")
 
@@ -93,25 +95,35 @@ class Seen:
 
 
 async def _read_on(session: Session, path: Path, now: datetime) -> Seen | None:
-    """None: only the whole journal can tell, since a line can't be read, or says something of one from before."""
-    own = await placed_here(session)
-    wanted = {str(one["id"]) for one in await noted(session, AT_ONCE)}
+    """None: a line isn't the journal's, or it says that something was committed, but not what."""
     position, tail = await journal_read(session)
     start = position if position and journal.tail_of(path, position) == tail else 0
-    seen, begun, done = Seen(start, start), dict[str, tuple[int, Any]](), list[tuple[str, str]]()
+    seen = await _read_from(session, path, start, now)
+    if seen is None and start:  # what was begun before that has been committed since
+        seen = await _read_from(session, path, 0, now)
+    return seen
+
+
+async def _read_from(session: Session, path: Path, start: int, now: datetime) -> Seen | None:
+    own = await placed_here(session)
+    wanted = {str(one["id"]) for one in await noted(session, AT_ONCE)}
+    seen, begun, done, ended = Seen(start, start), dict[str, tuple[int, Any]](), list[tuple[str, str]](), set[str]()
     before = start
     for after, value in journal.scan(path, start):
-        if value is None or (value.get("done") and value["id"] not in begun):
+        if value is None or (value.get("done") and value["id"] not in begun and value["id"] not in ended):
             return None
+        at, before = before, after
+        if not value or value["id"] in ended:
+            continue
         if value["id"] in wanted:
             seen.known[value["id"]] = bool(value.get("done"))
-        if value.get("done"):
-            _, entry = begun.pop(value["id"])
-            if own.may_have_been(entry.get("database"), entry.get("incarnation")):
-                done.append((entry["agent_id"], value["id"]))
-        else:
-            begun[value["id"]] = (before, value)
-        before = after
+        if not value.get("done"):
+            begun[value["id"]] = (at, value)
+            continue
+        _, entry = begun.pop(value["id"])
+        ended.add(value["id"])
+        if own.may_have_been(entry.get("database"), entry.get("incarnation")):
+            done.append((entry["agent_id"], value["id"]))
         if len(done) >= AT_ONCE:
             seen.missing = seen.missing or bool(await unknown(session, done))
             done.clear()

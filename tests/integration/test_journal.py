@@ -265,3 +265,19 @@ def size_of(path: Path) -> int:
 
 def _rewrite(path: Path, lines: list[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
+
+
+async def test_line_said_twice_cut_off_or_ended_late_is_read_on_from(
+    memory: Memory, parrot: Parrot, path: Path
+) -> None:
+    """Two processes may write down what is lacking; a full disk cuts a line off; a plan may be committed much later."""
+    plan = {"id": "late", "at": "2026-01-01T00:00:00Z", "agent_id": "bob", "database": "another"}
+    _rewrite(path, [json.dumps(plan), '{"id": "cut o'])
+    await memory.forget(MIA, **ADA)
+    await memory.work.maintain()
+    (event,) = await rows(memory, "SELECT detail ->> 'id' FROM memory.events WHERE kind = 'forget'")
+    for again in (event[0], "late", "late"):
+        journal.done(path, again)
+        await memory.work.maintain()
+        assert await rows(memory, "SELECT journal_read FROM memory.installation") == [(size_of(path),)]
+    await reopened(memory, parrot)

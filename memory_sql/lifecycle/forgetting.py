@@ -162,27 +162,21 @@ async def preview(session: Session, asked: Asked, selection: Selection) -> Recei
     return receipt.model_copy(update={"dry_run": True})
 
 
-async def take_out(
-    session: Session,
-    asked: Asked,
-    agent_key: int,
-    observations: Sequence[tuple[int, int]],
-    texts: Mapping[int, int],
-    conversations: Sequence[str],
-    import_id: int,
-) -> Receipt:
+async def take_out(session: Session, asked: Asked, agent_key: int, import_id: int) -> Receipt:
     """What an import brought, with what was made of it, as if it had never come: it may come again.
 
-    `texts`: by scope the first version that it brought, or that was written on top of one. `conversations`: those that have
-    messages of it; those of which something was made here stay.
+    Of its messages those of which something was made here stay.
     """
+    imports, messages = ImportRepository(session), ImportedMessageRepository(session, agent_key)
 
     async def act(locks: Locks) -> Receipt:
-        seeds = Seeds(observations=tuple(observations))
-        beside, heard = await ImportRepository(session).beside(agent_key, import_id, observations)
+        seeds = Seeds(observations=tuple(await imports.observations(agent_key, import_id)))
+        texts = await imports.texts(agent_key, import_id)
+        beside, heard = await imports.beside(agent_key, import_id, seeds.observations)
         closure = await ForgettingRepository(session, agent_key).closure(seeds, {*texts, *heard})
         closure |= beside
-        found = Found(seeds, replace(closure, heard=(*closure.heard, *heard)), texts=texts, said_in=conversations)
+        said_in = await messages.brought(import_id)
+        found = Found(seeds, replace(closure, heard=(*closure.heard, *heard)), texts=texts, said_in=said_in)
         _need(locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         named = {"id": _of_import(import_id, receipt.id), "target": {"import": import_id}}

@@ -150,11 +150,10 @@ async def _taken_out(
     unit: Session, asked: corrections.Asked, agent_key: int, run: int
 ) -> tuple[int, int, tuple[str, ...], list[int]]:
     """How many observations and messages, the scopes whose texts are to be rewritten, and those that are gone."""
-    imports, messages = ImportRepository(unit), ImportedMessageRepository(unit, agent_key)
-    brought, said = await imports.observations(agent_key, run), await messages.count(run)
-    texts, conversations = await imports.texts(agent_key, run), await messages.brought(run)
-    receipt = await forgetting.take_out(unit, asked, agent_key, brought, texts, conversations, run)
-    return len(receipt.observations), said, receipt.withheld, await imports.undo(agent_key, run)
+    said = await ImportedMessageRepository(unit, agent_key).count(run)
+    receipt = await forgetting.take_out(unit, asked, agent_key, run)
+    gone = await ImportRepository(unit).undo(agent_key, run)
+    return len(receipt.observations), said, receipt.withheld, gone
 
 
 @asynccontextmanager

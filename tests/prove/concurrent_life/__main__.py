@@ -3,10 +3,11 @@
     python -m tests.prove.concurrent_life --url postgresql://… --operations 100 --seed 7
     python -m tests.prove.concurrent_life --embedded DIR --operations 500 --stops 2 [--seeds 20]
 
-Several tasks on two `Memory` call every operation of the library concurrently and in random order, while `memory-sql worker`
+Several tasks call everything that is public, through all `doors`, concurrently and in random order, while `memory-sql worker`
 processes do what is due and are killed and frozen, and the database is stopped without a checkpoint. Everything that is said
 contains a unique word. After each round the life rests: holds are released, the backlog must drain in bounded time, and then
-`judging` checks. Prints each finding, a summary and the seed; exits with 1 if there is a finding.
+`judging` checks. At half time a copy of the database is put away, and at the end the journal is followed in it. Prints each
+finding, a summary and the seed; exits with 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import text
@@ -32,16 +34,19 @@ from memory_sql.db import migrate
 from memory_sql.db.principals import SERVICE
 from memory_sql.errors import MemorySQLError
 from memory_sql.memory import Memory
+from tests.prove.concurrent_life import backups
+from tests.prove.concurrent_life.calls import NOT_CALLED, public_calls
 from tests.prove.concurrent_life.clients import WEIGHTS, Client
+from tests.prove.concurrent_life.doors import DOORS, doors
 from tests.prove.concurrent_life.judging import judge
 from tests.prove.concurrent_life.ledger import TOKEN
-from tests.prove.concurrent_life.liar import liar
+from tests.prove.concurrent_life.liar import LIES, liar
 from tests.prove.concurrent_life.nursery import Nursery, nursery
 from tests.prove.concurrent_life.world import AGENTS, World
 from tests.prove.kills import SETTINGS as WORKERS
 from tests.prove.models import serving
 
-ROUND, CLIENTS, MEMORIES, PROCESSES = 100, 6, 2, 2
+ROUND, CLIENTS, PROCESSES = 100, 7, 2
 PAUSE_SECONDS = 1.0  # between kills, on average
 DRAIN_SECONDS = 60.0  # without progress
 QUICK = {"fsync": "off"}  # what a stop without a checkpoint loses doesn't depend on it: the machine goes on
@@ -78,22 +83,39 @@ OPEN = """
 class Life:
     def __init__(self, url: str, seed: int, workers: Nursery, stop_database: Callable[[], None] | None) -> None:
         self.url, self.workers, self.stop_database = url, workers, stop_database
+        self.journal = workers.folder / "journal"
+        self.settings = SETTINGS.model_copy(update={"forget_journal": self.journal})
         self.random, self.world = random.Random(seed), World(seed)
         self.kills = self.stops = 0
         self.deck: list[str] = []
 
     async def live(self, operations: int, stops: int) -> None:
-        async with AsyncExitStack() as stack:
-            opened = [await stack.enter_async_context(Memory(self.url, settings=SETTINGS)) for _ in range(MEMORIES)]
-            clients = [Client(self.world, opened[n % MEMORIES], self.random.randrange(10**9)) for n in range(CLIENTS)]
-            rounds = -(-operations // ROUND)
+        rounds, copy = -(-operations // ROUND), None
+        async with doors(self.world, self.url, self.settings) as (memory, ways):
+            clients = [Client(self.world, ways[n % len(ways)], self.random.randrange(10**9)) for n in range(CLIENTS)]
+            own = Client(self.world, memory, self.random.randrange(10**9))
             stopping = Counter(self.random.choices(range(rounds), k=stops))
             for n in range(rounds):
                 count = min(ROUND, operations - n * ROUND)
                 await self.round(clients, count, stopping[n])
-                await self.rest(opened[0], clients[0])
+                await self.rest(memory, own)
                 if self.world.findings:
                     return
+                if n == rounds // 2 - 1:
+                    copy = await self.copied()
+        if copy is not None:
+            await backups.restore(copy, self.world, self.settings, self.journal)
+            await backups.drop(copy)
+
+    async def copied(self) -> str:
+        """Meanwhile there are no workers, and whoever else was connected finds that they aren't any more."""
+        self.world.crashes += 1
+        for pid in list(self.workers.alive):
+            self.workers.kill(pid)
+        try:
+            return await backups.take(self.url)
+        finally:
+            self.world.crashes += 1
 
     async def round(self, clients: list[Client], operations: int, stops: int) -> None:
         left = iter(range(operations))
@@ -182,6 +204,10 @@ class Life:
         await self.drain(memory)
         await memory.work.catch_up()  # what was being stored as the settings went back
         await self.drain(memory)
+        await memory.work.maintain()  # which writes into the journal what a killed process hadn't
+        status = await memory.admin.journal_status()
+        if status.missing or status.others or status.copied_from:
+            self.world.found(f"the journal of a database that was never restored: {status}")
         if not self.world.findings:
             await judge(memory, self.world, client)
         for path, log in self.workers.logs():
@@ -245,7 +271,9 @@ def live(seed: int, given: argparse.Namespace) -> Life:
         data = given.embedded and given.embedded / f"seed-{seed}"
         url = given.url or stack.enter_context(embedded.acquire(data, options=QUICK)).url
         migrate.upgrade(url)
-        os.environ |= environment(stack.enter_context(serving(seed, liar)))
+        told = folder / "lies"
+        told.touch()
+        os.environ |= environment(stack.enter_context(serving(seed, partial(liar, told))), folder / "journal")
 
         def stop_database() -> None:
             """An immediate stop, without a checkpoint: the next start has to recover from the log."""
@@ -259,15 +287,17 @@ def live(seed: int, given: argparse.Namespace) -> Life:
         life = Life(url, seed, workers, stop_database if data else None)
         began = time.monotonic()
         asyncio.run(life.live(given.operations, given.stops))
+        life.world.did.update(told.read_text().splitlines())
         print(f"seed {seed}: {time.monotonic() - began:.0f} s, {life.kills} kills, {life.stops} stops, "
               f"{len(life.world.findings)} findings", flush=True)  # fmt: skip
     return life
 
 
-def environment(model: str) -> dict[str, str]:
+def environment(model: str, journal: Path) -> dict[str, str]:
     settings = SETTINGS.model_dump(exclude_unset=True)
     return {f"MEMORY_SQL_{name.upper()}": str(value) for name, value in settings.items()} | {
         "MEMORY_SQL_CONFIG": os.devnull,
+        "MEMORY_SQL_FORGET_JOURNAL": str(journal),
         "OPENAI_BASE_URL": model,
         "OPENAI_API_KEY": "none",
     }
@@ -285,18 +315,26 @@ def main() -> int:
         "--seed", type=int, default=int(os.environ.get("MEMORY_SQL_SEED", "0")) or random.randrange(10**6)
     )
     given = arguments.parse_args()
-    did, refused, findings = Counter[str](), Counter[str](), list[str]()
+    did, refused, findings, calls = Counter[str](), Counter[str](), list[str](), Counter[tuple[str, str]]()
     kills = stops = 0
     for seed in range(given.seed, given.seed + given.seeds):
         print(f"seed {seed}", flush=True)
         life = live(seed, given)
         did += life.world.did
         refused += life.world.refused
+        calls += life.world.calls
         findings += [f"seed {seed}: {finding}" for finding in life.world.findings]
         kills, stops = kills + life.kills, stops + life.stops
     print(", ".join(f"{name} {count}" for name, count in did.most_common()))
     print(", ".join(f"{name} {count}" for name, count in refused.most_common()))
-    findings += [f"{name} happened {did[name]} times" for name in WEIGHTS if did[name] < given.least]
+    print(", ".join(f"{door} {sum(n for (through, _), n in calls.items() if through == door)}" for door in DOORS))
+    findings += [f"{name} happened {did[name]} times" for name in (*WEIGHTS, *LIES) if did[name] < given.least]
+    made = {call for _, call in calls}
+    findings += [
+        f"nobody called {call}"
+        for call in sorted(public_calls())
+        if given.least and call not in made | NOT_CALLED.keys()
+    ]
     done = sum(did[name] for name in WEIGHTS)
     print("\n".join(findings) or f"{done} operations, {kills} kills, {stops} stops: nothing lost, doubled or left")
     return bool(findings)

@@ -36,10 +36,10 @@ class Actor:
     def name(self, agent: str, kind: str) -> str:
         return self.random.choice(self.world.names[agent, kind])
 
-    def place(self, agent: str) -> tuple[str, list[str]]:
+    def place(self, agent: str, most: int | None = None) -> tuple[str, list[str]]:
         """A conversation, and the groups in which it is held: the same as long as it has its name."""
         names = self.world.names[agent, "conversation"]
-        n = self.random.randrange(len(names))
+        n = self.random.randrange(most or len(names))
         groups = self.world.names[agent, "group"]
         return names[n], [groups[n % len(groups)]] if n % 3 else []
 
@@ -98,7 +98,8 @@ class Actor:
     def none_of(self, gone: set[str], shown: str, where: str) -> None:
         left = gone & set(TOKEN.findall(shown)) & self.ledger.gone()  # somebody may have said it again
         if left:
-            self.world.found(f"{where} shows what was forgotten before: {sorted(left)[:5]}")
+            said = [str(one) for one in self.ledger.utterances if one.token in left]
+            self.world.found(f"{where} shows what was forgotten before: {said[:5]}")
 
     async def read_without(self, agent: str, gone: set[str]) -> None:
         """What had gone before it was asked for isn't shown to anybody."""

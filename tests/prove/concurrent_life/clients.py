@@ -11,11 +11,13 @@ from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from tests.prove.concurrent_life.correcting import Correcting
 from tests.prove.concurrent_life.forgetting import Forgetting
+from tests.prove.concurrent_life.importing import Importing
+from tests.prove.concurrent_life.looking import Looking
 from tests.prove.concurrent_life.talking import Talking
 from tests.prove.concurrent_life.world import CALL_SECONDS, REFUSALS, NothingToDoError, World
 
 
-class Client(Talking, Correcting, Forgetting):
+class Client(Talking, Correcting, Forgetting, Importing, Looking):
     """Does one operation after another."""
 
     def __init__(self, world: World, memory: Memory, seed: int) -> None:
@@ -57,7 +59,7 @@ class Client(Talking, Correcting, Forgetting):
         agent = self.agent()
         gone = self.ledger.gone()
         async for line in self.memory.people.export(agent_id=agent, user_id=self.name(agent, "user")):
-            self.none_of(gone, line.model_dump_json(), "an export")
+            self.none_of(gone, line.model_dump_json(), f"an export of {line}")
 
     async def read(self) -> None:
         await self.read_without(self.agent(), self.ledger.gone())
@@ -80,5 +82,6 @@ WEIGHTS = {
     "set_prompt": 2, "hold": 2, "release": 2, "forget_user": 3, "forget_conversation": 2, "forget_group": 1,
     "forget_message": 2, "forget_observation": 2, "forget_query": 1, "forget_tag": 1, "forget_fact": 1, "forget_source": 1,
     "forget_run": 1, "forget_everything": 1, "forget_dry": 1, "trim": 1, "maintain": 1, "review": 1, "verify": 2,
-    "export": 1, "read": 6,
+    "export": 1, "read": 6, "look": 8, "claim": 2, "import_new": 4, "import_again": 3, "import_dry": 1, "rollback": 2,
+    "verify_imports": 1,
 }  # fmt: skip

@@ -119,6 +119,7 @@ class Correcting(Actor):
         old = names[n]
         self.world.renamed += 1
         new = f"{old.partition('.')[0]}.{self.world.renamed}"
+        self.world.ever[agent, kind, n].add(new)
         with self.ledger.renaming(agent, kind, old, new):
             await self.memory.people.rename(agent_id=agent, kind=kind, old=old, new=new)
             names[n] = new  # whoever used it before would have made another of that name

@@ -20,13 +20,13 @@ class Forgetting(Actor):
         if kind == "observation":
             _, known = await self.seen(agent)
             held = await self.memory.holds.place(agent_id=agent, observation_id=known.id)
-            kept = list[Utterance]()
+            name, kept = known.id, list[Utterance]()
         else:
             name = self.name(agent, kind)
             place: Any = self.memory.holds.place
             held = await place(agent_id=agent, **{f"{kind}_id": name})
             kept = self.kept(agent, kind, name)
-        self.world.holds.append(Hold(held.hold_id, agent, kept))
+        self.world.holds.append(Hold(held.hold_id, agent, f"{kind} {name}", kept))
 
     def kept(self, agent: str, kind: str, name: str) -> list[Utterance]:
         """Messages that were certainly there when the hold was granted, and that it certainly covers."""
@@ -55,7 +55,7 @@ class Forgetting(Actor):
             there = {row[0] for row in rows}
             lost = [said for said in hold.kept if said.message not in there]
             if lost:
-                self.world.found(f"hold {hold.number} of {hold.agent} did not keep {[said.token for said in lost][:5]}")
+                self.world.found(f"hold {hold.number} of {hold.agent} of {hold.of} did not keep {lost[:5]}")
             try:
                 await self.memory.holds.release(hold.number, agent_id=hold.agent)
             except NotFoundError:

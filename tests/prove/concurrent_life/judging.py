@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -58,7 +58,7 @@ async def judge(memory: Memory, world: World, client: Client) -> None:
         async def ask(statement: str) -> list[Any]:
             return list(await unit.execute(text(statement)))
 
-        words = {name: {row[0] for row in await ask(EVERY_WORD.format(name))} for (name,) in await ask(TABLES)}
+        words = await words_of(lambda statement: unit.execute(text(statement)))
         messages, observations, texts = await ask(MESSAGES), await ask(OBSERVATIONS), await ask(TEXTS)
     problems = [
         *(f"{v.invariant}: {v.key} {v.detail}" for v in await memory.admin.verify()),
@@ -76,6 +76,11 @@ async def judge(memory: Memory, world: World, client: Client) -> None:
     world.did["words looked for"] += len(gone)
 
 
+async def words_of(ask: Callable[[str], Awaitable[Iterable[Any]]]) -> dict[str, set[str]]:
+    """All unique words, by the table in which they are."""
+    return {name: {row[0] for row in await ask(EVERY_WORD.format(name))} for (name,) in await ask(TABLES)}
+
+
 def remains(ledger: Ledger, words: dict[str, set[str]]) -> Iterator[str]:
     gone = ledger.gone()
     for table, found in words.items():
@@ -91,7 +96,7 @@ def lost(ledger: Ledger, messages: Iterable[Any], observations: Iterable[Any]) -
             continue
         if said.via == "message" and (said.agent, said.message) not in there:
             yield f"acknowledged and lost: {said}"
-        if said.via in ("observe", "update") and (said.agent, said.token) not in known:
+        if said.via in ("observe", "update", "import") and (said.agent, said.token) not in known:
             yield f"acknowledged and lost: {said}"
 
 

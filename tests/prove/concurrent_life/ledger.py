@@ -16,7 +16,7 @@ from typing import Literal
 
 TOKEN = re.compile(r"\b77\.\d{6}\b")
 Named = Literal["user", "group", "conversation"]
-Via = Literal["message", "observe", "update", "confirm"]
+Via = Literal["message", "observe", "update", "confirm", "import"]
 
 
 @dataclass(eq=False)
@@ -42,6 +42,8 @@ class Utterance:
     doubtful: bool = False
     may_stay_unformed: bool = False
     private: bool = False  # marked so by who said it: in no wider scope
+    run: int | None = None  # of the import that brought it
+    forgotten: bool = False  # gone by a forgetting that has returned
 
     @property
     def ids(self) -> dict[Named, set[str]]:
@@ -57,6 +59,7 @@ class Hold:
 
     number: int
     agent: str
+    of: str
     kept: list[Utterance]
 
 
@@ -75,6 +78,7 @@ class Ledger:
     utterances: list[Utterance] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
     under_way: list[Forgetting] = field(default_factory=list)
+    past: list[Forgetting] = field(default_factory=list)
     aliases: set[tuple[str, str, str]] = field(default_factory=set)  # agent, who ever stood for whom
     _ticks: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _tokens: Iterator[int] = field(default_factory=lambda: itertools.count(100_000))
@@ -137,6 +141,7 @@ class Ledger:
             yield asked
         finally:
             self.under_way.remove(asked)
+            self.past.append(asked)
             self.doubt(agent, touches)
 
     def doubt(self, agent: str, touches: Choice) -> None:
@@ -151,7 +156,7 @@ class Ledger:
             if said.acked is not None and said.acked < asked.begun and asked.takes(said)
         ]
         for said in found:
-            said.gone = True
+            said.gone = said.forgotten = True
         return found
 
     @contextmanager

@@ -12,10 +12,12 @@ from memory_sql.config.kinds import PromptName
 from memory_sql.db.principals import SERVICE
 from memory_sql.domain.ids import OwnedKind
 from memory_sql.errors import BusyError, LanguageModelError, NotFoundError, StaleError
+from memory_sql.jobs import DUE_KINDS
 from tests.prove.concurrent_life.actor import Actor, TakenBackError
+from tests.prove.concurrent_life.doors import Blocking
 from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.liar import FOR_GROUP
-from tests.prove.concurrent_life.world import NAMED, SETTINGS, NothingToDoError
+from tests.prove.concurrent_life.world import CONVERSATIONS, NAMED, SETTINGS, NothingToDoError
 
 
 class Talking(Actor):
@@ -28,7 +30,7 @@ class Talking(Actor):
         return form.format(token)
 
     def says(self, agent: str) -> tuple[list[dict[str, Any]], list[Utterance], dict[str, Any]]:
-        conversation, groups = self.place(agent)
+        conversation, groups = self.place(agent, CONVERSATIONS)
         user = self.name(agent, "user")
         messages, said = list[dict[str, Any]](), list[Utterance]()
         for _ in range(self.random.randrange(1, 4)):
@@ -133,6 +135,8 @@ class Talking(Actor):
 
     async def host(self) -> None:
         """Several calls in a host's transaction, which it commits or takes back."""
+        if isinstance(self.memory, Blocking):
+            raise NothingToDoError
         agent, commits = self.agent(), self.random.randrange(3) > 0
         messages, said, where = self.says(agent)
         token, user = self.ledger.token(), self.name(agent, "user")
@@ -165,6 +169,17 @@ class Talking(Actor):
 
     async def run_due(self) -> None:
         await self.memory.run_due(agent_id=self.agent(), limit=1)
+
+    async def claim(self) -> None:
+        """As a host's own worker does it. What fails is in the result, and stays due."""
+        if isinstance(self.memory, Blocking):
+            raise NothingToDoError
+        work = await self.memory.work.claim(self.random.choice(DUE_KINDS), agent_id=self.agent())
+        if work is None:
+            raise NothingToDoError
+        await work()
+        if self.memory.work.refusal is not None:
+            self.world.found("the model is said to refuse its key")
 
     async def undo(self) -> None:
         agent = self.agent()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
@@ -19,10 +20,16 @@ from memory_sql.errors import (
     StaleError,
     VersionError,
 )
+from tests.legacy.homes import Home
 from tests.prove.concurrent_life.ledger import Choice, Hold, Ledger, Named
 
-AGENTS = ("ada", "ada", "bob")  # bob forgets everything now and then
-PEOPLE, GROUPS, CONVERSATIONS = 5, 3, 8
+if TYPE_CHECKING:
+    from tests.prove.concurrent_life.importing import Legacy
+
+HOME = Home(("concurrent life",))
+OLD = str(HOME.agent)  # has a legacy memory, too
+AGENTS = ("ada", "ada", "bob", OLD)  # bob forgets everything now and then
+PEOPLE, GROUPS, CONVERSATIONS, LEGACY = 5, 3, 8, 3
 KINDS: tuple[Named, ...] = ("user", "group", "conversation")
 CALL_SECONDS = 60.0
 REFUSALS = (NotFoundError, InputError, BusyError, StaleError, VersionError, HeldError, BudgetError, LanguageModelError)
@@ -61,13 +68,23 @@ class World:
     merged: list[tuple[str, str]] = field(default_factory=list)
     crashes: int = 0  # of the database; odd while it is away
     names: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    ever: dict[tuple[str, str, int], set[str]] = field(default_factory=dict)  # all names that somebody has had
     renamed: int = 0
+    legacy: list[Legacy] = field(default_factory=list)
+    importing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)  # by door and public call
 
     def __post_init__(self) -> None:
         for agent in set(AGENTS):
             self.names[agent, "user"] = [f"u{n}" for n in range(PEOPLE)]
             self.names[agent, "group"] = [f"g{n}" for n in range(GROUPS)]
             self.names[agent, "conversation"] = [f"c{n}" for n in range(CONVERSATIONS)]
+        self.names[OLD, "user"] = [str(HOME.key("user", n)) for n in range(PEOPLE)]
+        self.names[OLD, "conversation"] = [str(HOME.key("session", n)) for n in range(CONVERSATIONS + LEGACY)]
+        self.names[OLD, "group"][0] = "crew"
+        for (agent, kind), names in self.names.items():
+            for n, name in enumerate(names):
+                self.ever[agent, kind, n] = {name}
 
     def excuses(self, error: DatabaseError, crashes: int) -> bool:
         """Whether there was no database since that many crashes, or a wait for a lock has ended, which is counted."""

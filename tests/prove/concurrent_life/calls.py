@@ -1,0 +1,27 @@
+"""Everything that is public, and what of it no client calls."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+
+from memory_sql.memory import Memory
+from memory_sql.resources.faces import FACES
+
+NOT_CALLED = {
+    "open": "each life opens the memories of its clients, and at its end a backup",
+    "close": "each life closes them",
+    "require_llm": "it makes what the first use makes",
+    "admin.restore_check": "only for a backup: each life restores one at its end",
+}
+
+
+def public_calls() -> set[str]:
+    """The methods of `Memory`, and of its faces: `observations.get`."""
+    faces = {name: getattr(import_module(f"memory_sql.resources.{name}"), kind) for name, kind in FACES.items()}
+    return {
+        prefix + name
+        for prefix, of in (("", Memory), *((f"{name}.", face) for name, face in faces.items()))
+        for name, method in inspect.getmembers(of, inspect.isfunction)
+        if not name.startswith("_")
+    }

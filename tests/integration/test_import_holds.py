@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from memory_sql.db.engine import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
-from tests.database import rows
+from tests.database import are_waiting, owners_url, rows
 from tests.legacy.formats import dump
 from tests.legacy.homes import Home, at
 from tests.sizes import few_in_every_run
@@ -251,3 +253,20 @@ async def test_rollback_under_a_hold_is_asked_for_twice(memory: Memory, bring: B
     before = [await rows(memory, REMEMBERED), await rows(memory, SPOKEN)]
     await memory.imports.rollback(run)
     assert [await rows(memory, REMEMBERED), await rows(memory, SPOKEN)] == before
+
+
+async def test_rollback_takes_back_the_texts_that_are_left_when_its_turn_comes(
+    memory: Memory, bring: Bring, database_url: str
+) -> None:
+    """Mia is forgotten in a transaction of the host's, which takes back the text that the rollback has seen."""
+    run = await bring({**collections(), "memory_user": [HOME.blob(content=RUBY)]})
+    engine = create_async_engine(asyncpg_url(owners_url(database_url)))
+    async with AsyncSession(engine) as host:
+        await memory.forget(Selection(user_id=MIA), **ADA, session=host)
+        rolling_back = asyncio.ensure_future(memory.imports.rollback(run))
+        await are_waiting(memory, 1)
+        await host.commit()
+        await asyncio.wait_for(rolling_back, 30)
+    await engine.dispose()
+    assert await rows(memory, REMEMBERED) == []
+    assert await rows(memory, "SELECT count(*) FROM memory.consolidations WHERE live") == [(0,)]

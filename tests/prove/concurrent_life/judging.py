@@ -140,7 +140,8 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
             ("tells what it doesn't know", set(shown) - set(held)),
         ):
             if wrong:
-                yield f"the text of s{scope} {name}: {sorted(wrong)[:SHOWN]}"
+                about = [tuple(row) for row in known if wrong & set(TOKEN.findall(row[4]))]
+                yield f"the text of s{scope} {name}: {sorted(wrong)[:SHOWN]}; it knows {about[:SHOWN]}"
 
 
 def spread(ledger: Ledger, observations: Iterable[Any]) -> Iterator[str]:

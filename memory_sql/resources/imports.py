@@ -125,9 +125,9 @@ class Imports(Face):
                 unit: Session, asked: corrections.Asked = asked, agent_key: int = agent_key
             ) -> tuple[int, int, tuple[str, ...], list[int]]:
                 if not dry_run:
-                    return await _taken_out(unit, asked, agent_key, run)
+                    return await taken_out(unit, asked, agent_key, run)
                 async with taken_back(unit):
-                    return await _taken_out(unit, asked, agent_key, run)
+                    return await taken_out(unit, asked, agent_key, run)
 
             taken, said, rebuilt, gone = await self._database.write(take_out, principal=service(agent_id))
             left = {f"s{key}" for key in gone}
@@ -146,7 +146,7 @@ class Imports(Face):
         )
 
 
-async def _taken_out(
+async def taken_out(
     unit: Session, asked: corrections.Asked, agent_key: int, run: int
 ) -> tuple[int, int, tuple[str, ...], list[int]]:
     """How many observations and messages, the scopes whose texts are to be rewritten, and those that are gone."""

@@ -270,3 +270,24 @@ async def test_rollback_takes_back_the_texts_that_are_left_when_its_turn_comes(
     await engine.dispose()
     assert await rows(memory, REMEMBERED) == []
     assert await rows(memory, "SELECT count(*) FROM memory.consolidations WHERE live") == [(0,)]
+
+
+async def test_rollback_takes_what_an_earlier_import_has_heard_again(memory: Memory, bring: Bring) -> None:
+    """The second import says in other messages what the first has remembered, and is evidence for it."""
+    first, second = collections(), collections()
+    first["messages"], first["memory_sessions"] = first["messages"][:2], first["memory_sessions"][:1]
+    again = HOME.message("again", content="Have I said? The ruby is under the mast.", createdAt=at(9))
+    second["messages"] = [*second["messages"], again]
+    second["memory_sessions"] = [
+        *first["memory_sessions"],
+        HOME.directive("again", content=RUBY, source_message_ids=[again["_id"]], related_users=[HOME.user]),
+    ]
+    await bring(first)
+    known, said = await rows(memory, REMEMBERED), await rows(memory, SPOKEN)
+    run = await bring(second)
+    assert len(await rows(memory, SPOKEN)) == 4
+    await memory.imports.rollback(run)
+    assert await rows(memory, REMEMBERED) == known
+    assert [message for message in await rows(memory, SPOKEN) if message[1]] == said
+    await bring(second)
+    assert len([message for message in await rows(memory, SPOKEN) if message[1]]) == 4

@@ -1,9 +1,11 @@
 """Small worlds, each ended in several orders, of which none may decide what is left.
 
-A world is a few people, one of them with a second id, two groups, what they say, texts, repetitions, contradictions and
-propagated claims. Its ending is a set of forgettings, merges and releases of holds. The world is made once and copied, an
-agent for each order; one order is run in one transaction of the host. After each step the invariants hold, and at the end
-what is in use is the same in all copies, with the model away and after it has written the texts anew.
+A world is a few people, one of them with a second id, two groups, what they say, texts, repetitions, contradictions,
+propagated claims and, in some, imports of a legacy memory. Its ending is a set of forgettings, merges and their ends,
+leavings, renames, releases of holds, and another import or a rollback. The world is made once and copied, an agent for each
+order; one order is run in one transaction of the host, unless it imports. After each step the invariants hold, and at the
+end what is in use is the same in all copies, with the model away, after everything has been imported once more, and after
+the model has written the texts anew.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import uuid
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
+from bson import ObjectId
 from pydantic import BaseModel
 from sqlalchemy import text
 
@@ -29,18 +33,24 @@ from memory_sql.db import Session
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.formation.task import ExtractionTask
+from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
 from memory_sql.propagation.task import PropagationTask
-from tests.database import rows
+from memory_sql.resources.imports import taken_out
+from memory_sql.resources.runtime import asked_of
+from tests.database import rows, serving
 from tests.fakes import by_scope, promoted
+from tests.legacy.formats import dump
+from tests.legacy.homes import Home, at, key
 
 T = TypeVar("T", bound=BaseModel | str)
 
 PEOPLE = ("ann", "ben", "cid", "dot")
 VISITOR = "visitor"  # may stand for one of them
 IDS = (*PEOPLE, VISITOR)
+KEY = b"k" * 32
 GROUPS = ("crew", "yard")
 MEMBERS = {"crew": ("ann", "ben", "dot"), "yard": ("ben", "cid", "dot")}
 NOUNS, VALUES = ("printer", "freezer"), ("grey", "blue")
@@ -58,6 +68,13 @@ SETTINGS = Settings(
 OTHERS = {"merge": 1, "confirm": 1, "hold": 2, "leave": 1, "undo": 1, "quarantine": 1}  # by weight
 
 Step = tuple[Any, ...]
+Legacy = tuple[str, tuple[str, str, int], bool]
+"""Who has said what, and whether the agent keeps it for everybody."""
+
+
+def id_of(person: str) -> str:
+    """As the legacy system gave it."""
+    return str(key("world", person)) if person in IDS else person
 
 
 def fact(noun: str, value: str, wording: int) -> str:
@@ -125,8 +142,11 @@ def _value(said: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
+    """`legacy`: what there is to be imported."""
+
     steps: tuple[Step, ...]
     ending: tuple[Step, ...]
+    legacy: tuple[Legacy, ...] = ()
 
 
 def plan_of(seed: int) -> Plan:
@@ -134,6 +154,7 @@ def plan_of(seed: int) -> Plan:
     chance = random.Random(seed)
 
     theme = (chance.choice(NOUNS), chance.choice(VALUES))
+    has_legacy = chance.random() < 0.4
 
     def pick(*values: Any) -> Any:
         return chance.choice(values)
@@ -156,7 +177,9 @@ def plan_of(seed: int) -> Plan:
         "leave": lambda: (pick(*IDS), pick(*GROUPS)),
         "undo": lambda: (chance.randrange(8),),
         "quarantine": lambda: (chance.randrange(8),),
+        "bring": lambda: (chance.randrange(1, 8), pick(True, False)),
     }
+    legacy = tuple((pick(*PEOPLE), any_fact(), pick(True, False, False)) for _ in range(3)) if has_legacy else ()
     ends: tuple[Callable[[], Step], ...] = (
         lambda: ("forget", "user", pick(*IDS)),
         lambda: ("forget", "conversation", chance.randrange(8)),
@@ -167,6 +190,9 @@ def plan_of(seed: int) -> Plan:
         lambda: ("release",),
         lambda: ("unmerge",),
         lambda: ("leave", pick(*IDS), pick(*GROUPS)),
+        lambda: ("merge", pick(*PEOPLE)),
+        lambda: ("rename", pick(*PEOPLE)),
+        *([lambda: ("bring", 7, pick(True, False)), lambda: ("rollback",)] if legacy else []),
     )
 
     def some(least: int, most: int, weights: Mapping[str, int]) -> list[Step]:
@@ -177,16 +203,28 @@ def plan_of(seed: int) -> Plan:
     steps = [*some(3, 7, says), *some(0, 1, OTHERS), ("tell",)]
     steps += [*some(0, 1, OTHERS), ("spread",), ("tell",), ("spread",)] if pick(True, False) else []
     steps += [*some(0, 4, {**says, **OTHERS}), ("tell",), *some(0, 3, more)]
+    if legacy:
+        steps.insert(pick(0, 2, len(steps)), ("bring", *makes["bring"]()))
     ending = dict.fromkeys(pick(*ends)() for _ in range(chance.randint(2, 3)))
-    return Plan(
-        tuple(steps), tuple(step for step in ending if ("unmerge",) not in ending or _is_of_one_id(step, steps))
-    )
+    return Plan(tuple(steps), tuple(step for step in ending if _is_matter_of_order(step, [*ending], steps)), legacy)
 
 
-def _is_of_one_id(step: Step, steps: Sequence[Step]) -> bool:
-    """Who is meant by somebody for whom another id stands depends on whether it still does: that isn't a matter of order."""
-    merged = {into for name, *given in steps for into in given if name == "merge"}
-    return merged.isdisjoint(step)
+def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step]) -> bool:
+    """Who is meant by somebody who gets another id or name, or for whom one stands, depends on whether they have it yet.
+
+    Nor does it say anything what an import brings that comes before or after a rollback.
+    """
+    kinds = {name for name, *_ in ending}
+    changed = {who for name, *given in ending for who in given if name in ("merge", "rename")} - {step[-1]}
+    if kinds & {"merge", "unmerge"}:
+        changed |= {into for name, *given in steps for into in given if name == "merge"} | {VISITOR}
+    if step[0] == "merge" and any(name == "merge" for name, *_ in steps):
+        return False
+    if step[0] in ("merge", "unmerge"):
+        return len(kinds & {"merge", "unmerge"}) == 1 and changed.isdisjoint({*step} - {VISITOR})
+    if step[0] == "bring" and "rollback" in kinds:
+        return False
+    return changed.isdisjoint(step)
 
 
 @dataclass
@@ -204,6 +242,7 @@ class Maker:
 
     memory: Memory
     agent: str
+    legacy: tuple[Legacy, ...] = ()
     did: Counter[str] = field(default_factory=Counter)
     numbers: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -211,7 +250,7 @@ class Maker:
         for group, users in MEMBERS.items():
             await self.memory.groups.create(group, agent_id=self.agent)
             for user in users:
-                await self.memory.groups.add_member(group, user, agent_id=self.agent)
+                await self.memory.groups.add_member(group, id_of(user), agent_id=self.agent)
         for name, *given in steps:
             try:
                 await getattr(self, name)(*given)
@@ -223,10 +262,10 @@ class Maker:
         group = place.removesuffix("'s")
         conversation = talk or (f"{user}-own" if place == "own" else f"{group}-talk")
         words = ("For me: " if place == "own" else "") + fact(*said)
-        message = {"id": f"m{next(self.numbers)}", "role": "user", "content": words, "user_id": user}
+        message = {"id": f"m{next(self.numbers)}", "role": "user", "content": words, "user_id": id_of(user)}
         groups = (place,) if place in GROUPS else ()  # the conversation may be a group's that the call doesn't name
         whose: dict[str, Any] = {"agent_id": self.agent, "conversation_id": conversation}
-        await self.memory.add([message], user_id=user, group_ids=groups, **whose)
+        await self.memory.add([message], user_id=id_of(user), group_ids=groups, **whose)
         await self.memory.conversations.form(**whose)
 
     async def state(self, user: str | None, place: str, said: tuple[str, str, int], tagged: bool) -> None:
@@ -234,7 +273,8 @@ class Maker:
             raise InputError("nobody's own")
         group = place if place in GROUPS else None
         tags = ("tagged",) if tagged else ()
-        await self.memory.observe(fact(*said), agent_id=self.agent, user_id=user, group_id=group, tags=tags)
+        whose = None if user is None else id_of(user)
+        await self.memory.observe(fact(*said), agent_id=self.agent, user_id=whose, group_id=group, tags=tags)
 
     async def tell(self) -> None:
         for scope in await scopes_of(self.memory, self.agent):
@@ -244,10 +284,13 @@ class Maker:
         await self.memory.scopes.propagate(agent_id=self.agent)
 
     async def merge(self, into: str) -> None:
-        await self.memory.people.merge(agent_id=self.agent, user_id=VISITOR, into_user_id=into)
+        await self.memory.people.merge(agent_id=self.agent, user_id=id_of(VISITOR), into_user_id=id_of(into))
+
+    async def bring(self, which: int, messages: bool) -> None:
+        await imported(self.memory, self.agent, [*enumerate(self.legacy)], which, messages=messages)
 
     async def confirm(self, n: int, user: str) -> None:
-        await self.memory.observations.confirm(await self.observation(n), agent_id=self.agent, user_id=user)
+        await self.memory.observations.confirm(await self.observation(n), agent_id=self.agent, user_id=id_of(user))
 
     async def undo(self, n: int) -> None:
         found = await scopes_of(self.memory, self.agent)
@@ -257,7 +300,7 @@ class Maker:
         await self.memory.observations.quarantine(await self.observation(n), agent_id=self.agent)
 
     async def hold(self, kind: str, n: int) -> None:
-        targets: dict[str, Sequence[str]] = {"user": IDS, "group": GROUPS}
+        targets: dict[str, Sequence[str]] = {"user": [id_of(one) for one in IDS], "group": GROUPS}
         if kind == "conversation":
             targets[kind] = await conversations_of(self.memory, self.agent)
         target = await self.observation(n) if kind == "observation" else _nth(targets[kind], n)
@@ -265,10 +308,43 @@ class Maker:
         await self.memory.holds.place(agent_id=self.agent, **named)
 
     async def leave(self, user: str, group: str) -> None:
-        await self.memory.groups.remove_member(group, user, agent_id=self.agent)
+        await self.memory.groups.remove_member(group, id_of(user), agent_id=self.agent)
 
     async def observation(self, n: int) -> str:
         return _nth(await observations_of(self.memory, self.agent), n)
+
+
+async def imported(
+    memory: Memory, agent: str, legacy: Sequence[tuple[int, Legacy]], which: int, *, messages: bool
+) -> None:
+    """The documents whose bits are set, each of which somebody has said in the session of all."""
+    part = [(n, *one) for n, one in legacy if which & 1 << n]
+    home = Home(("world",))
+    session = home.session_document(
+        users=[ObjectId(id_of(one)) for one in PEOPLE], agents=[ObjectId(agent)],
+        messages=[home.key("message", n) for n, *_ in part],
+        memory_context={"last_memory_message_id": home.key("message", 2), "messages_since_memory_formation": 0},
+    )  # fmt: skip
+    collections: dict[str, list[Any]] = {
+        "users3": [home.agent_document(_id=ObjectId(agent)), *(home.person(ObjectId(id_of(one)), one) for one in PEOPLE)],
+        "sessions": [session],
+        "memory_agent": [home.shard(agent_id=ObjectId(agent))],
+        "memory_sessions": [
+            home.record(
+                "fact" if is_everybodys else "directive", n, agent_id=ObjectId(agent), content=fact(*said),
+                source_message_ids=[home.key("message", n)], related_users=[ObjectId(id_of(user))],
+            )
+            for n, user, said, is_everybodys in part
+        ],
+        "messages": [
+            home.message(n, sender=ObjectId(id_of(user)), content=fact(*said), createdAt=at(n)) for n, user, said, _ in part
+        ],
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        dump(Path(folder), collections.items())
+        options = ImportOptions(groups={"crew": tuple(id_of(one) for one in MEMBERS["crew"])}, messages=messages)
+        report = await memory.imports.mongo(dump=folder, key=KEY, options=options)
+    assert report.unaccounted == ()
 
 
 def _nth(found: Sequence[str], n: int) -> str:
@@ -351,6 +427,7 @@ class Ender:
 
     memory: Memory
     agent: str
+    legacy: tuple[Legacy, ...] = ()
     unit: Session | None = None
 
     async def take(self, step: Step) -> None:
@@ -363,7 +440,7 @@ class Ender:
             conversation, message = which.split(" ")
             selection = Selection(conversation_id=conversation, message_id=message)
         else:
-            named: dict[str, Any] = {"tag" if what == "tag" else f"{what}_id": which}
+            named: dict[str, Any] = {"tag" if what == "tag" else f"{what}_id": id_of(which)}
             selection = Selection(**named)
         given: dict[str, Any] = {"wait": False} if self.unit is None else {"session": self.unit}
         await self.memory.forget(selection, agent_id=self.agent, **given)
@@ -373,10 +450,36 @@ class Ender:
         return {"agent_id": self.agent} if self.unit is None else {"agent_id": self.agent, "session": self.unit}
 
     async def unmerge(self) -> None:
-        await self.memory.people.unmerge(user_id=VISITOR, **self._given)
+        await self.memory.people.unmerge(user_id=id_of(VISITOR), **self._given)
+
+    async def merge(self, into: str) -> None:
+        await self.memory.people.merge(user_id=id_of(VISITOR), into_user_id=id_of(into), **self._given)
+
+    async def rename(self, user: str) -> None:
+        await self.memory.people.rename(kind="user", old=id_of(user), new=f"{user} anew", **self._given)
 
     async def leave(self, user: str, group: str) -> None:
-        await self.memory.groups.remove_member(group, user, **self._given)
+        await self.memory.groups.remove_member(group, id_of(user), **self._given)
+
+    async def bring(self, which: int, messages: bool) -> None:
+        await imported(self.memory, self.agent, [*enumerate(self.legacy)], which, messages=messages)
+
+    async def rollback(self) -> None:
+        """Of all that was imported, in this copy alone."""
+        known = await rows(
+            self.memory,
+            "SELECT a.agent_key, i.import_id FROM memory.agents a JOIN memory.imported i USING (agent_key)"
+            " WHERE a.agent_id = :agent UNION SELECT a.agent_key, m.import_id FROM memory.agents a"
+            " JOIN memory.imported_messages m USING (agent_key) WHERE a.agent_id = :agent ORDER BY 2",
+            agent=self.agent,
+        )
+        for agent_key, run in known:
+            asked = asked_of(self.agent, None, None, self.memory.settings, self.memory.now())
+            if self.unit is not None:
+                await taken_out(self.unit, asked, agent_key, run)
+            else:
+                async with serving(self.memory) as unit:
+                    await taken_out(unit, asked, agent_key, run)
 
     async def release(self) -> None:
         for hold in await self.memory.holds.list(agent_id=self.agent):
@@ -396,17 +499,30 @@ STATE = {
         WHERE o.agent_key = :key
     """,
     "evidence": """
-        SELECT e.scope_id, e.seq, e.conversation_id, e.number, e.user_id, e.repeated_seq, e.withdrawn_by IS NULL
-        FROM memory.evidence e WHERE e.agent_key = :key
+        SELECT s.owner, s.name, o.content, e.conversation_id, m.content, e.user_id, r.content, e.withdrawn_by IS NULL
+        FROM memory.evidence e
+        JOIN memory.scopes s USING (agent_key, scope_id)
+        JOIN memory.observations o USING (agent_key, scope_id, seq)
+        LEFT JOIN memory.messages m ON (m.agent_key, m.conversation_id, m.number) = (e.agent_key, e.conversation_id, e.number)
+        LEFT JOIN memory.observations r ON (r.agent_key, r.scope_id, r.seq) = (e.agent_key, e.scope_id, e.repeated_seq)
+        WHERE e.agent_key = :key
     """,
     "lineage": """
-        SELECT l.scope_id, l.seq, l.source_scope_id, l.source_seq, l.whole FROM memory.lineage l WHERE l.agent_key = :key
+        SELECT s.owner, s.name, o.content, x.owner, y.content, l.whole FROM memory.lineage l
+        JOIN memory.scopes s USING (agent_key, scope_id)
+        JOIN memory.observations o USING (agent_key, scope_id, seq)
+        LEFT JOIN memory.scopes x ON (x.agent_key, x.scope_id) = (l.agent_key, l.source_scope_id)
+        LEFT JOIN memory.observations y ON (y.agent_key, y.scope_id, y.seq) = (l.agent_key, l.source_scope_id, l.source_seq)
+        WHERE l.agent_key = :key
     """,
     "messages": """
-        SELECT m.conversation_id, m.number, m.content, m.speaker, m.withdrawn_by IS NULL
+        SELECT m.conversation_id, m.message_id, m.content, m.speaker, m.withdrawn_by IS NULL
         FROM memory.messages m WHERE m.agent_key = :key
     """,
-    "members": "SELECT scope_id, user_id, left_at IS NULL FROM memory.members WHERE agent_key = :key",
+    "members": """
+        SELECT s.owner, m.user_id, m.left_at IS NULL FROM memory.members m JOIN memory.scopes s USING (agent_key, scope_id)
+        WHERE m.agent_key = :key
+    """,
     "participants": "SELECT conversation_id, unnest(participants) FROM memory.conversations WHERE agent_key = :key",
     "aliases": "SELECT user_id, into_user_id FROM memory.user_aliases WHERE agent_key = :key AND ended_at IS NULL",
     "texts": """
@@ -421,6 +537,7 @@ HAPPENED = {
     "superseded": "SELECT count(*) FROM memory.observation_states WHERE agent_key = :key AND status = 'superseded'",
     "claims of one": "SELECT count(*) FROM memory.lineage WHERE agent_key = :key AND whole",
     "claims of several": "SELECT count(*) FROM memory.lineage WHERE agent_key = :key AND NOT whole",
+    "imports": "SELECT count(DISTINCT import_id) FROM memory.imported WHERE agent_key = :key",
     "holds": "SELECT count(*) FROM memory.holds WHERE agent_key = :key",
     "versions": "SELECT count(*) FROM memory.consolidations WHERE agent_key = :key",
 }
@@ -438,8 +555,8 @@ async def state_of(memory: Memory, agent: str) -> dict[str, list[str]]:
 
 async def judge(memory: Memory, model: Teller, plan: Plan, orders: int = 4) -> Counter[str]:
     """Raises `AssertionError` where the order has decided, or an invariant doesn't hold; what happened in the world."""
-    world = uuid.uuid4().hex[:8]
-    maker = Maker(memory, world)
+    world = str(ObjectId())
+    maker = Maker(memory, world, plan.legacy)
     model.is_away = False
     await maker.make(plan.steps)
     maker.did.update(await happened(memory, world))
@@ -447,26 +564,48 @@ async def judge(memory: Memory, model: Teller, plan: Plan, orders: int = 4) -> C
     await _verify(memory, [])
     ways = list(itertools.permutations(ending))
     ways = ways[:: max(1, len(ways) // orders)][:orders]
-    agents = [f"{world}-{n}" for n in range(len(ways) + 1)]
+    alone = [str(ObjectId()) for _ in ways]
+    in_one = [] if "bring" in {name for name, *_ in ending} else [str(ObjectId())]
+    agents, told = [*alone, *in_one], [*ways, *((*ending, "in one transaction") for _ in in_one)]
     for agent in agents:
         await copied(memory, world, agent)
     model.is_away = True
     for n in range(len(ending)):
-        for agent, way in zip(agents, ways, strict=False):
-            await Ender(memory, agent).take(way[n])
-        await _verify(memory, [(agent, way[: n + 1]) for agent, way in zip(agents, ways, strict=False)])
-    async with memory.database.transaction() as unit:
-        for step in ending:
-            await Ender(memory, agents[-1], unit).take(step)
-    await _verify(memory, [*ending, "in one transaction"])
-    await _compare(memory, agents, [*ways, (*ending, "in one transaction")], "with the model away")
+        for agent, way in zip(alone, ways, strict=True):
+            await Ender(memory, agent, plan.legacy).take(way[n])
+        await _verify(memory, [(agent, way[: n + 1]) for agent, way in zip(alone, ways, strict=True)])
+    for agent in in_one:
+        async with memory.database.transaction() as unit:
+            for step in ending:
+                await Ender(memory, agent, plan.legacy, unit).take(step)
+        await _verify(memory, [*ending, "in one transaction"])
+    await _compare(memory, agents, told, "with the model away")
+    if plan.legacy and "rollback" not in {name for name, *_ in ending}:
+        await _import_again(memory, agents, plan)
+        await _compare(memory, agents, told, "after another import")
     model.is_away = False
     for agent in agents:
         for scope in await scopes_of(memory, agent):
             await memory.scopes.consolidate(agent_id=agent, scope_id=scope)
     await _verify(memory, [*ending, "with new texts"])
-    await _compare(memory, agents, [*ways, (*ending, "in one transaction")], "with new texts", but=("evidence",))
+    await _compare(memory, agents, told, "with new texts", but=("evidence",))
     return maker.did
+
+
+async def _import_again(memory: Memory, agents: Sequence[str], plan: Plan) -> None:
+    """What was there and isn't any more doesn't return. What had never come comes, unless they are forgotten whose it was."""
+    before = [await state_of(memory, agent) for agent in agents]
+    brought = 0
+    for name, *given in plan.steps:
+        brought |= given[0] if name == "bring" else 0
+    for agent in agents:
+        await Ender(memory, agent, plan.legacy).bring(brought, messages=False)
+    await _verify(memory, ["another import"])
+    for agent, was in zip(agents, before, strict=True):
+        now = await state_of(memory, agent)
+        assert now == was, (
+            f"an import brought back {[(name, {*now[name]} - {*was[name]}) for name in now if now[name] != was[name]]}"
+        )
 
 
 async def _verify(memory: Memory, after: Sequence[Any]) -> None:

@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import ConversationRow, ImportedMessageRow, MessageRow, RunRow
 
+ROLLED_BACK = "rolled back "  # begins the id of a message of which only the key is left (memory.undo_import)
 _I, _M, _C = ImportedMessageRow, MessageRow, ConversationRow
 
 
@@ -68,7 +69,12 @@ class ImportedMessageRepository:
             .outerjoin(
                 _I, and_(_I.agent_key == _M.agent_key, _I.conversation_id == _M.conversation_id, _I.number == _M.number)
             )
-            .where(_M.agent_key == self._agent_key, _M.conversation_id == conversation_id, _I.number.is_(None))
+            .where(
+                _M.agent_key == self._agent_key,
+                _M.conversation_id == conversation_id,
+                _I.number.is_(None),
+                _M.content.is_not(None) | ~_M.message_id.startswith(ROLLED_BACK),
+            )
         )
         first = (
             select(_M.said_at)

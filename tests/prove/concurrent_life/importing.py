@@ -104,12 +104,14 @@ class Importing(Actor):
         with tempfile.TemporaryDirectory() as folder:
             await asyncio.to_thread(write, Path(folder), part)
             options = ImportOptions(groups=GROUPS, messages=messages)
+            crashes = self.world.crashes
             report = await self.again_until_it_returns(
                 lambda: self.memory.imports.mongo(dump=folder, key=KEY, options=options, dry_run=dry_run)
             )
         if report.unaccounted:
             self.world.found(f"an import has lost count of {report.unaccounted}")
-        return Brought(report.run, "messages: skipped, goes_on_here" in report.reasons)
+        run = report.run if crashes == self.world.crashes else None  # else a run before may have stored some of it
+        return Brought(run, "messages: skipped, goes_on_here" in report.reasons)
 
     def begin(self, part: list[Legacy], *, messages: bool) -> list[Utterance]:
         """What is there stays; what was rolled back returns; what has been forgotten, or might have been, is left open."""
@@ -178,7 +180,7 @@ class Importing(Actor):
 
 @dataclass
 class Brought:
-    """`some_goes_on`: what was said in a conversation that goes on here stayed away."""
+    """`run`: that certainly stored it. `some_goes_on`: what was said in a conversation that goes on here stayed away."""
 
     run: int | None
     some_goes_on: bool

@@ -6,6 +6,8 @@ RETURNS TABLE (conversation_id text, number bigint, evidence_id bigint, scope_id
 LANGUAGE sql STABLE AS $$
     WITH brought AS MATERIALIZED (
         SELECT k.scope_id, k.seq FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
+    ), own AS MATERIALIZED (
+        SELECT r.run_id FROM memory.runs r WHERE r.agent_key = p_agent AND r.import_id = p_import
     ), holds AS MATERIALIZED (
         SELECT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL) AS are_open
     )
@@ -18,14 +20,14 @@ LANGUAGE sql STABLE AS $$
       AND NOT EXISTS (
           SELECT FROM memory.evidence e
           WHERE e.agent_key = p_agent AND e.conversation_id = m.conversation_id AND e.number = m.number
-            AND (e.scope_id, e.seq) NOT IN (TABLE brought)
+            AND (e.scope_id, e.seq) NOT IN (TABLE brought) AND (e.run_id IS NULL OR e.run_id NOT IN (TABLE own))
       )
     UNION ALL
     SELECT NULL, NULL, e.evidence_id, e.scope_id, h.are_open AND memory.is_held_observation(p_agent, e.scope_id, e.seq)
-    FROM memory.runs r
-    JOIN memory.evidence e USING (agent_key, run_id)
+    FROM own
+    JOIN memory.evidence e USING (run_id)
     CROSS JOIN holds h
-    WHERE r.agent_key = p_agent AND r.import_id = p_import AND (e.scope_id, e.seq) NOT IN (TABLE brought)
+    WHERE e.agent_key = p_agent AND (e.scope_id, e.seq) NOT IN (TABLE brought)
 $$;
 
 COMMENT ON FUNCTION memory.imported_beside IS

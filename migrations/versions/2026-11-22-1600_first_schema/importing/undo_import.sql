@@ -51,11 +51,17 @@ BEGIN
             WHERE r.agent_key = p_agent AND r.conversation_id = k AND r.import_id IS DISTINCT FROM p_import
         ) AND NOT EXISTS (SELECT FROM memory.evidence e WHERE e.agent_key = p_agent AND e.conversation_id = k)
     );
-    DELETE FROM memory.imported_messages i
-    WHERE i.agent_key = p_agent AND i.import_id = p_import AND NOT EXISTS (
-        SELECT FROM memory.messages m  -- then all of the conversation wait, to go together
-        WHERE (m.agent_key, m.conversation_id) = (p_agent, i.conversation_id) AND m.withdrawn_by IS NOT NULL
-    );
+    WITH gone AS (
+        DELETE FROM memory.imported_messages i
+        WHERE i.agent_key = p_agent AND i.import_id = p_import AND NOT EXISTS (
+            SELECT FROM memory.messages m  -- then all of the conversation wait, to go together
+            WHERE (m.agent_key, m.conversation_id) = (p_agent, i.conversation_id) AND m.withdrawn_by IS NOT NULL
+        )
+        RETURNING i.conversation_id, i.number
+    )
+    UPDATE memory.messages m SET message_id = format('rolled back %s:%s', p_import, m.number)  -- it may come again, under its own
+    FROM gone g
+    WHERE m.agent_key = p_agent AND m.conversation_id = g.conversation_id AND m.number = g.number AND m.content IS NULL;
     DELETE FROM memory.messages m
     WHERE m.agent_key = p_agent AND m.conversation_id = ANY (v_whole) AND m.content IS NULL;  -- only their keys are left
     DELETE FROM memory.runs r WHERE r.agent_key = p_agent AND r.conversation_id = ANY (v_whole);

@@ -69,7 +69,7 @@ class People(Face):
             aliases, propagations = AliasRepository(unit, agent_key), PropagationRepository(unit, agent_key)
             alias, is_new = await aliases.open(user, into, now)
             if is_new:
-                few = partial(propagations.too_few_behind, await aliases.user_ids(user), least)
+                few = partial(propagations.too_few_behind, least, user_ids=await aliases.user_ids(user))
                 gone = await corrections.retract_few(unit, asked, agent_key, few)
                 detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
                 detail |= {"retracted": list(gone)} if gone else {}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from memory_sql.config import ScopeSettings
 from memory_sql.config.scopes import stored
 from memory_sql.consolidation import diff
 from memory_sql.db import Session
+from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.queries.visible_scopes import list_scopes
 from memory_sql.db.repositories.agents import Agent, agent_key_of, ensure_agent, find_agent
@@ -18,6 +20,7 @@ from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.groups import GroupRepository
+from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scope_settings import ScopeSettingsRepository
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -37,8 +40,9 @@ from memory_sql.domain.ids import Id, OwnedKind, ScopeKind, parse_scope_id
 from memory_sql.domain.results import ConsolidateResult, PropagateResult
 from memory_sql.domain.scopes import Consolidation, Diff, Scope, ScopeDetails
 from memory_sql.errors import InputError, NotFoundError
+from memory_sql.lifecycle import corrections
 from memory_sql.resources.resolving import details_of
-from memory_sql.resources.runtime import Face
+from memory_sql.resources.runtime import Face, asked_of
 
 
 class Scopes(Face):
@@ -200,13 +204,19 @@ class Scopes(Face):
         """Reverses the newest consolidation: the previous text is back, and what it absorbed is pending again.
 
         Observations that it superseded are active again, unless the same has been said since or somebody has changed them.
-        Adds a version and deletes none. The scope isn't due again before it learns something new. Raises `NotFoundError`
-        for an unknown scope, and if nothing is left to undo.
+        Collective observations behind which too few people are left are erased. Adds a version and deletes none. The scope
+        isn't due again before it learns something new. Raises `NotFoundError` for an unknown scope, and if nothing is left
+        to undo.
         """
         agent = id_of("agent_id", agent_id)
+        asked = asked_of(agent, None, None, self._settings, self._now())
 
         async def undo(unit: Session) -> ConsolidateResult:
             scopes, versions = ScopeRepository(unit), ConsolidationRepository(unit)
+            known = await find_agent(unit, agent)
+            if known is None:
+                raise NotFoundError("scope", scope_id)
+            await lock_agent(unit, known.key)
             scope = await self._locked_scope(unit, agent, scope_id)
             newest = await versions.newest_absorbing(scope)
             if newest is None:
@@ -214,6 +224,10 @@ class Scopes(Face):
             version, text = await versions.rewind(scope, newest, "undo", self._now())
             threshold, following = self._settings.consolidation_threshold, FollowingRepository(unit, scope.agent_key)
             await following.settle([scope.scope_id], threshold, self._now())
+            propagations = PropagationRepository(unit, known.key)
+            least = self._settings.of_agent(known.settings).propagation_min_people
+            few = partial(propagations.too_few_behind, least, scope_ids=[scope.scope_id])
+            await corrections.retract_few(unit, asked, known.key, few)
             await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, self._now())
             changed = await StateRepository(unit).changed_by_version(scope, version)
             return ConsolidateResult(

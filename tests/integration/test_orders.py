@@ -11,10 +11,11 @@ import pytest
 from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.database import rows
-from tests.prove.worlds import SETTINGS, Clock, Maker, Plan, Teller, judge, plan_of
+from tests.prove.worlds import SETTINGS, Clock, Maker, Plan, Teller, id_of, judge, plan_of
 from tests.sizes import share
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
+ANN, BEN = id_of("ann"), id_of("ben")
 GREY, SAME, BLUE = ("printer", "grey", 0), ("printer", "grey", 1), ("freezer", "blue", 0)
 FREEZER, FREEZER_AGAIN = ("freezer", "grey", 0), ("freezer", "grey", 1)
 IN_USE = """
@@ -54,7 +55,7 @@ async def crew(memory: Memory, *said: Iterable[tuple[str, str, tuple[str, str, i
     for part in said:
         await say(memory, *part)
         await tell(memory)
-    assert await rows(memory, "SELECT seq, repeated_seq FROM memory.evidence WHERE user_id = 'ben'") == [
+    assert await rows(memory, "SELECT seq, repeated_seq FROM memory.evidence WHERE user_id = :ben", ben=BEN) == [
         (2, None),
         (1, 2),
     ]
@@ -64,22 +65,22 @@ async def test_word_that_was_lent_keeps_nobody_elses_text(memory: Memory, teller
     """Whether or not a text falls that lent it: ben's own words stand, and ann's are gone."""
     await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
     teller.is_away = True
-    await memory.forget(Selection(user_id="ann"), **ADA, wait=False)
-    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+    await memory.forget(Selection(user_id=ANN), **ADA, wait=False)
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", [BEN])]
 
 
 async def test_conversation_goes_with_the_text_of_another_that_lent_to_it(memory: Memory, teller: Teller) -> None:
     await crew(memory, [("ann", "t1", GREY)], [("ben", "t2", SAME), ("ann", "t1", BLUE)])
     teller.is_away = True
     await memory.forget(Selection(conversation_id="t1"), **ADA, wait=False)
-    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", [BEN])]
 
 
 async def test_leaver_takes_their_text_though_another_lent_to_it(memory: Memory) -> None:
     await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
-    left = await memory.groups.remove_member("crew", "ann", **ADA)
+    left = await memory.groups.remove_member("crew", ANN, **ADA)
     assert len(left.archived) == 2
-    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", [BEN])]
 
 
 async def test_text_that_falls_because_of_something_else_takes_back_no_repetition(memory: Memory) -> None:
@@ -87,12 +88,10 @@ async def test_text_that_falls_because_of_something_else_takes_back_no_repetitio
     await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])
     ((scope, seq),) = await rows(memory, "SELECT scope_id, seq FROM memory.observations WHERE content LIKE '%blue%'")
     await memory.forget(f"o{scope}-{seq}", **ADA, wait=False)
-    assert await rows(memory, IN_USE) == [("The printer in the hall is grey.", ["ann", "ben"])]
+    assert await rows(memory, IN_USE) == [("The printer in the hall is grey.", [ANN, BEN])]
     receipt = await memory.forget(f"o{scope}-1", **ADA, wait=False)
-    assert [(kept.observation, kept.reason, kept.users) for kept in receipt.kept] == [
-        (f"o{scope}-2", "again", ("ben",))
-    ]
-    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", ["ben"])]
+    assert [(kept.observation, kept.reason, kept.users) for kept in receipt.kept] == [(f"o{scope}-2", "again", (BEN,))]
+    assert await rows(memory, IN_USE) == [("Printer in the hall is grey.", [BEN])]
 
 
 WORLDS = {
@@ -140,6 +139,17 @@ WORLDS = {
             ("tell",),
         ),
         (("forget", "user", "ann"), ("leave", "ann", "crew")),
+    ),
+    "a text undone of which everybody has learnt": Plan(
+        (
+            ("say", "dot", "own", ("freezer", "grey", 1)),
+            ("say", "dot", "crew", ("freezer", "grey", 0)),
+            ("say", "ben", "crew", ("freezer", "grey", 1)),
+            ("say", "cid", "crew", ("freezer", "grey", 1)),
+            *(("tell",), ("spread",)) * 2,
+            *(("undo", 4),) * 2,
+        ),
+        (("forget", "user", "ben"), ("forget", "conversation", 1)),
     ),
     "claims": Plan(
         (

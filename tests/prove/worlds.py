@@ -221,7 +221,7 @@ def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step
     if step[0] == "merge" and any(name == "merge" for name, *_ in steps):
         return False
     if step[0] in ("merge", "unmerge"):
-        return len(kinds & {"merge", "unmerge"}) == 1 and changed.isdisjoint({*step} - {VISITOR})
+        return sum(name in ("merge", "unmerge") for name, *_ in ending) == 1 and changed.isdisjoint({*step} - {VISITOR})
     if step[0] == "bring" and "rollback" in kinds:
         return False
     return changed.isdisjoint(step)
@@ -517,7 +517,7 @@ STATE = {
     """,
     "messages": """
         SELECT m.conversation_id, m.message_id, m.content, m.speaker, m.withdrawn_by IS NULL
-        FROM memory.messages m WHERE m.agent_key = :key
+        FROM memory.messages m WHERE m.agent_key = :key AND m.content IS NOT NULL
     """,
     "members": """
         SELECT s.owner, m.user_id, m.left_at IS NULL FROM memory.members m JOIN memory.scopes s USING (agent_key, scope_id)
@@ -596,8 +596,10 @@ async def _import_again(memory: Memory, agents: Sequence[str], plan: Plan) -> No
     """What was there and isn't any more doesn't return. What had never come comes, unless they are forgotten whose it was."""
     before = [await state_of(memory, agent) for agent in agents]
     brought = 0
-    for name, *given in plan.steps:
+    for name, *given in (*plan.steps, *plan.ending):
         brought |= given[0] if name == "bring" else 0
+    if not brought:
+        return
     for agent in agents:
         await Ender(memory, agent, plan.legacy).bring(brought, messages=False)
     await _verify(memory, ["another import"])

@@ -244,16 +244,20 @@ class PropagationRepository:
             people[row.scope_id, row.seq].append(Witness(row.person, row.established))
         return people
 
-    async def too_few_behind(self, user_ids: Sequence[str], least: int) -> list[ObservationKey]:
-        """Collective observations that these users, among others, support, and that fewer than `least` people support."""
+    async def too_few_behind(
+        self, least: int, user_ids: Collection[str] = (), scope_ids: Collection[int] = ()
+    ) -> list[ObservationKey]:
+        """Collective observations that fewer than `least` people support: of those made of what these users have said, among
+        others, or of what stands in these scopes."""
         e, link, s = EvidenceRow, LineageRow, ScopeRow
         said = and_(e.agent_key == link.agent_key, e.scope_id == link.source_scope_id, e.seq == link.source_seq)
-        line = (
-            select(link.scope_id, link.seq)
-            .join(e, said)
-            .where(link.agent_key == self._agent_key, e.user_id.in_(user_ids))
-            .cte("line", recursive=True)
+        made = select(link.scope_id, link.seq).where(link.agent_key == self._agent_key)
+        made = (
+            made.where(link.source_scope_id.in_(scope_ids))
+            if scope_ids
+            else made.join(e, said).where(e.user_id.in_(user_ids))
         )
+        line = made.cte("line", recursive=True)
         line = line.union(
             select(link.scope_id, link.seq).where(
                 link.agent_key == self._agent_key,

@@ -136,6 +136,7 @@ class Importing(Actor):
             message=str(one.message) if via == "message" else None,
         )  # fmt: skip
         said.users, said.conversations = set(users), set(conversations)
+        said.groups = set(self.world.ever[OLD, "group", 0])  # the crew's, if they are of it
         said.may_stay_unformed = True
         was_doubtful = before is not None and before.doubtful
         said.doubtful |= (

@@ -215,7 +215,8 @@ def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step
     Nor does it say anything what an import brings that comes before or after a rollback.
     """
     kinds = {name for name, *_ in ending}
-    changed = {who for name, *given in ending for who in given if name in ("merge", "rename")} - {step[-1]}
+    others = [other for other in ending if other != step]
+    changed = {who for name, *given in others for who in given if name in ("merge", "rename")}
     if kinds & {"merge", "unmerge"}:
         changed |= {into for name, *given in steps for into in given if name == "merge"} | {VISITOR}
     if step[0] == "merge" and any(name == "merge" for name, *_ in steps):

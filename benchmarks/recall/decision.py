@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.recall import languages
 from benchmarks.recall.metrics import mean
 from benchmarks.recall.recorded import INVENTED, Conversations, recorded
-from benchmarks.recall.whole_path import UNANSWERABLE, Clock, Filled, Shown, Way, by_users, filled, lines_of
+from benchmarks.recall.whole_path import APART, Clock, Filled, Shown, Way, by_users, filled, lines_of
 from benchmarks.server import server
 from memory_sql.domain.reading import Context, Decision
 from memory_sql.memory import Memory
@@ -82,7 +82,7 @@ async def invented(conversations: Conversations, way: Way, ready: Filled, strang
 
     async with Memory(ready.url, settings=way.settings, clock=Clock(ready.now)) as memory:
         for question in conversations.questions:
-            if question.kind in UNANSWERABLE:
+            if question.kind in APART:
                 continue
             context = await memory.context(agent_id=agent, user_id=question.asker, message=question.text, retrieve=True)
             shown = Shown(question, question.in_text, lines_of(context, ready))

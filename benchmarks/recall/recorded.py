@@ -1,7 +1,8 @@
 """Conversations with recorded observations and texts, and a model that answers with these.
 
 A folder holds NAME.jsonl (messages), formed/NAME.obs.jsonl (`scope`, `content`, `terms`, `sources`, and `overtakes`: the
-lines that no longer hold because of it), formed/texts.json (the last text of each scope), questions.jsonl, and
+lines that no longer hold because of it), formed/texts.json (the last text of each scope), questions.jsonl, tasks.jsonl (what
+somebody wants done for which a fact is needed, in the same form), translated.jsonl (questions in other languages), and
 in_texts.json: whether the texts that the asker sees contain the answer to a question (true, "part", false).
 """
 
@@ -37,7 +38,10 @@ class RecordedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`stale`: messages that said what no longer holds. `in_text`: the texts alone answer it completely."""
+    """`stale`: messages that said what no longer holds. `in_text`: the texts alone answer it completely.
+
+    `translations`: the text by language.
+    """
 
     id: str
     asker: str
@@ -46,6 +50,7 @@ class Question:
     evidence: frozenset[str]
     stale: frozenset[str]
     in_text: bool
+    translations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,20 +96,22 @@ def said_at(message: Row) -> datetime:
 
 def recorded(folder: Path = INVENTED) -> list[Conversations]:
     texts = json.loads((folder / "formed" / "texts.json").read_text("utf-8"))
-    asked, in_texts = lines(folder / "questions.jsonl"), json.loads((folder / "in_texts.json").read_text("utf-8"))
+    in_texts = json.loads((folder / "in_texts.json").read_text("utf-8"))
+    asked = [row for name in ("questions", "tasks") for row in lines(folder / f"{name}.jsonl")]
+    translated = {row["id"]: {"de": row["de"], "es": row["es"]} for row in lines(folder / "translated.jsonl")}
     return [
         Conversations(
             name,
             lines(folder / f"{name}.jsonl"),
             lines(folder / "formed" / f"{name}.obs.jsonl"),
             texts[name],
-            [_question(row, in_texts) for row in asked if row["file"] == name],
+            [_question(row, in_texts, translated) for row in asked if row["file"] == name],
         )
         for name in texts
     ]
 
 
-def _question(row: Row, in_texts: Mapping[str, Any]) -> Question:
+def _question(row: Row, in_texts: Mapping[str, Any], translated: Mapping[str, Mapping[str, str]]) -> Question:
     return Question(
         id=row["id"],
         asker=row["asker"],
@@ -113,6 +120,7 @@ def _question(row: Row, in_texts: Mapping[str, Any]) -> Question:
         evidence=frozenset(row["evidence"]),
         stale=frozenset(row["stale"]),
         in_text=in_texts.get(row["id"]) is True,
+        translations=translated.get(row["id"], {}),
     )
 
 

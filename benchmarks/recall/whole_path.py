@@ -7,15 +7,17 @@ way to remember: texts alone, messages alone, observations, with search cues, wi
 - shown: all of its evidence is in retrieved or pending lines, as an observation made from it or as the message itself;
 - stale first: an overtaken observation or message is shown above all of the evidence.
 
-The second figure of each is for the questions that the texts don't answer completely. A user's message is disturbed if its
-context has retrieved lines. Nobody may be shown what is forbidden to them, or what another said in private: both must be 0.
+The second figure of each is for the questions that the texts don't answer completely. Tasks need a fact and ask nothing; the
+same questions are asked in other forms (`VARIANTS`) and languages. For ordinary messages of the users, what the retrieved
+lines cost, in tokens. `with evidence`: of the retrieved lines of questions and tasks, the share that holds evidence. Nobody
+may be shown what is forbidden to them, or what another said in private: both must be 0.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,6 +47,12 @@ FILLED: dict[str, Any] = {
 }
 RETRIEVED = ("RetrievedObservations", "RetrievedMessages")
 UNANSWERABLE = ("none", "forbidden")
+APART = (*UNANSWERABLE, "task")  # from the questions that memory answers
+VARIANTS: dict[str, Callable[[str], str]] = {
+    "without a mark": lambda text: text.replace("?", ""),
+    "lower case": str.lower,
+    "greeted": lambda text: f"Hi there, hope you're well! {text}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +151,18 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`disturbed`: for each user's message, whether anything was retrieved.
-
-    `leaked`: lines that another user said in private.
+    """`turns`: for each user's message, how many tokens its retrieved lines have. `leaked`: lines that another user said in
+    private. `variants`: the same questions in other words, by the name of these.
     """
 
     shown: Sequence[Shown]
-    disturbed: Sequence[bool]
+    turns: Sequence[int]
     leaked: int
+    variants: Mapping[str, Sequence[Shown]]
 
     def __add__(self, other: Measured) -> Measured:
-        return Measured([*self.shown, *other.shown], [*self.disturbed, *other.disturbed], self.leaked + other.leaked)
+        variants = {name: [*found, *other.variants[name]] for name, found in self.variants.items()}
+        return Measured([*self.shown, *other.shown], [*self.turns, *other.turns], self.leaked + other.leaked, variants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,23 +221,31 @@ def _users(messages: Iterable[Row]) -> list[str]:
 
 
 async def asked(memory: Memory, conversations: Conversations, way: Way, filled: Filled) -> Measured:
-    private, found = _private(conversations), list[Shown]()
-    for question in conversations.questions:
+    private, found, variants = _private(conversations), list[Shown](), dict[str, list[Shown]]()
+
+    async def ask(question: Question, text: str) -> Shown:
         context = await memory.context(
-            agent_id=conversations.name, user_id=question.asker, message=question.text, retrieve=way.retrieve
+            agent_id=conversations.name, user_id=question.asker, message=text, retrieve=way.retrieve
         )
-        found.append(Shown(question, way.formed and question.in_text, lines_of(context, filled)))
+        return Shown(question, way.formed and question.in_text, lines_of(context, filled))
+
+    for question in conversations.questions:
+        found.append(await ask(question, question.text))
+        if question.kind in APART:
+            continue
+        others = {name: change(question.text) for name, change in VARIANTS.items()} | dict(question.translations)
+        for name, other in others.items():
+            variants.setdefault(name, []).append(await ask(question, other))
     leaked = sum(bool(line.sources & private(one.question.asker)) for one in found for line in one.lines)
-    return Measured(
-        found, [await _disturbs(memory, conversations.name, way, m) for m in by_users(conversations)], leaked
-    )
+    turns = [await _tokens_of(memory, conversations.name, way, m) for m in by_users(conversations)]
+    return Measured(found, turns, leaked, variants)
 
 
 def by_users(conversations: Conversations) -> list[Row]:
     return [message for message in conversations.messages if message["role"] == "user"]
 
 
-async def _disturbs(memory: Memory, agent: str, way: Way, message: Row) -> bool:
+async def _tokens_of(memory: Memory, agent: str, way: Way, message: Row) -> int:
     context = await memory.context(
         agent_id=agent,
         user_id=message["user_id"],
@@ -236,7 +253,8 @@ async def _disturbs(memory: Memory, agent: str, way: Way, message: Row) -> bool:
         message=message["content"],
         retrieve=way.retrieve,
     )
-    return any(part.lines for part in context.parts if part.element in RETRIEVED)
+    lines = [line.text for part in context.parts if part.element in RETRIEVED for line in part.lines]
+    return count_tokens("\n".join(lines))
 
 
 def lines_of(context: Context, filled: Filled) -> list[Line]:
@@ -270,19 +288,27 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def report(name: str, measured: Measured) -> str:
-    answerable = [one for one in measured.shown if one.question.kind not in UNANSWERABLE]
+    answerable = [one for one in measured.shown if one.question.kind not in APART]
     kinds = dict.fromkeys(one.question.kind for one in measured.shown)
     groups = {"all answerable": answerable} | {
         kind: [one for one in measured.shown if one.question.kind == kind] for kind in kinds
     }
     rows = [_row(kind, ones) for kind, ones in groups.items()]
+    for form, ones in measured.variants.items():
+        rows.append(_row(form, ones))
+        if len(ones) < len(answerable):  # only some are translated
+            ids = {one.question.id for one in ones}
+            rows.append(_row(" as they stand", [one for one in answerable if one.question.id in ids]))
     forbidden = sum(one.is_forbidden for one in measured.shown)
+    wanted = [one for one in measured.shown if one.question.kind not in UNANSWERABLE]
+    held = [bool(line.sources & one.question.evidence) for one in wanted for line in one.lines if line.retrieved]
     return "\n".join(
         [
             f"## {name}",
             "".join((f"{'':16}{'n':>9}", *(f"{title:>14}" for title, _ in COLUMNS), f"{'tokens':>8}")),
             *rows,
-            f"turns disturbed {mean(measured.disturbed):.1%} of {len(measured.disturbed)};"
+            f"tokens of lines on {len(measured.turns)} ordinary turns: {median(measured.turns):.0f} in the median,"
+            f" {mean(measured.turns):.0f} on average; lines with evidence {mean(held or [False]):.0%} of {len(held)};"
             f" forbidden shown {forbidden}; private shown {measured.leaked}",
         ]
     )

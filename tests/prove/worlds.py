@@ -497,7 +497,7 @@ STATE = {
         LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
         LEFT JOIN memory.observations x ON t.status = 'superseded'
             AND (x.agent_key, x.scope_id, x.seq) = (t.agent_key, t.scope_id, t.superseded_by)
-        WHERE o.agent_key = :key
+        WHERE o.agent_key = :key AND x.content IS DISTINCT FROM o.content  -- which says what that says
     """,
     "evidence": """
         SELECT s.owner, s.name, o.content, e.conversation_id, m.content, e.user_id, r.content, e.withdrawn_by IS NULL

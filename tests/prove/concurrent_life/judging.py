@@ -120,6 +120,7 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
     for scope, known in rows.items():
         shown = Counter(TOKEN.findall(texts.get(scope, "")))
         absorbed, waiting, aside, held = set[str](), set[str](), set[str](), Counter[str]()
+        overtaken = set[str]()  # of which the model may still have told
         for _, _, _, _, content, status, absorbs, is_behind, pending in known:
             tokens = set(TOKEN.findall(content))
             held.update(tokens)
@@ -129,6 +130,8 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
                 absorbed |= tokens
             elif status == "quarantined":
                 aside |= tokens
+            elif status == "superseded" and absorbs and is_behind:
+                overtaken |= tokens
         for name, wrong in (
             (
                 "tells more often than it knows it",
@@ -136,7 +139,7 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
             ),
             ("has absorbed and doesn't tell", absorbed - set(shown)),
             ("tells what waits", (waiting - absorbed) & set(shown)),
-            ("tells what was set aside", (aside - absorbed) & set(shown)),
+            ("tells what was set aside", (aside - absorbed - overtaken) & set(shown)),
             ("tells what it doesn't know", set(shown) - set(held)),
         ):
             if wrong:

@@ -1,173 +1,165 @@
-"""`python -m benchmarks.recall.decision`: fits the decision to show something, and measures it on data outside the fit.
+"""`python -m benchmarks.recall.decision`: how much of what is found is shown, with limits fitted on half of the data.
 
-Questions should be shown something: those of the invented conversations, and those of each language (`languages.py`). Other
-messages of their users shouldn't, nor should what strangers say to other assistants. Each of these five kinds has the same
-weight among questions or messages. `all`: the fit of everything, as in `memory_sql/retrieval/decide.py`. For the curve, each
-group (a conversation or a language) is measured with a fit of the others; statements are judged by words, as they are found.
-By the odds from which lines are shown:
-
-- answered: the invented questions whose evidence is shown, or that a text which is always shown answers; `not in a text`:
-  those of them that no text answers;
-- languages: the questions in each language whose evidence is shown;
-- turns, of languages, strangers: messages after which lines are shown for nothing.
+For each set of limits on a grid: the share of the questions that are `answered` by a text or by lines, of those that no text
+answers (`apart`), of the `tasks` whose fact is shown, the median of the tokens of lines on ordinary `turns`, the share of
+lines that hold `evidence`, and of what strangers say to other assistants how many messages are shown nothing (`silent`).
+The best limits of one conversation are measured on the other; beside them the limits of `memory_sql.retrieval.decide`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Literal
+from statistics import median
+from typing import Any
+from unittest.mock import patch
 
-import numpy as np
-
-from benchmarks.recall import languages
 from benchmarks.recall.metrics import mean
-from benchmarks.recall.recorded import INVENTED, Conversations, recorded
-from benchmarks.recall.whole_path import APART, Clock, Filled, Shown, Way, by_users, filled, lines_of
+from benchmarks.recall.recorded import INVENTED, Conversations, Question, recorded
+from benchmarks.recall.whole_path import APART, Clock, Filled, Way, by_users, filled
 from benchmarks.server import server
-from memory_sql.domain.reading import Context, Decision
+from memory_sql.context import assemble
+from memory_sql.domain.reading import Hit
+from memory_sql.languages.text import count_tokens
 from memory_sql.memory import Memory
-from memory_sql.retrieval.decide import BY_MEANING, BY_WORDS, LEAST, Fit
+from memory_sql.retrieval.asking import Asking
+from memory_sql.retrieval.decide import LIMITS, Limits, decide
 
-Kind = Literal["question", "question of a language", "turn", "turn of a language", "stranger"]
-WEIGHTS: dict[Kind, float] = {
-    "question": 1 / 4,
-    "question of a language": 1 / 4,
-    "turn": 1 / 6,
-    "turn of a language": 1 / 6,
-    "stranger": 1 / 6,
-}
-ODDS = (1.0, 0.75, 0.5, 0.25, LEAST, 0.0, -0.25, -0.5, -0.75, -1.0)
 STRANGERS = Path(__file__).parents[2] / "tests" / "unit" / "messages_without_memory.txt"
-RIDGE = 0.1  # keeps the weights small where the kinds can be separated
+MOST, MOST_TOKENS, LEAST_EVIDENCE = 7, 120, 0.3
+NOTHING_ASKED = Asking()
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`decision` None: there was nothing to look for. `found`: all of a question's evidence would be shown."""
+    """What is found for a message; `question` None: it is an ordinary turn, or a stranger's."""
 
-    group: str
-    kind: Kind
-    decision: Decision | None
-    found: bool = False
-    in_text: bool = False
-    by_words: bool = False
+    hits: Sequence[Hit]
+    question: Question | None = None
+    is_strangers: bool = False
 
-    @property
-    def is_wanted(self) -> bool:
-        return self.kind.startswith("question")
-
-    @property
-    def features(self) -> tuple[float, float, float]:
-        d = self.decision
-        return (float(d.asks), d.strength, d.covered) if d else (0.0, 0.0, 0.0)
-
-    def is_shown(self, fit: Fit, least: float) -> bool:
-        d = self.decision
-        if d is None or d.recalls:
-            return d is not None
-        fit, least = (fit, least) if d.near or self.by_words else (BY_WORDS, LEAST)  # for statements only words count
-        return fit.odds(d.asks, d.strength, d.covered) >= least
+    def shown(self, limits: Limits) -> list[Hit]:
+        return decide(NOTHING_ASKED, self.hits, [], MOST, past=False, limits=limits).hits
 
 
-async def invented(conversations: Conversations, way: Way, ready: Filled, strangers: Iterable[str]) -> list[Case]:
-    agent, found = conversations.name, list[Case]()
-    users = by_users(conversations)
+@dataclass(frozen=True, slots=True)
+class Found:
+    cases: Sequence[Case]
+    sources: dict[str, frozenset[str]]
 
-    def case(kind: Kind, context: Context) -> Case:
-        return Case(agent, kind, context.decision, by_words=not way.vectors)
+    def of(self, hit: Hit) -> frozenset[str]:
+        return self.sources.get(hit.observation.id, frozenset())
 
+
+@contextmanager
+def noting(found: list[Sequence[Hit]]) -> Iterator[None]:
+    """What every context has found, before anything is decided."""
+
+    def note(asking: Asking, hits: Sequence[Hit], *given: Any, **named: Any) -> Any:
+        found.append(hits)
+        return decide(asking, hits, *given, **named)
+
+    with patch.object(assemble, "decide", note):
+        yield
+
+
+async def cases_of(conversations: Conversations, way: Way, ready: Filled, strangers: Iterable[str]) -> Found:
+    found, cases, agent = list[Sequence[Hit]](), list[Case](), conversations.name
     async with Memory(ready.url, settings=way.settings, clock=Clock(ready.now)) as memory:
-        for question in conversations.questions:
-            if question.kind in APART:
+
+        async def hits(message: str, user: str, conversation: str | None = None) -> Sequence[Hit]:
+            found.clear()
+            await memory.context(agent_id=agent, message=message, user_id=user, conversation_id=conversation)
+            return found[-1] if found else ()
+
+        with noting(found):
+            for question in conversations.questions:
+                if question.kind not in APART or question.kind == "task":
+                    cases.append(Case(await hits(question.text, question.asker), question))
+            users = by_users(conversations)
+            for said in users:
+                cases.append(Case(await hits(said["content"], said["user_id"], said["session_id"])))
+            for text in strangers:
+                cases.append(Case(await hits(text, users[0]["user_id"]), is_strangers=True))
+    return Found(cases, ready.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    answered: float
+    apart: float
+    tasks: float
+    turns: float
+    evidence: float
+    silent: float
+
+    @property
+    def worth(self) -> tuple[float, ...]:
+        """Within the bounds, what is answered; else how far it is out of them."""
+        over = max(0.0, self.turns / MOST_TOKENS - 1) + max(0.0, LEAST_EVIDENCE - self.evidence)
+        return (-over, self.apart + self.answered + self.tasks)
+
+    def __str__(self) -> str:
+        shares = (self.answered, self.apart, self.tasks, self.evidence, self.silent)
+        return "".join(f"{share:>10.2f}" for share in shares) + f"{self.turns:>10.0f}"
+
+
+def measure(found: Sequence[Found], limits: Limits) -> Measured:
+    answered, apart, tasks, evidence, silent = (list[bool]() for _ in range(5))
+    turns = list[int]()
+    for one in found:
+        for case in one.cases:
+            shown = case.shown(limits)
+            question = case.question
+            if question is None:
+                if case.is_strangers:
+                    silent.append(not shown)
+                else:
+                    turns.append(count_tokens("\n".join(hit.observation.content for hit in shown)))
                 continue
-            context = await memory.context(agent_id=agent, user_id=question.asker, message=question.text, retrieve=True)
-            shown = Shown(question, question.in_text, lines_of(context, ready))
-            found.append(
-                Case(agent, "question", context.decision, shown.is_shown, question.in_text, by_words=not way.vectors)
-            )
-        for said in users:
-            own = {"agent_id": agent, "user_id": said["user_id"], "conversation_id": said["session_id"]}
-            found.append(case("turn", await memory.context(**own, message=said["content"])))
-        for text in strangers:
-            context = await memory.context(agent_id=agent, user_id=users[0]["user_id"], message=text)
-            found.append(case("stranger", context))
-    return found
+            holds = bool(question.evidence) and question.evidence <= frozenset().union(*map(one.of, shown))
+            evidence += [bool(one.of(hit) & question.evidence) for hit in shown]
+            if question.kind == "task":
+                tasks.append(holds)
+                continue
+            answered.append(holds or question.in_text)
+            if not question.in_text:
+                apart.append(holds)
+    return Measured(mean(answered), mean(apart), mean(tasks), median(turns), mean(evidence or [False]), mean(silent))
 
 
-async def of_language(url: str, name: str, way: Way) -> list[Case]:
-    return [
-        Case(
-            name,
-            "question of a language" if one.asks else "turn of a language",
-            one.decision,
-            one.found,
-            by_words=not way.vectors,
-        )
-        for one in await languages.turns(url, name, way.settings)
-    ]
+def grid(*, by_words: bool) -> Iterator[Limits]:
+    noises = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0) if by_words else (0.9, 1.0, 1.1, 1.15, 1.2, 1.3)
+    for few, share, drop, noise in product((2, 3), (0.3, 0.35, 0.4, 0.5), (0.7, 0.75, 0.8), noises):
+        yield LIMITS._replace(few=few, share=share, drop=drop, **{"by_words" if by_words else "by_both": noise})
 
 
-def fitted(some: Sequence[Case]) -> Fit:
-    """By logistic regression (Newton's method)."""
-    matrix = np.array([(1.0, *case.features) for case in some])
-    wanted = np.array([float(case.is_wanted) for case in some])
-    counts = {kind: sum(case.kind == kind for case in some) for kind in WEIGHTS}
-    weight = np.array([len(some) * WEIGHTS[case.kind] / counts[case.kind] for case in some])
-    ridge, values = RIDGE * np.diag([0.0, 1.0, 1.0, 1.0]), np.zeros(4)
-    for _ in range(50):
-        odds = 1 / (1 + np.exp(-matrix @ values))
-        slope = matrix.T @ (weight * (odds - wanted)) + ridge @ values
-        values = values - np.linalg.solve((matrix.T * (weight * odds * (1 - odds))) @ matrix + ridge, slope)
-    return Fit(*(round(float(value), 2) for value in values))
-
-
-def report(title: str, cases: Sequence[Case], as_it_is: Fit) -> str:
-    folds = list[tuple[Fit, Sequence[Case]]]()
-    for group in dict.fromkeys(case.group for case in cases):
-        others = [case for case in cases if case.group != group]
-        folds.append((fitted(others), [case for case in cases if case.group == group]))
-    heads = ("odds", "answered", "not in a text", "languages", "turns", "of languages", "strangers")
-    rows = [f"{least:>15}" + _cells(folds, least) for least in ODDS]
-    now = f"{'as it is':>15}" + _cells([(as_it_is, cases)], LEAST)
-    return "\n".join((f"## {title}", f"all: {fitted(cases)}", "".join(f"{head:>15}" for head in heads), *rows, now))
-
-
-def _cells(folds: Iterable[tuple[Fit, Sequence[Case]]], least: float) -> str:
-    judged = [(case, case.is_shown(fit, least)) for fit, cases in folds for case in cases]
-
-    def share(*kinds: Kind) -> str:
-        return f"{mean([shown and (case.found or not case.is_wanted) for case, shown in judged if case.kind in kinds]):.3f}"
-
-    asked = [(case, shown and case.found) for case, shown in judged if case.kind == "question"]
-    cells = (
-        f"{mean([case.in_text or found for case, found in asked]):.3f}",
-        f"{mean([found for case, found in asked if not case.in_text]):.3f}",
-        share("question of a language"),
-        share("turn"),
-        share("turn of a language"),
-        share("stranger"),
-    )
-    return "".join(f"{cell:>15}" for cell in cells)
+def report(title: str, found: Sequence[Found], names: Sequence[str], *, by_words: bool) -> str:
+    heads = ("answered", "apart", "tasks", "evidence", "silent", "turns")
+    rows = [f"{'as it is, both':>28}{measure(found, LIMITS)}"]
+    for n, name in enumerate(names):
+        rows.append(f"{f'as it is, {name}':>28}{measure([found[n]], LIMITS)}")
+        others = [one for m, one in enumerate(found) if m != n]
+        best = max(grid(by_words=by_words), key=lambda limits: measure(others, limits).worth)
+        rows.append(f"{f'fitted on the other, {name}':>28}{measure([found[n]], best)}  {best}")
+    return "\n".join((f"## {title}", " " * 28 + "".join(f"{head:>10}" for head in heads), *rows))
 
 
 async def run(folder: Path) -> None:
     strangers = STRANGERS.read_text("utf-8").rstrip("\n").split("\n%\n")
     with server() as url:
-        for title, way, as_it_is in (
-            ("by words", Way("cues", cues=True), BY_WORDS),
-            ("by meaning as well", Way("both", cues=True, vectors=True), BY_MEANING),
-        ):
-            cases = list[Case]()
+        for way in (Way("by words", cues=True), Way("by meaning as well", cues=True, vectors=True)):
+            found, names = list[Found](), list[str]()
             for n, one in enumerate(recorded(folder)):
                 async with filled(one, url, formed=True, embed=way.vectors) as ready:
-                    cases += await invented(one, way, ready, strangers[n::2])
-            for name in languages.NAMES:
-                cases += await of_language(url, name, way)
-            print(report(title, cases, as_it_is), end="\n\n")
+                    found.append(await cases_of(one, way, ready, strangers[n::2]))
+                    names.append(one.name)
+            print(report(way.name, found, names, by_words=not way.vectors), end="\n\n")
 
 
 def main() -> None:

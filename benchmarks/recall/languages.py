@@ -1,10 +1,9 @@
-"""`python -m benchmarks.recall.languages`: the decision to show something, in each language, with and without its phrases.
+"""`python -m benchmarks.recall.languages`: what is shown in each language.
 
 `turns/LANGUAGE.jsonl` holds what is remembered about one person (`observation`), and turns of that person. Those with `asks`
 have as `evidence` the numbers of the observations that answer them; the others ask for nothing. They were written without
-knowledge of the languages' files, and aren't used to change these. `shown`: the questions whose evidence is shown.
-`disturbed`: the other turns after which lines are shown. `marks`: as if the language had no phrases, so that only a question
-mark identifies a question. `if always`: the questions whose evidence would be shown if something were always shown.
+knowledge of the languages' files, and aren't used to change these. `shown`: the questions whose evidence is shown. `tokens`:
+of the lines on other turns, on average. `if all`: the questions whose evidence is among what was found.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from typing import Any, Literal
 from benchmarks.recall.metrics import mean
 from benchmarks.server import fresh_database, server
 from memory_sql.config import Settings
-from memory_sql.domain.reading import Decision
+from memory_sql.languages.text import count_tokens
 from memory_sql.llm.embeddings import ENCODER
 from memory_sql.memory import Memory
-from memory_sql.retrieval.asking import read
-from memory_sql.retrieval.decide import BY_MEANING, BY_WORDS, LEAST, Fit
 
 TURNS = Path(__file__).with_name("turns")
 NAMES = sorted(path.stem for path in TURNS.glob("*.jsonl"))
@@ -34,17 +31,12 @@ ADA: dict[str, Any] = {"agent_id": "ada", "user_id": "me"}
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`found`: all of its evidence is among what would be shown. `marked`: it has a question mark."""
+    """`shown`: all of its evidence is shown; `found`: it was found."""
 
     asks: bool
-    marked: bool
-    found: bool
     shown: bool
-    decision: Decision | None
-
-    def is_shown_by_marks(self, fit: Fit) -> bool:
-        d = self.decision
-        return d is not None and fit.odds(self.marked, d.strength, d.covered) >= LEAST
+    found: bool
+    tokens: int
 
 
 async def turns(url: str, name: str, settings: Settings) -> list[Turn]:
@@ -61,34 +53,28 @@ async def _turn(memory: Memory, row: dict[str, Any], ids: Sequence[str]) -> Turn
     shown = await memory.context(**ADA, message=row["turn"])
     every = await memory.context(**ADA, message=row["turn"], retrieve=True)
     evidence = {ids[number] for number in row.get("evidence", ())}
-    marked = read(row["turn"], phrases=False).asks
-    return Turn(row["asks"], marked, evidence <= set(every.sources), shown.fired, every.decision)
+    tokens = count_tokens("\n".join(line.text for part in shown.parts for line in part.lines))
+    return Turn(row["asks"], evidence <= set(shown.sources), evidence <= set(every.sources), tokens)
 
 
-def line(name: str, some: Sequence[Turn], fit: Fit) -> str:
+def line(name: str, some: Sequence[Turn]) -> str:
     asked, said = [one for one in some if one.asks], [one for one in some if not one.asks]
-    cells = (
-        mean([one.shown and one.found for one in asked]),
-        mean([one.shown for one in said]),
-        mean([one.is_shown_by_marks(fit) and one.found for one in asked]),
-        mean([one.is_shown_by_marks(fit) for one in said]),
-        mean([one.found for one in asked]),
-    )
-    return f"{name:12}" + "".join(f"{cell:>11.2f}" for cell in cells)
+    cells = (mean([one.shown for one in asked]), mean([one.found for one in asked]))
+    return f"{name:12}" + "".join(f"{cell:>11.2f}" for cell in cells) + f"{mean([one.tokens for one in said]):>11.0f}"
 
 
 async def run() -> None:
-    ways: list[tuple[str, Literal["off", "local"], Fit]] = [("by words", "off", BY_WORDS)]
+    ways: list[tuple[str, Literal["off", "local"]]] = [("by words", "off")]
     if find_spec(ENCODER) is not None:
-        ways.append(("by meaning as well", "local", BY_MEANING))
+        ways.append(("by meaning as well", "local"))
     with server() as url:
-        for title, embedding, fit in ways:
+        for title, embedding in ways:
             settings = Settings(llm="offline", embedding=embedding, embedding_query_seconds=60)
-            print(f"## {title}\n{'':12}{'shown':>11}{'disturbed':>11}{'marks':>11}{'disturbed':>11}{'if always':>11}")
+            print(f"## {title}\n{'':12}{'shown':>11}{'if all':>11}{'tokens':>11}")
             found = {name: await turns(url, name, settings) for name in NAMES}
             for name, some in found.items():
-                print(line(name, some, fit))
-            print(line("all", [turn for some in found.values() for turn in some], fit), end="\n\n")
+                print(line(name, some))
+            print(line("all", [turn for some in found.values() for turn in some]), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ def _decision(decision: Decision | None) -> str:
     if decision is None:
         return "there was no search"
     d = decision
-    asks = f"it asks for what was said ({d.recalls})" if d.recalls else "it asks" if d.asks else "it doesn't ask"
+    recalls = f"; it asks for what was said ({d.recalls})" if d.recalls else ""
     return (
-        f"{'shown' if d.shown else 'not shown'}: {asks}; the best hit has a strength of {d.strength:.2f} and covers"
-        f" {d.covered:.0%} of the message; log odds {d.odds:+.2f}"
+        f"{d.lines or 'no'} lines: the best hit has a strength of {d.strength:.2f} and covers {d.covered:.0%} of the message;"
+        f" chance reaches {d.noise:.2f}{recalls}"
     )
 
 

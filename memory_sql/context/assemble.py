@@ -1,8 +1,8 @@
 """What belongs into the prompt of a turn: read and search in one statement, decide, compose.
 
-Whether what was found is shown is decided when it is there. The settings that an agent has of its own come with it: what they
-were last time is a guess, and where they ask for another search than that, there is a second one. An embedding model is
-asked before, without a connection, where the message asks. What is read here is counted in memory, and written by nobody's
+How much of what was found is shown is decided when it is there. The settings that an agent has of its own come with it: what
+they were last time is a guess, and where they ask for another search than that, there is a second one. An embedding model is
+asked before, without a connection. What is read here is counted in memory, and written by nobody's
 transaction.
 """
 
@@ -24,7 +24,7 @@ from memory_sql.domain.query import Query
 from memory_sql.domain.reading import Context, Decision, Digest, Hit, Surface
 from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.asking import Asking, read
-from memory_sql.retrieval.decide import OVERTAKEN, chosen, chosen_messages, decide
+from memory_sql.retrieval.decide import OVERTAKEN, Decided, chosen, chosen_messages, decide
 from memory_sql.retrieval.query import parse
 from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
@@ -73,11 +73,11 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
         guessed, plan = plan, _planned(turn, reads.settings.of_agent({**own, **turn.own}), asking)
         if not plan.finds_what(guessed):
             result = await _looked(reads, turn, plan, session)
-    found, decision = result.found, None
+    found, decided, past = result.found, None, asking.past or bool(plan.query.spans)
     if plan.top_k:
-        decision = decide(asking, _elsewhere(found.hits, turn), found.messages)
-    composed = _composed(turn, asking, plan, decision, result)
-    _count_context(reads, turn, plan, decision, result, composed)
+        decided = decide(asking, _elsewhere(found.hits, turn), found.messages, plan.top_k, past=past)
+    composed = _composed(turn, plan, decided, result, past=past)
+    _count_context(reads, turn, plan, decided and decided.decision, result, composed)
     return composed
 
 
@@ -124,7 +124,7 @@ def _planned(turn: Turn, settings: Settings, asking: Asking) -> _Plan:
         Sought(turn.now, max(top_k, keywords), top_k, settings.message_retention_days, turn.as_of),
         top_k=top_k,
         keywords=keywords,
-        by_meaning=bool((top_k and (turn.retrieve or asking.asks)) or (keywords and settings.digest_semantic)),
+        by_meaning=bool(top_k or (keywords and settings.digest_semantic)),
         digests=has_digest,
         asks_words=asks_words,
     )
@@ -182,7 +182,7 @@ def _count_context(
     """For the XML, also where the message asks for nothing, and for the digest."""
     found, seconds = result.found, result.seconds
     if plan.settings.assembly != "digest" and turn.text and turn.retrieve is not False:
-        reason = _reason(turn, decision) or ("too little" if decision and decision.asks else None)
+        reason = _reason(turn, decision) or ("too little" if decision and decision.strength else None)
         hits = len(_elsewhere(found.hits, turn)) + len(found.messages)
         shown = [line.id for part in composed.parts if part.element == RETRIEVED for line in part.lines]
         _count(reads, turn, "context", reason, hits, seconds, shown)
@@ -220,21 +220,25 @@ def _of_digest(plan: _Plan, hits: Sequence[Hit]) -> list[Hit]:
     return holding[: plan.keywords]
 
 
-def _composed(turn: Turn, asking: Asking, plan: _Plan, decision: Decision | None, result: _Result) -> Context:
+def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result, *, past: bool) -> Context:
     """The XML, the digest, or both."""
     found, part = result.found, None
+    decision = None if decided is None else decided.decision
     if plan.digests:
         part = digests.compose(found.candidates, _of_digest(plan, found.hits), plan.settings)
     if part is not None and plan.settings.assembly == "digest":
         whole = digests.alone(part, searched=bool(plan.keywords))
     else:
-        reason, past = _reason(turn, decision), asking.past or bool(plan.query.spans)
+        hits, messages = (decided.hits, decided.messages) if decided else ([], [])
+        if turn.retrieve:
+            hits = chosen(_elsewhere(found.hits, turn), plan.top_k, past=past)
+            messages = chosen_messages(found.messages, past=past)
         whole = render(
             static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens),
-            chosen(_elsewhere(found.hits, turn), plan.top_k, past=past) if reason else [],
+            hits,
             turn.as_of or turn.now,
-            reason=reason,
-            messages=chosen_messages(found.messages, past=past) if reason else [],
+            reason=_reason(turn, decision),
+            messages=messages,
             conversation_id=turn.principal["conversation_id"],
         )
         whole = whole if part is None else digests.beside(whole, part)

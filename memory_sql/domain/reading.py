@@ -66,20 +66,22 @@ class MessageHit(Value):
 class Decision(Value):
     """Why a context shows what a search found, or doesn't.
 
-    `asks`: the message asks a question, or to be told something. `recalls`: the kind of phrase with which it asks for what
-    was said before, "" if it has none; with one, everything that was found is shown. `strength` and `covered` are those of
-    the best hit; `near`: vectors counted. `odds`: from these, the logarithm of the odds that memory answers the message.
-    `shown`: the odds are a little better than even, or the message asks for what was said before. With `retrieve=True`, what
-    was found is shown in any case.
+    `recalls`: the kind of phrase with which the message asks for what was said before, "" if it has none; with one,
+    everything that was found is shown. `strength` and `covered` are those of the best hit; `near`: vectors counted. `noise`:
+    the strength that chance reaches, below which nothing is shown. `lines`: how many observations and messages are shown, as
+    far as the scores are near each other. With `retrieve=True`, what was found is shown in any case.
     """
 
-    asks: bool
     recalls: str
     strength: float
     covered: float
     near: bool
-    odds: float
-    shown: bool
+    noise: float
+    lines: int
+
+    @property
+    def shown(self) -> bool:
+        return self.lines > 0
 
 
 class SearchResult(Value):
@@ -202,10 +204,8 @@ class Retrieved(NamedTuple):
 class RetrievalStats(Value):
     """How often memory was queried in the last days (`config.RETRIEVAL_DAYS`). The latest counts may be missing.
 
-    `fired`: how many queries searched, because the message asks something or the caller said so; `without_hit`: how many of
-    these found nothing. `mean_ms` and `slowest_ms`: milliseconds of their statements, None without any. `reasons`: queries by
-    the reason for showing what was found; `too little`: it wasn't shown although the message asks; `none`: the message
-    doesn't ask.
+    `fired`: how many queries were shown something, or asked for it; `without_hit`: how many of these found nothing. `mean_ms` and `slowest_ms`: milliseconds of their statements, None without any. `reasons`: queries by
+    the reason for showing what was found; `too little`: it was no more than chance finds; `none`: nothing was found.
     """
 
     queries: int = 0

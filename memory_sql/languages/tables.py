@@ -61,25 +61,18 @@ class ToldBy(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """How a message asks, and asks about earlier conversations.
+    """How a message asks about earlier conversations.
 
     Patterns are matched in lower case against one sentence without surrounding punctuation, with straight apostrophes and
     single spaces.
 
-    `phrases`: ask for what was said, in any form. `to_store`: tell something to be remembered and ask nothing. `frame`:
-    polite words before the actual question. `question`: how a question begins; `hung_on`: how its last clause begins.
-    `telling`: requests to be told about something. `past`: ask for an earlier state. `task`: of all languages together;
-    what follows its colon is to be worked on.
+    `phrases`: ask for what was said, in any form. `to_store`: tell something to be remembered and ask nothing. `past`: ask
+    for an earlier state.
     """
 
     phrases: Phrases = Phrases()
     to_store: Pattern = NOTHING
-    frame: Pattern = NOTHING
-    question: Pattern = NOTHING
-    hung_on: Pattern = NOTHING
-    telling: Pattern = NOTHING
     past: Pattern = NOTHING
-    task: Alternatives = ()
 
 
 class Signals(NamedTuple):

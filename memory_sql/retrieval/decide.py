@@ -1,7 +1,8 @@
-"""Whether what a search found for a message is shown in its context, and what of it. A pure function of few numbers.
+"""How much of what a search found is shown in a context. Pure, of the scores alone: the form of the message doesn't count.
 
-The logarithm of the odds that memory answers the message: whether it asks, how well the best hit matches, and how much of
-what is asked it holds. Fitted on conversations by `python -m benchmarks.recall.decision`; docs/retrieval.md has the curve.
+The best hits are shown as far as they match well beside the very best, and no further than to where the scores drop. What
+matches no better than chance is noise, and not shown. Fitted on conversations by `python -m benchmarks.recall.decision`;
+docs/retrieval.md has the figures.
 """
 
 from __future__ import annotations
@@ -14,50 +15,73 @@ from typing import Any, NamedTuple, TypeVar
 from memory_sql.domain.reading import Decision, Hit, MessageHit
 from memory_sql.retrieval.asking import Asking
 
-LEAST = 0.15  # the logarithm of the odds from which on lines are shown: a little better than even
 ALIKE = 0.5  # from which share of a score on another matches about as well
 OVERTAKEN = 3  # how many of what was superseded are shown at most
+FIRST, WORDS = 3, 0.04  # where so many hits have less of the message's words, only their meaning speaks for them
 
 
-class Fit(NamedTuple):
-    """What each counts for."""
+class Limits(NamedTuple):
+    """`few`: so many are shown however far they are apart. Behind them, none with less than a `share` of the best score, or
+    than `drop` of the score before.
 
-    constant: float
-    asks: float
-    strength: float
-    covered: float
-
-    def odds(self, asks: bool, strength: float, covered: float) -> float:
-        return self.constant + self.asks * asks + self.strength * strength + self.covered * covered
-
-
-BY_WORDS = Fit(constant=-2.69, asks=2.71, strength=0.45, covered=1.55)
-BY_MEANING = Fit(constant=-4.67, asks=2.92, strength=1.01, covered=1.78)
-
-
-def decide(asking: Asking, hits: Sequence[Hit], messages: Sequence[MessageHit]) -> Decision:
-    """`hits` and `messages` best first; without any nothing is shown.
-
-    A message that asks for what was said is shown whatever was found. Messages are found by words alone.
+    No hit is shown that isn't stronger than chance, which reaches so much `by_words` alone, with vectors (`by_both`), and
+    with vectors where the words don't match (`by_meaning`), as across languages.
     """
-    near = any(hit.near for hit in hits)
-    fit = BY_MEANING if near else BY_WORDS
+
+    few: int = 2
+    share: float = 0.35
+    drop: float = 0.75
+    by_words: float = 0.7
+    by_both: float = 1.15
+    by_meaning: float = 0.8
+
+    def noise(self, hits: Sequence[Hit], *, near: bool) -> float:
+        if not near:
+            return self.by_words
+        return self.by_both if any(hit.covered >= WORDS for hit in hits[:FIRST]) else self.by_meaning
+
+
+LIMITS = Limits()
+
+
+class Decided(NamedTuple):
+    decision: Decision
+    hits: list[Hit]
+    messages: list[MessageHit]
+
+
+def decide(
+    asking: Asking,
+    hits: Sequence[Hit],
+    messages: Sequence[MessageHit],
+    most: int,
+    *,
+    past: bool,
+    limits: Limits = LIMITS,
+) -> Decided:
+    """What is shown of `hits` and of `messages`, which are best first: at most so many of each.
+
+    A message that asks for what was said is shown whatever was found.
+    """
     holding = [hit for hit in hits if hit.observation.status != "superseded"]
-    best = [(fit, hit.strength, hit.covered) for hit in holding[:1]]
-    best += [(BY_WORDS, message.strength, message.covered) for message in messages[:1]]
-    odds, strength, covered = max(
-        ((fit.odds(asking.asks, strength, covered), strength, covered) for fit, strength, covered in best),
-        default=(fit.odds(asking.asks, 0, 0), 0.0, 0.0),
-    )
-    return Decision(
-        asks=asking.asks,
+    near = any(hit.near for hit in hits)
+    noise = limits.noise(holding, near=near)
+    if asking.recalls:
+        some, said = holding[:most], list(messages)
+    else:
+        some = _clear(holding, most, noise, limits, max((hit.score for hit in hits), default=0.0))
+        said = _clear(messages, most, noise, limits, messages[0].score if messages else 0.0)
+    best = [(hit.strength, hit.covered) for hit in holding[:1]] + [(hit.strength, hit.covered) for hit in messages[:1]]
+    strength, covered = max(best, default=(0.0, 0.0))
+    decision = Decision(
         recalls=asking.recalls,
         strength=strength,
         covered=covered,
         near=near,
-        odds=odds,
-        shown=bool(best) and (bool(asking.recalls) or odds >= LEAST),
+        noise=noise,
+        lines=len(some) + len(said),
     )
+    return Decided(decision, chosen(hits, len(some), past=past), chosen_messages(said, past=past))
 
 
 def chosen(hits: Sequence[Hit], most: int, *, past: bool) -> list[Hit]:
@@ -66,8 +90,9 @@ def chosen(hits: Sequence[Hit], most: int, *, past: bool) -> list[Hit]:
     Of what stands in one scope the newer comes first if it matches about as well, unless the `past` is asked for.
     """
     holding = [hit for hit in hits if hit.observation.status != "superseded"][:most]
-    least = holding[-1].score if holding else 0.0
-    overtaken = [hit for hit in hits if hit.observation.status == "superseded" and hit.score >= least]
+    if not holding:
+        return []
+    overtaken = [hit for hit in hits if hit.observation.status == "superseded" and hit.score >= holding[-1].score]
     if past:
         return [*holding, *overtaken]
     of_hit = attrgetter("observation.scope", "observation.observed_at")
@@ -80,6 +105,17 @@ def chosen_messages(messages: Sequence[MessageHit], *, past: bool) -> list[Messa
 
 
 Scored = TypeVar("Scored", Hit, MessageHit)
+
+
+def _clear(hits: Sequence[Scored], most: int, noise: float, limits: Limits, best: float) -> list[Scored]:
+    """The first of these that are more than noise, to where the scores are low beside the best one or have dropped."""
+    shown = list[Scored]()
+    for hit in hits[:most]:
+        is_low = hit.score < limits.share * best or (shown and hit.score < limits.drop * shown[-1].score)
+        if hit.strength < noise or (is_low and len(shown) >= limits.few):
+            break
+        shown.append(hit)
+    return shown
 
 
 def _newest_first(hits: Sequence[Scored], place: Callable[[Scored], tuple[Any, datetime]]) -> list[Scored]:

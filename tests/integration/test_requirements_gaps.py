@@ -327,11 +327,13 @@ def test_each_recall_phrase_fires(phrase: str) -> None:
         assert read(said).recalls
 
 
-@pytest.mark.parametrize("word", ["what", "when", "where", "who", "why", "how"])
-def test_each_question_word_asks_with_each_sign_of_the_past(word: str) -> None:
-    """R082."""
-    for past in ("did {} decide", "was {} told", "had {} moved", "were {} shown"):
-        assert read(f"{word.capitalize()} {past.format('Birgitta')} at the gate").asks
+async def test_each_question_word_with_each_sign_of_the_past_is_answered(memory: Memory) -> None:
+    """R082: as whatever else is asked or said is."""
+    await memory.configure(agent_id="ada", pending_max=0)
+    await memory.observe("Birgitta moved the gate at the harbour.", **MIA)
+    for word in ("What", "When", "Where", "Who", "Why", "How"):
+        for past in ("did {} decide", "was {} told", "had {} moved", "were {} shown"):
+            assert (await memory.context(**MIA, message=f"{word} {past.format('Birgitta')} at the gate")).fired
 
 
 async def test_unknown_names_are_looked_for_and_shown_where_something_is_known(memory: Memory) -> None:

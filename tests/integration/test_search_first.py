@@ -76,20 +76,23 @@ async def test_what_somebody_corrected_is_not_shown_but_what_took_its_place(memo
     assert "Falun" not in context.xml
 
 
-async def test_statement_is_searched_for_and_shown_nothing(memory: Memory) -> None:
+async def test_whatever_is_said_is_searched_for(memory: Memory) -> None:
+    """A question with its mark or without, a task, a statement: what counts is what is found."""
     await memory.configure(agent_id="ada", pending_max=0)
     for text in (RED, SLOOP, "Rent is due on Friday.", "Jonas moved to Bergen."):
         await memory.observe(text, **MIA)
-    told = await memory.context(**MIA, message="We had a look at the boathouse in the rain.")
-    assert not told.fired
-    assert told.decision is not None
-    assert (told.decision.asks, told.decision.shown) == (False, False)
-    assert told.decision.covered > 0
-    asked = await memory.context(**MIA, message="What colour is the boathouse?")
-    assert (asked.fired, asked.reason) == (True, "found")
-    assert asked.decision is not None
-    assert asked.decision.odds >= 0
-    assert (await memory.context(**MIA, message="And what was it?")).decision is None
+    for message in (
+        "What colour is the boathouse?",
+        "what colour is the boathouse",
+        "Order paint for the boathouse.",
+        "We had a look at the boathouse in the rain.",
+    ):
+        context = await memory.context(**MIA, message=message)
+        assert (context.fired, context.reason, len(lines(context))) == (True, "found", 1)
+        assert context.decision is not None
+        assert context.decision.strength > context.decision.noise
+    for message in ("Hello!", "thanks, great work", "```\nraise ValueError(count)\n```", "And what was it?"):
+        assert not (await memory.context(**MIA, message=message)).fired
 
 
 async def test_search_can_be_switched_off_but_for_what_is_asked_for(memory: Memory) -> None:
@@ -137,19 +140,19 @@ async def test_messages_are_shown_until_they_are_formed(memory: Memory) -> None:
     assert len((await memory.search(asking, **MIA)).messages) == 1
 
 
-async def test_embedding_model_is_asked_for_questions_alone(database_url: str, parrot: Parrot) -> None:
+async def test_embedding_model_is_asked_for_every_message(database_url: str, parrot: Parrot) -> None:
     model = Meanings()
     settings = Settings(llm="offline", pending_max=0)
     async with Memory(database_url, parrot, settings, embeddings=model) as memory:
         for text in (SLOOP, "The mole is closed.", "Rent is due on Friday.", "Jonas moved to Bergen."):
             await memory.observe(text, **MIA)
         await memory.work.embed()
-        for message, count in (("Which vessel has she got?", 1), ("The vessel is hers.", 0)):
+        for message in ("Which vessel has she got?", "The vessel is hers."):
             before = model.calls
             with statements(memory) as seen:
                 context = await memory.context(**MIA, message=message)
-            assert (model.calls - before, len(seen)) == (count, 1)
-            assert context.fired is ("?" in message)
+            assert (model.calls - before, len(seen)) == (1, 1)
+            assert context.fired
         assert SLOOP in str(await memory.context(**MIA, message="Which vessel has she got?"))
 
 
@@ -178,17 +181,17 @@ async def test_a_fact_counts_as_much_however_often_it_was_updated(memory: Memory
     for text in (SLOOP, "Rent is due on Friday.", "Jonas moved to Bergen.", "The lighthouse keeper is called Bjarne."):
         await memory.observe(text, **MIA)
     asking = "Which marina berth did the keeper book for the regatta?"
-    odds = []
+    strengths = []
     for count in (1, 30, 300):
         for n in range(count):
             await memory.observe(f"Mia booked marina berth {count}{n} for the regatta.", **MIA, fact_key="berth")
         context = await memory.context(**MIA, message=asking)
         assert context.decision is not None
-        odds.append(context.decision.odds)
+        strengths.append(context.decision.strength)
         assert context.fired
         assert any("Bjarne" in line for line in lines(context))
         assert len([line for line in lines(context) if "berth" in line]) == 1
-    assert max(odds) - min(odds) < 0.8
+    assert max(strengths) - min(strengths) < 0.8
 
 
 async def test_what_lies_far_behind_is_led_to_what_holds_within_bounds(memory: Memory) -> None:

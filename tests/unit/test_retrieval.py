@@ -1,6 +1,4 @@
-import json
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,26 +14,14 @@ from memory_sql.languages.data import names as all_names
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Recall
 from memory_sql.retrieval.asking import Asking, read
-from memory_sql.retrieval.decide import OVERTAKEN, chosen, chosen_messages, decide
+from memory_sql.retrieval.decide import LIMITS, OVERTAKEN, chosen, chosen_messages, decide
 
 HERE = Path(__file__).parent
 ORDINARY = (HERE / "ordinary_messages.txt").read_text("utf-8").splitlines()
 WITHOUT = (HERE / "messages_without_memory.txt").read_text("utf-8").rstrip("\n").split("\n%\n")
 
 
-def share(messages: Iterable[str]) -> float:
-    asks = [read(message).asks for message in messages]
-    return sum(asks) / len(asks)
-
-
-# What a message does
-
-
-def test_messages_that_want_memory_ask() -> None:
-    """R119: what a message does is a part of the decision; `benchmarks.recall.decision` measures the whole."""
-    messages = (HERE / "messages_for_memory.txt").read_text("utf-8").splitlines()
-    assert len(messages) == 60
-    assert share(messages) >= 0.85
+# What a message asks for
 
 
 @pytest.mark.parametrize("messages", [ORDINARY, WITHOUT], ids=["ordinary", "without memory"])
@@ -43,41 +29,6 @@ def test_messages_that_want_none_hardly_ever_ask_for_what_was_said(messages: lis
     """R119: tasks, small talk, code, advice, the world, pasted text: what would be shown whatever was found."""
     assert len(messages) >= 100
     assert sum(bool(read(message).recalls) for message in messages) <= 0.02 * len(messages)
-
-
-def test_questions_about_conversations_ask_and_what_is_said_in_them_seldom_does(shared: Path) -> None:
-    """R119."""
-    folder = shared / "data" / "locomo"
-    questions = [json.loads(line)["question"] for line in (folder / "questions.jsonl").read_text("utf-8").splitlines()]
-    turns = [
-        json.loads(line)["content"]
-        for path in sorted(folder.glob("conv-*.jsonl"))
-        for line in path.read_text("utf-8").splitlines()
-    ]
-    assert share(questions) >= 0.99
-    assert share(turns) <= 0.5  # two friends ask each other after every turn
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "What's my dog called?",
-        "whats my dog called",
-        "Thanks. When did the ferry leave?",
-        "Can you tell me what my goals for this year are",
-        "Tell me about Jonas.",
-        "The plumber, what did he charge",
-        "We moved the gate. Roughly how wide is it",
-        "Wo haben wir nochmal geparkt?",
-        "wann fährt die Fähre",
-        "Cuéntame de la barca.",
-        "où est la barque",
-        "Hvar gikk Birgitta?",
-        "田中さんの誕生日はいつですか？",
-    ],
-)
-def test_message_asks(message: str) -> None:
-    assert read(message) == Asking(asks=True)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +46,7 @@ def test_message_asks(message: str) -> None:
     ],
 )
 def test_message_asks_for_what_was_said(message: str, kind: str) -> None:
-    asking = read(message)
-    assert (asking.asks, asking.recalls) == (True, kind)
+    assert read(message).recalls == kind
 
 
 @pytest.mark.parametrize(
@@ -122,17 +72,16 @@ def test_message_asks_for_what_was_said(message: str, kind: str) -> None:
         "This fails.\n```\nwhat did I say about the gate?\n```",
         "> do you remember my dog?\n\nWrite an answer to that.",
         'Explain "do you remember" to her.',
-        "Translate: Where did Jonas park?",
         f"```\n{'x = 1' * 1000}\nwhat did I say about the gate?\n```",
     ],
 )
-def test_message_asks_nothing(message: str) -> None:
+def test_message_asks_for_nothing_that_was_said(message: str) -> None:
     assert read(message) == Asking()
 
 
 def test_ends_of_a_long_message_are_read() -> None:
     assert read(f"{'Ordinary words here. ' * 400} What did I say about the gate?").recalls == "asked_back"
-    assert not read(f"{'Ordinary words. ' * 200} What did I say about it? {'Ordinary words. ' * 200}").asks
+    assert not read(f"{'Ordinary words. ' * 200} What did I say about it? {'Ordinary words. ' * 200}").recalls
 
 
 @pytest.mark.parametrize(
@@ -148,11 +97,6 @@ def test_ends_of_a_long_message_are_read() -> None:
 )
 def test_former_state_is_asked_for(message: str, past: bool) -> None:
     assert read(message).past is past
-
-
-def test_without_phrases_a_question_mark_tells() -> None:
-    assert read("Do you remember my dog?", phrases=False) == Asking(asks=True)
-    assert read("tell me about my dog", phrases=False) == Asking()
 
 
 RECALL = of_all(Recall)
@@ -225,46 +169,63 @@ def said(number: int, score: float, *, days: int = 0) -> MessageHit:
     return MessageHit(message=message, score=score, strength=score, covered=0.5)
 
 
-ASKED = Asking(asks=True)
+def shown(*scores: float, near: bool = True, most: int = 7, covered: float = 0.5) -> list[float]:
+    """The scores of what is shown of hits with these."""
+    hits = [hit(n, score, covered=covered, near=near) for n, score in enumerate(scores, 1)]
+    return [one.score for one in decide(Asking(), hits, [], most, past=True).hits]
 
 
-@pytest.mark.parametrize("near", [False, True])
-def test_more_of_each_speaks_for_showing(*, near: bool) -> None:
-    def odds(asking: Asking, score: float, covered: float) -> float:
-        return decide(asking, [hit(1, score, covered=covered, near=near)], []).odds
-
-    least = odds(Asking(), 1, 0.1)
-    assert least < odds(ASKED, 1, 0.1)
-    assert least < odds(Asking(), 2, 0.1)
-    assert least < odds(Asking(), 1, 0.9)
+def test_lines_are_shown_to_where_the_scores_drop() -> None:
+    assert shown(9, 8, 7.5, 7, 3, 2.9) == [9, 8, 7.5, 7]
+    assert shown(9, 3, 2.9, 2.8) == [9, 3]  # a few in any case
+    assert shown(9, 8, 7, 6, 5, 4.2, 3.6, 3.2) == [9, 8, 7, 6, 5, 4.2, 3.6]  # falls off late
+    assert shown(9, 7, 5.5, 4.3, 3.3, 2.6) == [9, 7, 5.5, 4.3, 3.3]  # and far below the best one
+    assert shown(9, 8, 7, 6, most=2) == [9, 8]
 
 
-def test_question_is_shown_what_answers_it_and_a_statement_isnt() -> None:
-    assert decide(ASKED, [hit(1, 3, covered=0.8)], []).shown
-    assert not decide(Asking(), [hit(1, 2, covered=0.3)], []).shown
-    assert not decide(ASKED, [hit(1, 0.1, covered=0.0)], []).shown
+@pytest.mark.parametrize(
+    ("near", "covered", "least"),
+    [(False, 0.5, LIMITS.by_words), (True, 0.5, LIMITS.by_both), (True, 0.0, LIMITS.by_meaning)],
+)
+def test_what_is_no_stronger_than_chance_is_not_shown(*, near: bool, covered: float, least: float) -> None:
+    assert shown(least, least - 0.01, near=near, covered=covered) == [least]
+    assert shown(least - 0.01, near=near, covered=covered) == []
+    decision = decide(Asking(), [hit(1, least - 0.01, near=near, covered=covered)], [], 7, past=False).decision
+    assert (decision.noise, decision.lines, decision.shown) == (least, 0, False)
+
+
+def test_the_best_of_all_counts_though_it_no_longer_holds() -> None:
+    hits = [hit(1, 9, gone=True), hit(2, 4), hit(3, 3.5), hit(4, 3.1)]
+    assert decide(Asking(), hits, [], 7, past=True).decision.lines == 2
 
 
 def test_nothing_is_shown_of_nothing() -> None:
-    recalling = Asking(asks=True, recalls="remember")
-    assert not decide(recalling, [], []).shown
-    assert not decide(recalling, [hit(1, 3, gone=True)], []).shown  # of what no longer holds alone
+    recalling = Asking(recalls="remember")
+    assert not decide(recalling, [], [], 7, past=False).decision.shown
+    assert decide(recalling, [hit(1, 3, gone=True)], [], 7, past=False).hits == []  # of what no longer holds alone
 
 
 def test_asking_for_what_was_said_is_enough() -> None:
-    weak = hit(1, 0.1, covered=0.0)
-    assert decide(Asking(asks=True, recalls="remember"), [weak], []).shown
-    assert not decide(ASKED, [weak], []).shown
+    weak = [hit(n, 0.1, covered=0.0) for n in range(1, 4)]
+    assert decide(Asking(recalls="remember"), weak, [], 2, past=True).hits == weak[:2]
+    assert decide(Asking(), weak, [], 7, past=False).hits == []
 
 
-def test_the_better_of_both_arms_decides() -> None:
-    weak = hit(1, 0.1, covered=0.0)
-    decision = decide(ASKED, [weak], [said(1, 4)])
-    assert (decision.shown, decision.strength) == (True, 4)
+def test_messages_are_shown_by_their_own_scores() -> None:
+    decided = decide(Asking(), [hit(1, 0.1, covered=0.0)], [said(1, 4), said(2, 3.9), said(3, 1)], 7, past=True)
+    assert (decided.decision.shown, decided.decision.strength, decided.hits) == (True, 4, [])
+    assert [one.message.number for one in decided.messages] == [1, 2]
 
 
 def test_what_was_overtaken_stands_behind_what_holds_if_it_matches_as_well() -> None:
-    hits = [hit(1, 5), hit(2, 4), hit(3, 3), hit(4, 4.5, gone=True), hit(5, 3.5, gone=True)]
+    hits = [
+        hit(1, 5),
+        hit(2, 4),
+        hit(3, 3),
+        hit(4, 4.5, gone=True),
+        hit(5, 3.5, gone=True),
+        hit(6, 4.5, gone=True, by=9),
+    ]
     assert [one.observation.id for one in chosen(hits, 2, past=False)] == ["o1-1", "o1-2", "o1-4"]
     assert [one.observation.id for one in chosen(hits, 3, past=False)] == [f"o1-{n}" for n in range(1, 6)]
     assert OVERTAKEN == 3

@@ -18,6 +18,10 @@ from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.world import HOME, OLD, NothingToDoError
 
 KEY = b"k" * 32
+BROUGHT = """
+    SELECT message_id FROM memory.imported_messages i JOIN memory.messages m USING (agent_key, conversation_id, number)
+    WHERE i.import_id = :run
+"""
 LEFT = """
     SELECT message_id FROM memory.messages m JOIN memory.agents USING (agent_key)
     WHERE agent_id = :agent AND message_id = ANY (:numbers) AND content IS NOT NULL AND withdrawn_by IS NULL
@@ -152,6 +156,9 @@ class Importing(Actor):
                 raise NothingToDoError
             run, dry_run = self.random.choice(runs), self.random.randrange(4) == 0
             said = [said for one in self.world.legacy for said in (one.known, one.said) if said and said.run == run]
+            theirs = {
+                number for (number,) in await self.sql(BROUGHT, run=run)
+            }  # not what a broken-off rollback has left here
             try:
                 await self.again_until_it_returns(lambda: self.memory.imports.rollback(run, dry_run=dry_run))
             except BaseException:
@@ -159,11 +166,11 @@ class Importing(Actor):
                     one.doubtful = True
                 raise
             if not dry_run:
-                await self.taken_out(said)
+                await self.taken_out(said, theirs)
 
-    async def taken_out(self, said: list[Utterance]) -> None:
+    async def taken_out(self, said: list[Utterance], theirs: set[str]) -> None:
         """What was said stays where something was made of it here."""
-        numbers = [one.message for one in said if one.message]
+        numbers = [one.message for one in said if one.message in theirs]
         left = await self.sql(LEFT, agent=OLD, numbers=numbers)
         if left:
             self.world.found(f"a rollback has left {left}, of which nothing was made")

@@ -182,7 +182,7 @@ def _count_context(
     """For the XML, also where the message asks for nothing, and for the digest."""
     found, seconds = result.found, result.seconds
     if plan.settings.assembly != "digest" and turn.text and turn.retrieve is not False:
-        reason = _reason(turn, decision) or ("too little" if decision and decision.strength else None)
+        reason = _reason(turn, decision) or ("too little" if decision else None)
         hits = len(_elsewhere(found.hits, turn)) + len(found.messages)
         shown = [line.id for part in composed.parts if part.element == RETRIEVED for line in part.lines]
         _count(reads, turn, "context", reason, hits, seconds, shown)

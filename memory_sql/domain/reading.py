@@ -204,9 +204,9 @@ class Retrieved(NamedTuple):
 class RetrievalStats(Value):
     """How often memory was queried in the last days (`config.RETRIEVAL_DAYS`). The latest counts may be missing.
 
-    `fired`: how many queries were shown something, or asked for it; `without_hit`: how many of these found nothing.
+    `fired`: how many queries searched, as a message did that has words to look for; `without_hit`: how many found nothing.
     `mean_ms` and `slowest_ms`: milliseconds of their statements, None without any. `reasons`: queries by the reason for
-    showing what was found; `too little`: it was no more than chance finds; `none`: nothing was found.
+    showing what was found; `too little`: no more was found than chance finds; `none`: nothing was looked for.
     """
 
     queries: int = 0

@@ -55,7 +55,7 @@ async def test_counts_are_written_on_close_and_added_to_those_before(database_ur
             assert await rows(memory, COUNTED) == [
                 ("context", "asked", times, 0, True, True, True),
                 ("context", "found", times, 0, True, True, True),
-                ("context", "none", times, 0, False, False, True),
+                ("context", "too little", times, times, True, True, True),
                 ("search", "asked", 2 * times, times, True, True, True),
             ]
 
@@ -74,11 +74,10 @@ async def test_digests_are_counted_where_they_looked_for_words(database_url: str
         await memory.digest(**MIA, query="dog")
     async with opened(database_url, llm) as memory:
         assert [row[:4] for row in await rows(memory, COUNTED)] == [
-            ("context", "found", 1, 0),
-            ("context", "none", 1, 0),
+            ("context", "found", 2, 0),
             ("digest", "asked", 6, 1),
         ]
-        assert await rows(memory, "SELECT queries, fired_share::float FROM memory.v_retrieval") == [(8, 0.5)]
+        assert await rows(memory, "SELECT queries, fired_share::float FROM memory.v_retrieval") == [(8, 1.0)]
 
 
 async def test_all_that_has_gathered_is_one_statement_for_queries_and_one_for_observations(
@@ -122,7 +121,7 @@ async def test_application_behind_walls_counts(
         await ask(walled)
     async with Memory(as_login(walled_database, roles), llm, settings) as walled:
         stats = await walled.admin.stats(agent_id="ada")
-        assert (stats.retrieval.queries, stats.retrieval.fired, stats.retrieval.without_hit) == (5, 4, 1)
+        assert (stats.retrieval.queries, stats.retrieval.fired, stats.retrieval.without_hit) == (5, 5, 2)
 
 
 @pytest.mark.direct

@@ -224,7 +224,6 @@ def test_what_was_overtaken_stands_behind_what_holds_if_it_matches_as_well() -> 
         hit(3, 3),
         hit(4, 4.5, gone=True),
         hit(5, 3.5, gone=True),
-        hit(6, 4.5, gone=True, by=9),
     ]
     assert [one.observation.id for one in chosen(hits, 2, past=False)] == ["o1-1", "o1-2", "o1-4"]
     assert [one.observation.id for one in chosen(hits, 3, past=False)] == [f"o1-{n}" for n in range(1, 6)]

@@ -61,7 +61,7 @@ class RetrievalRow(Base):
     day: Mapped[date] = column("The day in UTC.", Date)
     surface: Mapped[str] = constant("What was requested: context, search or digest.")
     reason: Mapped[str] = constant(
-        "Why results were shown: asked, recall phrase or found. Why not: too little (no more than chance) or none."
+        "Why results were shown: asked, recall phrase or found. Why not: too little (as much as chance), or none (no search)."
     )
     queries: Mapped[int] = column("Number of queries.")
     without_hit: Mapped[int] = column("Number of these that found nothing; 0 where nothing was searched.")

@@ -282,7 +282,7 @@ COMMENT ON TABLE memory.retrievals IS 'One row per agent, day (UTC), surface and
 COMMENT ON COLUMN memory.retrievals.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.retrievals.day IS 'The day in UTC.';
 COMMENT ON COLUMN memory.retrievals.surface IS 'What was requested: context, search or digest.';
-COMMENT ON COLUMN memory.retrievals.reason IS 'Why results were shown: asked, recall phrase or found. Why not: too little (no more than chance) or none.';
+COMMENT ON COLUMN memory.retrievals.reason IS 'Why results were shown: asked, recall phrase or found. Why not: too little (as much as chance), or none (no search).';
 COMMENT ON COLUMN memory.retrievals.queries IS 'Number of queries.';
 COMMENT ON COLUMN memory.retrievals.without_hit IS 'Number of these that found nothing; 0 where nothing was searched.';
 COMMENT ON COLUMN memory.retrievals.seconds IS 'Total search time in seconds; 0 where nothing was searched.';

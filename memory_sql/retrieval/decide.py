@@ -59,7 +59,7 @@ def decide(
     past: bool,
     limits: Limits = LIMITS,
 ) -> Decided:
-    """What is shown of `hits` and of `messages`, which are best first: at most so many of each.
+    """What is shown of `hits` and of `messages`, which are best first: at most so many of each. Messages are found by words.
 
     A message that asks for what was said is shown whatever was found.
     """
@@ -70,7 +70,7 @@ def decide(
         some, said = holding[:most], list(messages)
     else:
         some = _clear(holding, most, noise, limits, max((hit.score for hit in hits), default=0.0))
-        said = _clear(messages, most, noise, limits, messages[0].score if messages else 0.0)
+        said = _clear(messages, most, limits.by_words, limits, messages[0].score if messages else 0.0)
     best = [(hit.strength, hit.covered) for hit in holding[:1]] + [(hit.strength, hit.covered) for hit in messages[:1]]
     strength, covered = max(best, default=(0.0, 0.0))
     decision = Decision(

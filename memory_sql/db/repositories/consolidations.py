@@ -26,6 +26,7 @@ from memory_sql.errors import StaleError
 from memory_sql.languages.text import count_words
 
 Rewinding = Literal["undo", "forget", "quarantine", "leave", "retract"]
+KEEPING: tuple[Rewinding, ...] = ("forget", "quarantine", "leave")  # what then goes lets its repetitions stand again
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,9 @@ class ConsolidationRepository:
         """Undoes the live versions from `before` on: what they absorbed is pending again (rule 5).
 
         The text that `before` was rewritten from becomes the head under a new version; returns that version and text. What
-        these versions superseded is active again. So is, after an undo, what they took for a repetition, with the evidence
-        that it lent: for any other `reason` they fall only because of something else that they hold. After an undo the scope
-        isn't due until it gains an observation; otherwise it is due as usual. The caller has locked the scope.
+        these versions superseded is active again, as is what they took for a repetition, with the evidence that it lent,
+        unless they fall only because of something else that they hold (`KEEPING`). After an undo the scope isn't due until
+        it gains an observation; after any other `reason` it is due as usual. The caller has locked the scope.
         """
         undone = (
             update(ConsolidationRow)
@@ -177,7 +178,7 @@ class ConsolidationRepository:
             if item["older"]
         ]
         held = [(item["older"], item["newer"]) for row in rows for item in row.contradictions if item.get("held")]
-        lifted = rows if reason == "undo" else ()
+        lifted = () if reason in KEEPING else rows
         repeated = [(item["newer"], item["older"], row.created_at) for row in lifted for item in row.repetitions]
         await StateRepository(self._session).reinstate(state, [*gave_way, *repeated], held, now, version=version)
         if repeated:

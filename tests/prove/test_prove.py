@@ -131,7 +131,7 @@ def test_two_hundred_operations_of_everything_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_ten_thousand_operations_of_everything_at_once(tmp_path: Path) -> None:
-    options = "--seeds 20 --operations 500 --stops 1 --least 20".split()
+    options = "--seeds 3 --operations 3400 --stops 3 --least 15".split()
     run("concurrent_life", "--embedded", str(tmp_path / "postgres"), *options)
 
 

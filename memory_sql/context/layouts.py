@@ -113,7 +113,7 @@ def escape(text: str) -> str:
     """The text as XML character data: parsed again it is the same, but for what no XML can hold or nobody sees."""
     if not _is_plain(text):
         text = without_invisible(_NOT_XML.sub("", text))[0]
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("\r", "&#13;")
 
 
@@ -133,7 +133,7 @@ def _is_plain(text: str) -> bool:
 def attribute(name: str, value: str) -> str:
     """With a space before it."""
     if not value.isalnum():
-        value = escape(value).replace("\t", "&#9;").replace("\n", "&#10;")
+        value = escape(value).replace('"', "&quot;").replace("\t", "&#9;").replace("\n", "&#10;")
     return f' {name}="{value}"'
 
 

@@ -328,7 +328,7 @@ def known(run: Run, talk: Path) -> Run:
 
 def test_context_is_xml_in_which_remembered_text_is_escaped(known: Run) -> None:
     xml = known("context", *MIA).out
-    assert "&lt;green&gt; tea &amp; &quot;cake&quot;" in xml
+    assert '&lt;green&gt; tea &amp; "cake"' in xml
     assert "called &lt;Elin&gt;. (today)" in xml
     root = ElementTree.fromstring(xml)
     assert (root.tag, [child.tag for child in root]) == ("MemoryContext", ["UserMemory"])

@@ -37,8 +37,9 @@ class Hit(Value):
     """An observation that was found. `explanation` None: it wasn't asked for.
 
     `strength`: the score divided by the score of one word that no other observation contains, so that it can be compared
-    between small and large memories. `covered`: the share of the query's words, weighted by rarity (IDF), that its text or
-    search cues contain, 0 to 1. `near`: its meaning is near the query's.
+    between small and large memories; 0 for what has none of the words and is no nearer in meaning than any other text.
+    `covered`: the share of the query's words, weighted by rarity (IDF), that its text or search cues contain, 0 to 1.
+    `near`: its meaning counted.
     """
 
     observation: Observation

@@ -81,7 +81,9 @@ def decide(
         noise=noise,
         lines=len(some) + len(said),
     )
-    return Decided(decision, chosen(hits, len(some), past=past), chosen_messages(said, past=past))
+    there = {hit.observation.id for hit in some}
+    shown = [hit for hit in hits if hit.observation.status == "superseded" or hit.observation.id in there]
+    return Decided(decision, chosen(shown, len(some), past=past), chosen_messages(said, past=past))
 
 
 def chosen(hits: Sequence[Hit], most: int, *, past: bool) -> list[Hit]:
@@ -110,9 +112,9 @@ Scored = TypeVar("Scored", Hit, MessageHit)
 def _clear(hits: Sequence[Scored], most: int, noise: float, limits: Limits, best: float) -> list[Scored]:
     """The first of these that are more than noise, to where the scores are low beside the best one or have dropped."""
     shown = list[Scored]()
-    for hit in hits[:most]:
+    for hit in (hit for hit in hits if hit.strength >= noise):
         is_low = hit.score < limits.share * best or (shown and hit.score < limits.drop * shown[-1].score)
-        if hit.strength < noise or (is_low and len(shown) >= limits.few):
+        if len(shown) == most or (is_low and len(shown) >= limits.few):
             break
         shown.append(hit)
     return shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.domain.messages import Message
 from memory_sql.domain.reading import Context
+from memory_sql.llm.embeddings import ENCODER
 from memory_sql.memory import Memory
 from tests.database import statements
 from tests.factories import MONDAY
@@ -154,6 +156,21 @@ async def test_embedding_model_is_asked_for_every_message(database_url: str, par
             assert (model.calls - before, len(seen)) == (1, 1)
             assert context.fired
         assert SLOOP in str(await memory.context(**MIA, message="Which vessel has she got?"))
+
+
+async def test_what_is_only_the_nearest_is_found_and_not_shown(database_url: str, parrot: Parrot) -> None:
+    """Something always is; a greeting is near nothing. The local encoder, if it is installed."""
+    settings = Settings(llm="offline", pending_max=0, embedding="local" if find_spec(ENCODER) else "off")
+    async with Memory(database_url, parrot, settings) as memory:
+        for text in (SLOOP, "The mole is closed.", "Rent is due on Friday.", "Jonas moved to Bergen."):
+            await memory.observe(text, **MIA)
+        await memory.work.embed()
+        for message in ("Hello!", "thanks, great work", "fix this regex: ^a+$"):
+            context = await memory.context(**MIA, message=message)
+            assert (context.fired, context.xml) == (False, "<MemoryContext/>")
+            assert bool((await memory.search(message, **MIA)).results) is bool(find_spec(ENCODER))
+        if find_spec(ENCODER):
+            assert "Rent is due" in str(await memory.context(**MIA, message="when do I pay the landlord"))
 
 
 async def test_undo_takes_back_that_it_is_no_longer_so(memory: Memory, parrot: Parrot) -> None:

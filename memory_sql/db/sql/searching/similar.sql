@@ -2,15 +2,18 @@
 -- what a search may find in these scopes; what was superseded only with p_superseded; as of a moment, of what was known then,
 -- which is listed. One row per observation, at most 50. p_bits and the vectors of p_model have one bit a dimension, its
 -- sign: the fewer differ, the nearer (Hamming distance). `meaning`: how many standard deviations of these 50 one stands above
--- the last of them, 0 where all are as near. Other models' vectors aren't compared, and what has none isn't found. Everything
--- is compared, by its key. It asks nobody whether they may see these scopes: who calls it has found that out.
+-- the last of them, 0 where all are as near. Something is always the nearest: `close` says whether it is nearer than chance, since
+-- two texts that have nothing to do with each other differ in about half of the bits. Other models' vectors aren't compared, and
+-- what has none isn't found. Everything is compared, by its key. It asks nobody whether they may see these scopes: who calls it
+-- has found that out.
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_superseded boolean,
     p_known_scopes bigint[], p_known_seqs integer[]
-) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision)
+) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision, close boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
+    c_chance CONSTANT double precision := 0.45;  -- of the bits
     v_listed_scopes bigint[] := p_known_scopes;
     v_listed_seqs integer[] := p_known_seqs;
 BEGIN
@@ -23,7 +26,8 @@ BEGIN
 
     RETURN QUERY
     SELECT n.scope_id, n.seq,
-           coalesce((max(n.distance) OVER w - n.distance) / nullif(stddev_pop(n.distance) OVER w, 0), 0)::float8
+           coalesce((max(n.distance) OVER w - n.distance) / nullif(stddev_pop(n.distance) OVER w, 0), 0)::float8,
+           n.distance < c_chance * length(p_bits)
     FROM (
         SELECT e.scope_id, e.seq, bit_count(e.bits # p_bits) AS distance
         FROM unnest(p_scopes) s(scope_id)

@@ -19,7 +19,7 @@ DECLARE
     lexemes record;
     v_known_scopes bigint[]; v_known_seqs integer[]; v_known_statuses text[]; v_known_pending boolean[];
     v_queries tsquery[];  -- for memory.words_held: 32 for each language
-    v_near_scopes bigint[]; v_near_seqs integer[]; v_meanings double precision[];
+    v_near_scopes bigint[]; v_near_seqs integer[]; v_meanings double precision[]; v_close boolean[];
     v_scope record;
     v_newest bigint[] := '{}';
     v_tokens bigint[] := '{}';
@@ -102,8 +102,8 @@ BEGIN
         END IF;
     END IF;
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
-        SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning)
-        INTO v_near_scopes, v_near_seqs, v_meanings
+        SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning), array_agg(s.close)
+        INTO v_near_scopes, v_near_seqs, v_meanings, v_close
         FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, v_superseded, v_known_scopes, v_known_seqs) s;
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
@@ -112,14 +112,14 @@ BEGIN
     -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
     v_all := lexemes.found = 0 AND NOT v_dated AND v_fitting;
     IF v_all OR v_dated THEN
-        SELECT array_agg(n.scope_id), array_agg(n.seq), array_agg(n.meaning)
-        INTO v_near_scopes, v_near_seqs, v_meanings
+        SELECT array_agg(n.scope_id), array_agg(n.seq), array_agg(n.meaning), array_agg(n.close)
+        INTO v_near_scopes, v_near_seqs, v_meanings, v_close
         FROM (
-            SELECT n.scope_id, n.seq, max(n.meaning) AS meaning
+            SELECT n.scope_id, n.seq, max(n.meaning) AS meaning, bool_or(n.close) AS close
             FROM (
-                SELECT * FROM unnest(v_near_scopes, v_near_seqs, v_meanings)
+                SELECT * FROM unnest(v_near_scopes, v_near_seqs, v_meanings, v_close)
                 UNION ALL
-                SELECT o.scope_id, o.seq, NULL
+                SELECT o.scope_id, o.seq, NULL, false
                 FROM unnest(seen.scopes) s(scope_id)
                 CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
                     SELECT o.scope_id, o.seq, o.observed_at, o.dates
@@ -130,12 +130,12 @@ BEGIN
                 ) o
                 WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans
                     OR coalesce(o.dates && f.spans, false)
-            ) n(scope_id, seq, meaning)
+            ) n(scope_id, seq, meaning, close)
             GROUP BY n.scope_id, n.seq
         ) n;
     END IF;
     WITH read AS (
-        SELECT o.scope_id, o.seq, o.observed_at, o.meaning, o.near, length(o.search) AS length,
+        SELECT o.scope_id, o.seq, o.observed_at, o.meaning, o.near, o.close, length(o.search) AS length,
                memory.words_held(o.search, v_queries, o.at, lexemes.most) AS mask,
                CASE WHEN w.terms > 0 AND o.cues <> '' THEN memory.words_held(o.cues, v_queries, o.at, lexemes.most) ELSE 0 END AS held,
                CASE
@@ -156,7 +156,7 @@ BEGIN
                        AND o.tags @> f.tags
                    )) AS fits
         FROM (
-            SELECT o.*, NULL::double precision AS meaning, false AS near,
+            SELECT o.*, NULL::double precision AS meaning, false AS near, false AS close,
                    (array_position(seen.languages, o.language) - 1) * 32 AS at
             FROM (
                 SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
@@ -178,8 +178,8 @@ BEGIN
                 SELECT n.scope_id, n.seq FROM unnest(v_near_scopes, v_near_seqs) n(scope_id, seq)
             ))
             UNION ALL  -- what is near is read by its key, whether or not it has a word as well
-            SELECT o.*, n.meaning, true, (array_position(seen.languages, o.language) - 1) * 32
-            FROM unnest(v_near_scopes, v_near_seqs, v_meanings) n(scope_id, seq, meaning)
+            SELECT o.*, n.meaning, true, n.close, (array_position(seen.languages, o.language) - 1) * 32
+            FROM unnest(v_near_scopes, v_near_seqs, v_meanings, v_close) n(scope_id, seq, meaning, close)
             CROSS JOIN LATERAL (
                 SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
                 FROM memory.observations o
@@ -189,7 +189,7 @@ BEGIN
         ) o
         OFFSET 0  -- each mask is worked out once
     ), hit AS MATERIALIZED (
-        SELECT r.scope_id, r.seq, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, w.vector * coalesce(r.meaning, 0) AS vector,
+        SELECT r.scope_id, r.seq, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, r.close, w.vector * coalesce(r.meaning, 0) AS vector,
                x.status, k.pending, v_apart AND x.status IS NOT DISTINCT FROM 'superseded' AS gone,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN x.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off,
@@ -235,7 +235,8 @@ BEGIN
     )
     SELECT array_agg(c.scope_id) AS scopes, array_agg(c.seq) AS seqs, array_agg(c.observed_at) AS times,
            array_agg(c.status) AS statuses, array_agg(c.pending) AS pending, array_agg(c.gone) AS gone, array_agg(c.score) AS scores,
-           array_agg(c.covered) AS covered, array_agg(c.vector > 0) AS near, array_agg(CASE WHEN p_explain THEN jsonb_build_object(
+           array_agg(c.covered) AS covered, array_agg(c.vector > 0) AS near,
+           array_agg(c.vector > 0 AND NOT c.close AND c.covered = 0 AND c.date = 0) AS by_chance, array_agg(CASE WHEN p_explain THEN jsonb_build_object(
                'mask', nullif(c.mask, 0), 'terms', (
                    SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, c.scope_id, c.seq)
                ), 'admitted', CASE
@@ -267,7 +268,7 @@ BEGIN
     IF best.any_gone THEN  -- each once, by the best of those whose place it took in the end, where that is better than its own
         SELECT array_agg(t.scope_id) AS scopes, array_agg(t.seq) AS seqs, array_agg(t.observed_at) AS times,
                array_agg(t.status) AS statuses, array_agg(t.pending) AS pending, array_agg(t.gone) AS gone,
-               array_agg(t.score) AS scores, array_agg(t.covered) AS covered, array_agg(t.near) AS near,
+               array_agg(t.score) AS scores, array_agg(t.covered) AS covered, array_agg(t.near) AS near, array_agg(t.by_chance) AS by_chance,
                array_agg(t.explanation) AS explanations, true AS any_gone
         INTO best
         FROM (
@@ -275,10 +276,11 @@ BEGIN
             FROM (
                 SELECT b.*, false AS lent
                 FROM unnest(
-                    best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near, best.explanations
-                ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, explanation)
+                    best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near,
+                    best.by_chance, best.explanations
+                ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, by_chance, explanation)
                 UNION ALL
-                SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false,
+                SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false, false,
                        CASE WHEN p_explain THEN jsonb_build_object(
                            'mask', NULL, 'terms', o.terms, 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
@@ -304,11 +306,12 @@ BEGIN
     FOREACH v_gone IN ARRAY CASE WHEN best.any_gone THEN '{false, true}' ELSE '{false}' END::boolean[] LOOP
         RETURN QUERY
         SELECT seen.agent, b.scope_id, b.seq, CASE WHEN p_as_of IS NOT NULL THEN b.status END, b.pending, b.score,
-               b.score / ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5),  -- as memory.word_rarities for one of all
+               CASE WHEN b.by_chance THEN 0 ELSE b.score / ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5) END,  -- as memory.word_rarities for one of all
                b.covered, v_gone, b.near, b.explanation
         FROM unnest(
-            best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near, best.explanations
-        ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, explanation)
+            best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near,
+            best.by_chance, best.explanations
+        ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, by_chance, explanation)
         WHERE b.gone = v_gone
         ORDER BY b.score DESC, b.observed_at DESC, b.scope_id, b.seq
         LIMIT CASE WHEN v_gone THEN f.overtaken ELSE p_limit END;

@@ -1,10 +1,11 @@
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_superseded boolean,
     p_known_scopes bigint[], p_known_seqs integer[]
-) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision)
+) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision, close boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
+    c_chance CONSTANT double precision := 0.45;  -- of the bits
     v_listed_scopes bigint[] := p_known_scopes;
     v_listed_seqs integer[] := p_known_seqs;
 BEGIN
@@ -16,7 +17,8 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT n.scope_id, n.seq,
-           coalesce((max(n.distance) OVER w - n.distance) / nullif(stddev_pop(n.distance) OVER w, 0), 0)::float8
+           coalesce((max(n.distance) OVER w - n.distance) / nullif(stddev_pop(n.distance) OVER w, 0), 0)::float8,
+           n.distance < c_chance * length(p_bits)
     FROM (
         SELECT e.scope_id, e.seq, bit_count(e.bits # p_bits) AS distance
         FROM unnest(p_scopes) s(scope_id)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -798,3 +799,23 @@ async def test_catching_up_goes_on_where_a_batch_ended(database_url: str, monkey
             await memory.observe("Tea.", **ADA, user_id=f"u{n}")
         await other.work.catch_up()
         assert await are_due(memory) == [5, 5]
+
+
+async def test_end_of_a_quarantine_of_what_is_forgotten_meanwhile(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between finding it and locking anything there is a moment."""
+    await say(memory, "The dock opens at seven.")
+    (mine,) = await memory.observations.list(**MIA)
+    await memory.observations.quarantine(mine.id, **MIA)
+    module: Any = import_module("memory_sql.lifecycle.corrections.quarantine")
+    found = module.find
+
+    async def find_and_forget(*given: Any, **named: Any) -> Any:
+        seen = await found(*given, **named)
+        await memory.forget(mine.id, **ADA, wait=False)
+        return seen
+
+    monkeypatch.setattr(module, "find", find_and_forget)
+    with pytest.raises(NotFoundError):
+        await memory.observations.unquarantine(mine.id, **MIA)

@@ -23,7 +23,7 @@ from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SetAside
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import InputError
+from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle.corrections.replacing import change, refuse_twins, stand_again
 from memory_sql.lifecycle.corrections.request import Asked, agent_key_for, find
 from memory_sql.lifecycle.corrections.retracting import erase_derived, unheld
@@ -198,8 +198,10 @@ async def _check_quarantined(session: Session, asked: Asked, agent_key: int, sel
     if found.observation.status != "quarantined":
         raise InputError(f"{wanted} isn't quarantined")
     key = parse_observation_id(wanted)
-    (standing,) = await CorrectionRepository(session, agent_key).standings([key])
-    if standing.follows:
+    standings = await CorrectionRepository(session, agent_key).standings([key])
+    if not standings:  # nothing is locked yet: it was forgotten meanwhile
+        raise NotFoundError("observation", wanted)
+    if standings[0].follows:
         sources = await LineageRepository(session, agent_key).quarantined_sources(key)
         names = ", ".join(observation_id(*source) for source in sources)
         raise InputError(f"{wanted} is quarantined because its source is; end the quarantine of {names}")

@@ -138,7 +138,7 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
                 {token for token, count in shown.items() if count > max(held[token], 1)},
             ),
             ("has absorbed and doesn't tell", absorbed - set(shown)),
-            ("tells what waits", (waiting - absorbed) & set(shown)),
+            ("tells what waits", (waiting - absorbed - overtaken) & set(shown)),
             ("tells what was set aside", (aside - absorbed - overtaken) & set(shown)),
             ("tells what it doesn't know", set(shown) - set(held)),
         ):

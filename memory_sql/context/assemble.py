@@ -2,8 +2,7 @@
 
 How much of what was found is shown is decided when it is there. The settings that an agent has of its own come with it: what
 they were last time is a guess, and where they ask for another search than that, there is a second one. An embedding model is
-asked before, without a connection. What is read here is counted in memory, and written by nobody's
-transaction.
+asked before, without a connection. What is read here is counted in memory, and written by nobody's transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from memory_sql.domain.query import Query
 from memory_sql.domain.reading import Context, Decision, Digest, Hit, Surface
 from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.asking import Asking, read
-from memory_sql.retrieval.decide import OVERTAKEN, Decided, chosen, chosen_messages, decide
+from memory_sql.retrieval.decide import OVERTAKEN, Decided, decide
 from memory_sql.retrieval.query import parse
 from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
@@ -75,8 +74,9 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
             result = await _looked(reads, turn, plan, session)
     found, decided, past = result.found, None, asking.past or bool(plan.query.spans)
     if plan.top_k:
-        decided = decide(asking, _elsewhere(found.hits, turn), found.messages, plan.top_k, past=past)
-    composed = _composed(turn, plan, decided, result, past=past)
+        hits, everything = _elsewhere(found.hits, turn), bool(turn.retrieve)
+        decided = decide(asking, hits, found.messages, plan.top_k, past=past, everything=everything)
+    composed = _composed(turn, plan, decided, result)
     _count_context(reads, turn, plan, decided and decided.decision, result, composed)
     return composed
 
@@ -179,7 +179,7 @@ def _reason(turn: Turn, decision: Decision | None) -> str | None:
 def _count_context(
     reads: Reads, turn: Turn, plan: _Plan, decision: Decision | None, result: _Result, composed: Context
 ) -> None:
-    """For the XML, also where the message asks for nothing, and for the digest."""
+    """For the XML, also where nothing is shown, and for the digest."""
     found, seconds = result.found, result.seconds
     if plan.settings.assembly != "digest" and turn.text and turn.retrieve is not False:
         reason = _reason(turn, decision) or ("too little" if decision else None)
@@ -220,7 +220,7 @@ def _of_digest(plan: _Plan, hits: Sequence[Hit]) -> list[Hit]:
     return holding[: plan.keywords]
 
 
-def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result, *, past: bool) -> Context:
+def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result) -> Context:
     """The XML, the digest, or both."""
     found, part = result.found, None
     decision = None if decided is None else decided.decision
@@ -229,16 +229,12 @@ def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result,
     if part is not None and plan.settings.assembly == "digest":
         whole = digests.alone(part, searched=bool(plan.keywords))
     else:
-        hits, messages = (decided.hits, decided.messages) if decided else ([], [])
-        if turn.retrieve:
-            hits = chosen(_elsewhere(found.hits, turn), plan.top_k, past=past)
-            messages = chosen_messages(found.messages, past=past)
         whole = render(
             static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens),
-            hits,
+            decided.hits if decided else [],
             turn.as_of or turn.now,
             reason=_reason(turn, decision),
-            messages=messages,
+            messages=decided.messages if decided else [],
             conversation_id=turn.principal["conversation_id"],
         )
         whole = whole if part is None else digests.beside(whole, part)

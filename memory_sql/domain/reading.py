@@ -70,7 +70,7 @@ class Decision(Value):
     `recalls`: the kind of phrase with which the message asks for what was said before, "" if it has none; with one,
     everything that was found is shown. `strength` and `covered` are those of the best hit; `near`: vectors counted. `noise`:
     the strength that chance reaches, below which nothing is shown. `lines`: how many observations and messages are shown, as
-    far as the scores are near each other. With `retrieve=True`, what was found is shown in any case.
+    far as the scores are near each other, or all that was found with `retrieve=True`.
     """
 
     recalls: str

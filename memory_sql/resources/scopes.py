@@ -11,7 +11,6 @@ from memory_sql.config import ScopeSettings
 from memory_sql.config.scopes import stored
 from memory_sql.consolidation import diff
 from memory_sql.db import Session
-from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.queries.visible_scopes import list_scopes
 from memory_sql.db.repositories.agents import Agent, agent_key_of, ensure_agent, find_agent
@@ -42,7 +41,7 @@ from memory_sql.domain.scopes import Consolidation, Diff, Scope, ScopeDetails
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
 from memory_sql.resources.resolving import details_of
-from memory_sql.resources.runtime import Face, asked_of
+from memory_sql.resources.runtime import Face, asked_of, locked_agent, settings_of
 
 
 class Scopes(Face):
@@ -213,10 +212,7 @@ class Scopes(Face):
 
         async def undo(unit: Session) -> ConsolidateResult:
             scopes, versions = ScopeRepository(unit), ConsolidationRepository(unit)
-            known = await find_agent(unit, agent)
-            if known is None:
-                raise NotFoundError("scope", scope_id)
-            await lock_agent(unit, known.key)
+            agent_key = await locked_agent(unit, agent, "scope", scope_id)
             scope = await self._locked_scope(unit, agent, scope_id)
             newest = await versions.newest_absorbing(scope)
             if newest is None:
@@ -224,10 +220,10 @@ class Scopes(Face):
             version, text = await versions.rewind(scope, newest, "undo", self._now())
             threshold, following = self._settings.consolidation_threshold, FollowingRepository(unit, scope.agent_key)
             await following.settle([scope.scope_id], threshold, self._now())
-            propagations = PropagationRepository(unit, known.key)
-            least = self._settings.of_agent(known.settings).propagation_min_people
+            propagations = PropagationRepository(unit, agent_key)
+            least = (await settings_of(unit, agent, self._settings)).propagation_min_people
             few = partial(propagations.too_few_behind, least, scope_ids=[scope.scope_id])
-            await corrections.retract_few(unit, asked, known.key, few)
+            await corrections.retract_few(unit, asked, agent_key, few)
             await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, self._now())
             changed = await StateRepository(unit).changed_by_version(scope, version)
             return ConsolidateResult(

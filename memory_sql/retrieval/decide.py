@@ -57,16 +57,17 @@ def decide(
     most: int,
     *,
     past: bool,
+    everything: bool = False,
     limits: Limits = LIMITS,
 ) -> Decided:
     """What is shown of `hits` and of `messages`, which are best first: at most so many of each. Messages are found by words.
 
-    A message that asks for what was said is shown whatever was found.
+    A message that asks for what was said is shown whatever was found, and so is `everything`. `past`: as in `arranged`.
     """
     holding = [hit for hit in hits if hit.observation.status != "superseded"]
     near = any(hit.near for hit in hits)
     noise = limits.noise(holding, near=near)
-    if asking.recalls:
+    if asking.recalls or everything:
         some, said = holding[:most], list(messages)
     else:
         some = _clear(holding, most, noise, limits, max((hit.score for hit in hits), default=0.0))
@@ -81,17 +82,14 @@ def decide(
         noise=noise,
         lines=len(some) + len(said),
     )
-    there = {hit.observation.id for hit in some}
-    shown = [hit for hit in hits if hit.observation.status == "superseded" or hit.observation.id in there]
-    return Decided(decision, chosen(shown, len(some), past=past), chosen_messages(said, past=past))
+    return Decided(decision, arranged(some, hits, past=past), arranged_messages(said, past=past))
 
 
-def chosen(hits: Sequence[Hit], most: int, *, past: bool) -> list[Hit]:
-    """The first `most` of what holds, and behind them what was overtaken and matches no worse than the last of these.
+def arranged(holding: Sequence[Hit], hits: Sequence[Hit], *, past: bool) -> list[Hit]:
+    """These, and behind them what of the hits was overtaken and matches no worse than the last of these.
 
     Of what stands in one scope the newer comes first if it matches about as well, unless the `past` is asked for.
     """
-    holding = [hit for hit in hits if hit.observation.status != "superseded"][:most]
     if not holding:
         return []
     overtaken = [hit for hit in hits if hit.observation.status == "superseded" and hit.score >= holding[-1].score]
@@ -101,7 +99,7 @@ def chosen(hits: Sequence[Hit], most: int, *, past: bool) -> list[Hit]:
     return [*_newest_first(holding, of_hit), *_newest_first(overtaken, of_hit)]
 
 
-def chosen_messages(messages: Sequence[MessageHit], *, past: bool) -> list[MessageHit]:
+def arranged_messages(messages: Sequence[MessageHit], *, past: bool) -> list[MessageHit]:
     """In their order, but that the newer of two that match about as well comes first, as of observations."""
     return list(messages) if past else _newest_first(messages, lambda hit: (None, hit.message.said_at))
 

@@ -14,7 +14,7 @@ from memory_sql.languages.data import names as all_names
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Recall
 from memory_sql.retrieval.asking import Asking, read
-from memory_sql.retrieval.decide import LIMITS, OVERTAKEN, chosen, chosen_messages, decide
+from memory_sql.retrieval.decide import LIMITS, OVERTAKEN, arranged_messages, decide
 
 HERE = Path(__file__).parent
 ORDINARY = (HERE / "ordinary_messages.txt").read_text("utf-8").splitlines()
@@ -217,6 +217,10 @@ def test_messages_are_shown_by_their_own_scores() -> None:
     assert [one.message.number for one in decided.messages] == [1, 2]
 
 
+def of_all_that_was_found(hits: list[Hit], most: int, *, past: bool) -> list[Hit]:
+    return decide(Asking(), hits, [], most, past=past, everything=True).hits
+
+
 def test_what_was_overtaken_stands_behind_what_holds_if_it_matches_as_well() -> None:
     hits = [
         hit(1, 5),
@@ -225,21 +229,28 @@ def test_what_was_overtaken_stands_behind_what_holds_if_it_matches_as_well() -> 
         hit(4, 4.5, gone=True),
         hit(5, 3.5, gone=True),
     ]
-    assert [one.observation.id for one in chosen(hits, 2, past=False)] == ["o1-1", "o1-2", "o1-4"]
-    assert [one.observation.id for one in chosen(hits, 3, past=False)] == [f"o1-{n}" for n in range(1, 6)]
+    assert [one.observation.id for one in of_all_that_was_found(hits, 2, past=False)] == ["o1-1", "o1-2", "o1-4"]
+    assert [one.observation.id for one in of_all_that_was_found(hits, 3, past=False)] == [
+        f"o1-{n}" for n in range(1, 6)
+    ]
     assert OVERTAKEN == 3
 
 
 def test_of_one_scope_the_newer_stands_first() -> None:
     """If it matches about as well, and the former state isn't asked for."""
     hits = [hit(1, 5), hit(2, 3, days=9), hit(3, 3, scope=OURS, days=5), hit(4, 1, days=9)]
-    assert [one.observation.id for one in chosen(hits, 9, past=False)] == ["o1-2", "o1-1", "o2-3", "o1-4"]
-    assert [one.observation.id for one in chosen(hits, 9, past=True)] == ["o1-1", "o1-2", "o2-3", "o1-4"]
+    assert [one.observation.id for one in of_all_that_was_found(hits, 9, past=False)] == [
+        "o1-2",
+        "o1-1",
+        "o2-3",
+        "o1-4",
+    ]
+    assert [one.observation.id for one in of_all_that_was_found(hits, 9, past=True)] == ["o1-1", "o1-2", "o2-3", "o1-4"]
     rising = [hit(n, score, days=n) for n, score in enumerate((64, 33, 31, 17, 15, 9, 7))]
-    assert [one.score for one in chosen(rising, 9, past=False)] == [33, 64, 17, 31, 9, 15, 7]
+    assert [one.score for one in of_all_that_was_found(rising, 9, past=False)] == [33, 64, 17, 31, 9, 15, 7]
     messages = [said(1, 5), said(2, 3, days=9), said(3, 1, days=9)]
-    assert [one.message.number for one in chosen_messages(messages, past=False)] == [2, 1, 3]
-    assert [one.message.number for one in chosen_messages(messages, past=True)] == [1, 2, 3]
+    assert [one.message.number for one in arranged_messages(messages, past=False)] == [2, 1, 3]
+    assert [one.message.number for one in arranged_messages(messages, past=True)] == [1, 2, 3]
 
 
 def test_lists_of_names_are_lower_case_and_consistent() -> None:

@@ -12,7 +12,7 @@ from bson import ObjectId
 
 from memory_sql.importers.mongo.options import ImportOptions
 from tests.legacy.formats import dump
-from tests.legacy.homes import Home, at
+from tests.legacy.homes import at
 from tests.prove.concurrent_life.actor import Actor
 from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.world import HOME, OLD, NothingToDoError
@@ -58,7 +58,7 @@ class Legacy:
         said = HOME.message(
             self.token, session=[session], sender=user, content=words, createdAt=at(minutes - 1), updatedAt=None
         )
-        return {"memory_sessions": record, "messages": said | {"_id": self.message}}
+        return {"memory_sessions": record, "messages": said}
 
 
 class Importing(Actor):
@@ -196,10 +196,9 @@ class Brought:
 
 def write(folder: Path, part: list[Legacy]) -> None:
     """The people and sessions that there are by now, whichever part of the rest it is."""
-    home: Home = HOME
     collections: dict[str, list[Any]] = {
-        "users3": [home.agent_document(), *(home.person(home.key("user", n), f"u{n}") for n in range(5))],
-        "memory_agent": [home.shard()],
+        "users3": [HOME.agent_document(), *(HOME.person(HOME.key("user", n), f"u{n}") for n in range(5))],
+        "memory_agent": [HOME.shard()],
         "sessions": [],
         "memory_sessions": [],
         "messages": [],
@@ -208,9 +207,9 @@ def write(folder: Path, part: list[Legacy]) -> None:
         there = [one for one in part if one.session == n]
         if there:
             context = {"last_memory_message_id": there[-1].message, "messages_since_memory_formation": 0}
-            users = [home.key("user", person) for person in sorted({one.person for one in there})]
-            session = home.session_document(
-                home.key("session", n), owner=users[0], users=users,
+            users = [HOME.key("user", person) for person in sorted({one.person for one in there})]
+            session = HOME.session_document(
+                HOME.key("session", n), owner=users[0], users=users,
                 messages=[one.message for one in there], memory_context=context,
             )  # fmt: skip
             collections["sessions"].append(session)

@@ -1,6 +1,7 @@
 -- memory.undo_import(agent_key, import_id): deletes what an import brought to an agent and memory.erase leaves: the records of
 -- what was imported, memberships, prompts, the import's runs, versions of texts that aren't live, the scopes that it created and
--- nobody has added to since, and the conversations that nobody has continued. Returns the ids of the deleted scopes. No word that
+-- nobody has added to since, and the conversations that nobody has continued (of a message in one that others have, the key stays,
+-- since messages are numbered without gaps, under an id of its own: the message may come again). Returns the ids of the deleted scopes. No word that
 -- was said or remembered goes here: that is memory.erase's, which asks the legal holds. What it has withdrawn keeps its records
 -- (under references of their own: the same document may be imported again) and what it stands in, and this is asked for once more
 -- when that is released. The caller holds the locks on the import's scopes and conversations. Runs as its owner, as memory.erase does.

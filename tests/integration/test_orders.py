@@ -166,18 +166,21 @@ WORLDS = {
 }
 
 
+@pytest.mark.open  # a world is copied past the triggers, which only a superuser may
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 async def test_order_does_not_decide_in(memory: Memory, teller: Teller, world: str) -> None:
     await judge(memory, teller, WORLDS[world], orders=6)
 
 
+@pytest.mark.open  # a world is copied past the triggers, which only a superuser may
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 async def test_order_does_not_decide_in_random_worlds(memory: Memory, teller: Teller, part: int) -> None:
     await _judged(memory, teller, range(1000 * part, 1000 * part + share(20)))
 
 
+@pytest.mark.open  # a world is copied past the triggers, which only a superuser may
 @pytest.mark.prove
 async def test_order_does_not_decide_in_ten_thousand_worlds(memory: Memory, teller: Teller) -> None:
     happened = await _judged(memory, teller, range(100_000, 110_000))

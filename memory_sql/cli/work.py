@@ -42,6 +42,7 @@ def _backlog_text(backlog: Backlog) -> str:
     due += f", {many(b.due_propagations, 'propagation')}" if b.due_propagations else ""
     facts = {
         "due": due + (f"; the oldest since {output.minute(b.oldest_due_at)}" if b.oldest_due_at else ""),
+        **({"waiting": many(b.waiting_conversations, "conversation")} if b.waiting_conversations else {}),
         "in progress": f"{b.in_progress:,}",
         "retrying": f"{b.retrying:,}",
         "given up": f"{b.dead:,}",

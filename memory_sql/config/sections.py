@@ -176,7 +176,7 @@ class FormationSettings(Section):
     formation_min_messages: Annotated[
         int,
         per_agent(
-            "messages below which a conversation isn't due, unless a caller or a signal asks for it",
+            "messages below which a conversation waits for a signal, a caller or a rest",
             ge=1,
             le=MOST_COUNTED,
             used_by=ADD,
@@ -191,6 +191,16 @@ class FormationSettings(Section):
             used_by=ADD,
         ),
     ] = 10.0
+    formation_rest_minutes: Annotated[
+        float,
+        per_agent(
+            "minutes of silence after which a conversation with fewer messages is due; it may be later by a quarter of"
+            " them, at most an hour, and is no later than a day after its first waiting message",
+            ge=0,
+            le=1440,
+            used_by=ADD,
+        ),
+    ] = 360.0
     formation_phrases: Annotated[
         Phrases,
         per_agent(

@@ -164,16 +164,18 @@ class MaintainResult(Value):
 class Backlog(Value):
     """How much work waits. What is due can be done now, and no worker has it; `oldest_due_at`: since when the oldest is due.
 
-    `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes. `retrying` work
-    failed and is retried later; `dead` work was given up and waits for a person, as do the `held` claims (`work.reviews`).
-    `has_model`: whether the calling process has a language model; without one it does none of this work. `refusal`: the
-    model's provider refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't,
-    or nobody has called it for half an hour.
+    `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes.
+    `waiting_conversations`: those with messages that are formed after a silence. `retrying` work failed and is retried
+    later; `dead` work was given up and waits for a person, as do the `held` claims (`work.reviews`). `has_model`: whether
+    the calling process has a language model; without one it does none of this work. `refusal`: the model's provider
+    refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't, or nobody has
+    called it for half an hour.
     """
 
     due_conversations: int
     due_scopes: int
     due_propagations: int
+    waiting_conversations: int
     oldest_due_at: datetime | None
     in_progress: int
     retrying: int
@@ -212,13 +214,13 @@ class FailedRun(DeadRun):
 class Waiting(Value):
     """How much of an agent's work is in one state. `oldest_at`: since when the oldest has waited, None if unknown.
 
-    `due`: it can be done now; `in_progress`: a process is working on it; `retrying`: it failed and is retried
-    automatically; `given_up`: it waits for a person (`work.dead`).
+    `due`: it can be done now; `not_due`: a conversation that is formed after a silence; `in_progress`: a process is
+    working on it; `retrying`: it failed and is retried automatically; `given_up`: it waits for a person (`work.dead`).
     """
 
     agent_id: str
     work: Literal["formation", "consolidation", "propagation"]
-    state: Literal["due", "in_progress", "retrying", "given_up"]
+    state: Literal["due", "not_due", "in_progress", "retrying", "given_up"]
     waiting: int
     oldest_at: datetime | None
 

@@ -33,6 +33,7 @@ class Turn:
     """`n` counts from 1 within the call; it is the only name by which the model can point at a message.
 
     `person` is who spoke, by a name of ours for this call; None where only one person speaks, who is P1 then.
+    `conversation`: in which one, where a call shows several.
     """
 
     n: int
@@ -41,6 +42,7 @@ class Turn:
     said_at: datetime
     text: str
     person: str | None = None
+    conversation: int = 0
 
 
 def handles_of(turns: Iterable[Turn]) -> list[str]:

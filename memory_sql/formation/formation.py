@@ -121,7 +121,7 @@ async def _unfinished(
 ) -> AnsweredRun | None:
     """The answer that waits to be applied, if it still counts; the other runs that didn't end are ended."""
     answered, unfinished = await runs.unfinished(state.agent_key, state.conversation_id, state.formed_number)
-    if answered is not None and not await _is_still_good(session, state, answered):
+    if answered is not None and not (answered.answer and await _is_still_good(session, state, answered)):
         answered = None
     if unfinished > (answered is not None):
         kept = answered.key.run_id if answered else None
@@ -183,7 +183,7 @@ class Offer:
         """The targets with what is in their scopes; `found`: what the queries of all offers found, by scope."""
         for target in self.targets:
             texts = found.get(target.state.scope_id, ()) if target.state and self.queries else ()
-            yield replace(target, knows=_cut([*texts, *self.texts], self.room))
+            yield replace(target, knows=cut([*texts, *self.texts], self.room))
 
 
 async def offered(
@@ -242,7 +242,7 @@ def _concerning(scope: ScopeState, window: Window, now: datetime) -> list[Query]
     return related.queries_of(said, scope.scope_id, whose, scope.language, now)
 
 
-def _cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
+def cut(texts: Sequence[str], max_characters: int) -> tuple[str, ...]:
     """Whole texts from the front while there is room; the first is cut, since it is the scope's own."""
     kept: list[str] = []
     room = max_characters
@@ -295,10 +295,19 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
 
     Raises `StaleError` when what the model saw has changed.
     """
-    drafts, refused = drafts_of(decided.extraction, loaded, settings)
+    shared = decided.shared
+    drafts, refused = drafts_of(decided.extraction, loaded, settings, *([shared.evidence] if shared else []))
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(
-        loaded.conversation, loaded.run, to_number, drafts, loaded.shown, refused, settings, now
+        loaded.conversation,
+        loaded.run,
+        to_number,
+        drafts,
+        loaded.shown,
+        shared.epochs if shared else {},
+        refused,
+        settings,
+        now,
     )
     saved = _saved(loaded, outcomes, refused)
     stored = [

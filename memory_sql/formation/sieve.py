@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -25,14 +25,24 @@ from memory_sql.privacy.persons import is_about_somebody
 MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
 OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
 AGENT_ROLES = frozenset({"assistant", "agent"})
+_NOWHERE: Mapping[int, tuple[Evidence, ...]] = {}
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
 
-def drafts_of(extraction: Extraction, loaded: Loaded, settings: Settings) -> tuple[list[Draft], Counter[str]]:
-    """What may be stored of an answer, and how much was refused or mended, by reason."""
+def drafts_of(
+    extraction: Extraction, loaded: Loaded, settings: Settings, elsewhere: Mapping[int, tuple[Evidence, ...]] = _NOWHERE
+) -> tuple[list[Draft], Counter[str]]:
+    """What may be stored of an answer, and how much was refused or mended, by reason.
+
+    `elsewhere`: more evidence, of other conversations, by the place in the answer.
+    """
     sieve = _Sieve(loaded, settings)
     sieve.refused["unknown_scope"] += extraction.unknown
-    drafts = [draft for item in extraction.observations for draft in sieve.drafts(item)]
+    drafts = [
+        replace(draft, evidence=(*draft.evidence, *elsewhere.get(n, ())))
+        for n, item in enumerate(extraction.observations)
+        for draft in sieve.drafts(item)
+    ]
     return drafts, +sieve.refused
 
 

@@ -20,6 +20,7 @@ from memory_sql.llm.notation import KINDS, as_data, as_lines, in_lines, mark_for
 
 GROUP_ITEMS = 20
 AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
+ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """
 What memory already says, so that you don't write it again (it isn't part of the conversation):
 --- {mark} begin memory
@@ -80,7 +81,10 @@ class ExtractionTask:
         return offline.extract(self.turns, self.scopes, self.max_items, self.max_words)
 
     def _conversation(self) -> Iterator[str]:
-        """Who is who; a line for each new day, and for each turn, which says who is called otherwise than at first."""
+        """Who is who; a line for each new conversation and day, and for each turn.
+
+        A turn says who is called otherwise than at first.
+        """
         names: dict[str, str] = {}
         called_as, texts = handles_of(self.turns), in_lines([turn.text for turn in self.turns])
         for turn, handle in zip(self.turns, called_as, strict=True):
@@ -89,7 +93,11 @@ class ExtractionTask:
         yield from (f"{handle} is {as_data(name)}" for handle, name in sorted(names.items()))
         yield from (f"{handle}, who says nothing here, is {as_data(name)}" for handle, name in self.silent.items())
         day: date | None = None
+        conversation = 0
         for turn, handle, text in zip(self.turns, called_as, texts, strict=True):
+            if turn.conversation != conversation:
+                conversation, day = turn.conversation, None
+                yield ANOTHER
             if turn.said_at.date() != day:
                 day = turn.said_at.date()
                 yield f"== {day} {day:%A}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from memory_sql.jobs.job import (
     Key,
     Loaded,
     Result,
+    SharedJob,
     Step,
     TakenJob,
     Work,
@@ -149,15 +150,60 @@ class Engine:
         return DueWork(held.agent_id, job.name(held), job.may_be_more(held), partial(self._run_due, job, held))
 
     async def _run_due(self, job: Any, held: Any) -> RunDueResult:
-        try:
+        beside: Sequence[Any] = ()
+        if _is_shared(job):
+            beside = await self._claim_beside(job, held)
+        if beside:
+            return await self._run_together(job, [held, *beside])
+        async with self._reported(job, held) as reported:
             loaded = await self._load_claimed(job, held, job.due_reason, job.give_back)
-            result = await self._run(job, held, loaded, job.due_reason)
+            reported.append(job.report(await self._run(job, held, loaded, job.due_reason)))
+        return reported[0]
+
+    @asynccontextmanager
+    async def _reported(self, job: AnyDueJob, held: Any) -> AsyncIterator[list[RunDueResult]]:
+        """What was done with it, or why not."""
+        reported = list[RunDueResult]()
+        try:
+            yield reported
         except MemorySQLError as error:
             if (until := self._put_off(error)) is not None:
                 await self._postpone(job, held, until)
-            return RunDueResult(failed={job.name(held): str(error)})
-        reported: RunDueResult = job.report(result)
-        return reported
+            reported.append(RunDueResult(failed={job.name(held): str(error)}))
+
+    async def _claim_beside(self, job: SharedJob[Any, Held, Any, Any, Any, Any], held: Held) -> Sequence[Held]:
+        own = self._settings.of_agent(held.agent_settings)
+        claim = partial(job.beside, held=held, settings=own, now=self._now(), lease=self._lease)
+        return await self._database.write(claim, direct=True)
+
+    async def _run_together(self, job: Any, held: Sequence[Any]) -> RunDueResult:
+        """What fails of it stops no other. Where all is ended, what wasn't reached goes back."""
+        done, loaded = RunDueResult(), list[tuple[Any, Any]]()
+        unreached = {id(one): (job.give_back, one) for one in held}
+        own = self._settings.of_agent(held[0].agent_settings)
+        try:
+            for one in held:
+                del unreached[id(one)]
+                async with self._reported(job, one) as failed:
+                    batch = await self._load_claimed(job, one, job.due_reason, job.give_back)
+                    loaded.append((one, batch))
+                    if batch is not None:
+                        unreached[id(one)] = (job.fail, batch)
+                done = sum(failed, done)
+            shared = job.together([batch for _, batch in loaded if batch is not None])
+            async with AsyncExitStack() as leases:
+                for one, _ in loaded:
+                    await leases.enter_async_context(self._keeping(partial(job.extend, held=one, lease=self._lease)))
+                for one, batch in loaded:
+                    unreached.pop(id(one), None)
+                    async with self._reported(job, one) as reported:
+                        reported.append(job.report(await self._run(shared, one, batch, job.due_reason)))
+                    done = sum(reported, done)
+        except BaseException as error:
+            for record, what in unreached.values():
+                await self._record(record, what, error, own)
+            raise
+        return done
 
     async def _postpone(self, job: AnyDueJob, held: Any, until: datetime) -> None:
         await self._database.write(lambda unit: job.postpone(unit, held, until))
@@ -234,6 +280,10 @@ class Engine:
 
 def _is_taken(job: object) -> TypeGuard[TakenJob[Any, Any, Any, Any, Any, Any]]:
     return hasattr(job, "take")
+
+
+def _is_shared(job: object) -> TypeGuard[SharedJob[Any, Any, Any, Any, Any, Any]]:
+    return hasattr(job, "beside")
 
 
 def _counts(result: object) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -13,12 +13,15 @@ from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.domain.results import FormResult, RunDueResult
-from memory_sql.formation import formation
+from memory_sql.errors import LanguageModelError
+from memory_sql.formation import formation, together
 from memory_sql.formation.dialogue import Extracted
 from memory_sql.formation.formation import ConversationKey
 from memory_sql.formation.window import Loaded
 from memory_sql.jobs.job import Step
 from memory_sql.llm import LanguageModel
+
+MOST_BESIDE = 11  # conversations that are formed along with one
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,18 @@ class Formation:
         self, session: Session, agent_id: str | None, by: datetime, lease: timedelta
     ) -> Awaitable[ConversationState | None]:
         return FormationRepository(session).claim_due(agent_id, by, lease)
+
+    async def beside(
+        self, session: Session, held: ConversationState, settings: Settings, now: datetime, lease: timedelta
+    ) -> Sequence[ConversationState]:
+        """Other short ones of its user that are silent: those of one person alone, which remember nothing of themselves."""
+        if held.due_reason != "rest" or len(held.participants) != 1 or settings.conversation_scope != "off":
+            return ()
+        quiet_since = now - timedelta(minutes=settings.formation_cold_minutes)
+        return await FormationRepository(session).claim_resting(held, quiet_since, lease, MOST_BESIDE)
+
+    def together(self, loaded: Sequence[Loaded]) -> Formation:
+        return Together(self.llm, tuple(loaded))
 
     async def let_go(
         self, session: Session, held: ConversationState, error: BaseException, settings: Settings, now: datetime
@@ -96,3 +111,31 @@ class Formation:
 
     def report(self, result: FormResult) -> RunDueResult:
         return RunDueResult(formed=(result,))
+
+
+@dataclass(frozen=True)
+class Together(Formation):
+    """Of several conversations that were loaded together (`formation.together`): the first to need it makes their call."""
+
+    loaded: tuple[Loaded, ...]
+    _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
+
+    async def decide(self, loaded: Loaded, settings: Settings) -> Extracted:
+        run_id = loaded.run.run_id
+        if run_id not in self._answers:
+            calls = together.calls(self.loaded, settings)
+            await self._ask(next((call for call in calls if loaded in call), [loaded]), settings)
+        answer = self._answers[run_id]
+        if isinstance(answer, LanguageModelError):
+            answer.usage = None  # the first has paid
+            raise answer
+        return answer
+
+    async def _ask(self, call: Sequence[Loaded], settings: Settings) -> None:
+        runs = [one.run.run_id for one in call]
+        try:
+            answers = await together.decide(self.llm, call, settings)
+        except LanguageModelError as error:
+            self._answers.update(dict.fromkeys(runs, error))
+            raise
+        self._answers.update(zip(runs, answers, strict=True))

@@ -132,4 +132,16 @@ class TakenJob(DueJob[Key, Held, Loaded, Decided, Applied, Result], Protocol):
         """As `give_back`, where somebody waits for it and gets the error."""
 
 
+class SharedJob(DueJob[Key_co, Held, Loaded, Decided, Applied, Result], Protocol):
+    """Work of which several pieces may be decided by one call."""
+
+    def beside(
+        self, session: Session, held: Held, settings: Settings, now: datetime, lease: timedelta
+    ) -> Awaitable[Sequence[Held]]:
+        """Leases on what may be done along with it, by one statement."""
+
+    def together(self, loaded: Sequence[Loaded]) -> DueJob[Key_co, Held, Loaded, Decided, Applied, Result]:
+        """The work on all of these, each of which is decided, kept and applied by itself."""
+
+
 AnyDueJob = DueJob[Any, Any, Any, Any, Any, Any]

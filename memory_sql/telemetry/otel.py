@@ -25,7 +25,16 @@ LIBRARY = "memory_sql"
 # Upper bounds in seconds: those of the GenAI conventions, and finer ones below for steps without a model.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 TOKENS = tuple(4**power for power in range(14))  # as in the GenAI conventions
-WAITING = ("due_conversations", "due_scopes", "due_propagations", "in_progress", "retrying", "dead", "held")
+WAITING = (
+    "due_conversations",
+    "due_scopes",
+    "due_propagations",
+    "waiting_conversations",
+    "in_progress",
+    "retrying",
+    "dead",
+    "held",
+)
 
 Attributes = dict[str, str | int]
 

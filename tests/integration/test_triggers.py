@@ -117,9 +117,9 @@ async def test_age_counts_from_the_oldest_message_that_is_left(timed: Memory, ll
     assert await rows(timed, "SELECT unformed_since FROM memory.conversations") == [(MONDAY + timedelta(minutes=60),)]
 
 
-async def test_few_messages_are_not_formed_however_old(timed: Memory, llm: Scripted, clock: Clock) -> None:
+async def test_few_messages_are_not_formed_after_a_short_silence(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await timed.add(conversation(3), **HERE)
-    clock.goes_on(days=30)
+    clock.goes_on(hours=5)
     assert await timed.run_due() == RunDueResult()
     await timed.add(conversation(1, first=4), **HERE)
     clock.goes_on(minutes=10)

@@ -809,7 +809,7 @@ async def test_settings_of_another_process_violate_nothing(database_url: str, pa
         for n in range(3):
             await one.observe(f"Mia has {n} boats.", **MIA)
             await one.add([message(f"I have {n} boats.", n=n)], **MIA, conversation_id="c")
-        leased = await one.work.claim("formation", by=one.now() + timedelta(days=1))  # for two hours
+        leased = await one.work.claim("formation", by=one.now() + timedelta(hours=1))  # for two hours
         assert (leased is not None) == (patient < 3)
         for memory in (one, other):
             assert await memory.admin.verify() == []

@@ -32,7 +32,15 @@ from tests.integration.test_worker import process
 
 SECRET = "I prefer honey from my own bees."
 IDLE = Backlog(
-    due_conversations=0, due_scopes=0, due_propagations=0, oldest_due_at=None, in_progress=0, retrying=0, dead=0, held=0
+    due_conversations=0,
+    due_scopes=0,
+    due_propagations=0,
+    waiting_conversations=0,
+    oldest_due_at=None,
+    in_progress=0,
+    retrying=0,
+    dead=0,
+    held=0,
 )
 
 

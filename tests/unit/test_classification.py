@@ -225,10 +225,10 @@ def test_several_secrets_of_one_text_are_each_masked() -> None:
 
 
 def test_ordinary_messages_are_left_alone() -> None:
-    """704 of them: nothing is masked, four talk of health (three of allergies, one of the Krebs cycle)."""
+    """717 of them: nothing is masked, four talk of health (three of allergies, one of the Krebs cycle)."""
     names = ("ordinary_messages", "messages_without_signals", "messages_for_memory", "messages_without_memory")
     lines = [line for name in names for line in (HERE / f"{name}.txt").read_text("utf-8").splitlines() if line.strip()]
-    assert len(lines) == 704
+    assert len(lines) == 717
     assert [line for line in lines if mask(line).found] == []
     assert len([line for line in lines if classify(line).sensitivity == "sensitive"]) <= 4
 

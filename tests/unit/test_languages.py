@@ -68,7 +68,7 @@ def test_a_phrase_is_added_in_the_file_of_its_language_alone(write: Write) -> No
 def test_a_signal_is_added_in_the_file_of_its_language_alone(write: Write) -> None:
     said = "Vari sempar in milanes."
     assert signal(said) is None
-    write("italian.toml", f"[signals.standing_instruction]\n\"{said}\" = '\\bsempar\\b'")
+    write("norwegian.toml", f"[signals.standing_instruction]\n\"{said}\" = '\\bsempar\\b'")
     assert signal(said) == "standing instruction"
 
 

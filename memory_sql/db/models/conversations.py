@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from memory_sql.db.models.runs import RunRow
 
 
-WAITS = "due_at IS NULL AND dead_run_id IS NULL AND NOT excluded"
+RESTS = "due_reason = 'rest'"
+WAITS = f"(due_at IS NULL OR {RESTS}) AND dead_run_id IS NULL AND NOT excluded"
 BUSY = "lease_until IS NOT NULL OR failures > 0 OR errors > 0"
 
 
@@ -48,7 +49,7 @@ class ConversationRow(Base):
         CheckConstraint("formed_number BETWEEN 0 AND last_number", name="formed_number"),
         CheckConstraint("(due_at IS NULL) = (due_reason IS NULL)", name="due"),
         CheckConstraint("dead_run_id IS NULL OR due_at IS NULL", name="dead_run_id"),
-        one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "retry"),
+        one_of("due_reason", "signal", "messages", "tokens", "age", "cold", "rest", "retry"),
         Index("conversations_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         # With a pending list, every search for a user's conversations would have to read that list too.
         Index(
@@ -62,6 +63,7 @@ class ConversationRow(Base):
         ),
         # Columns that change with each message must not be in an index or its condition, or updates couldn't be HOT.
         Index("conversations_waits_below_idx", "agent_key", "waits_below", postgresql_where=text(WAITS)),
+        Index("conversations_rests_idx", "agent_key", "user_id", postgresql_where=text(RESTS)),
         Index("conversations_lease_until_idx", "agent_key", postgresql_where=text(BUSY)),
         {
             "comment": "One row per conversation of an agent, with how far formation has read it.",
@@ -88,7 +90,7 @@ class ConversationRow(Base):
         "Rises when a message is forgotten; work begun under an earlier epoch is refused.", Integer, server_default=ZERO
     )
     due_at: Mapped[datetime | None] = column("When formation is due; null: nothing to do.")
-    due_reason: Mapped[str | None] = constant("Why it is due: signal, messages, tokens, age, cold or retry.")
+    due_reason: Mapped[str | None] = constant("Why it is due: signal, messages, tokens, age, cold, rest or retry.")
     fence: Mapped[int] = column("Number of the newest lease; work under an older one is refused.", server_default=ZERO)
     lease_until: Mapped[datetime | None] = column(
         "When the worker's lease ends, by the database's clock; null: no lease."
@@ -105,7 +107,7 @@ class ConversationRow(Base):
     errors: Mapped[int] = column("Consecutive answers that could not be used.", Integer, server_default=ZERO)
     dead_run_id: Mapped[int | None] = column("The run after which it was given up; null: not given up.")
     waits_below: Mapped[int] = column(
-        "When last checked, it was not due with fewer unformed messages than this; 2147483647: never checked.",
+        "When last checked, fewer unformed messages than this had to wait for a signal or a rest; 2147483647: never checked.",
         Integer,
         server_default=text(str(NEVER_JUDGED)),
     )

@@ -41,6 +41,7 @@ async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetim
         due_conversations=one.conversations,
         due_scopes=one.scopes,
         due_propagations=one.propagations,
+        waiting_conversations=one.waiting,
         oldest_due_at=min(filter(None, oldest), default=None),
         in_progress=one.leased_conversations + one.leased_scopes,
         retrying=one.conversations_again + one.scopes_again + one.propagations_again,
@@ -109,6 +110,10 @@ _PARTS: dict[str, tuple[Any, Any]] = {
             _again("scopes", _s.due_at, _s.failures, _s.errors),
             _again("propagations", _s.propagate_at, *_unjudged),
         ).where(or_(_s.lease_until.is_not(None), _failed(_s.failures, _s.errors, *_unjudged))),
+    ),
+    "waiting": (
+        _c,
+        select(func.count().label("waiting")).where(_c.due_at > _now, ~_failed(_c.failures, _c.errors)),
     ),
     "dead": (RunRow, select(func.count().label("dead")).where(RunRow.state == _dead)),
     "held": (JudgedRow, select(func.count().label("held")).where(JudgedRow.outcome == _held)),

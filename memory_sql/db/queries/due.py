@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Integer, Text, and_, bindparam, cast, func, or_, select, true
+from sqlalchemy import DateTime, Integer, Text, and_, bindparam, cast, func, literal_column, or_, select, true
 
 from memory_sql.db.bounds import ONE, number
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
+from memory_sql.db.models.conversations import RESTS
 
 KINDS = {
     "formation": ConversationRow.due_at,
@@ -42,9 +43,9 @@ _DUE = select(*(_is_due(due_at).label(kind) for kind, due_at in KINDS.items()))
 
 
 def conversations_judged_by_more(agent_key: int | None, min_messages: int, most: int) -> Any:
-    """The keys, to be locked, of conversations that weren't due by higher settings than these, of one agent or of all."""
+    """The keys, to be locked, of conversations that had to wait by higher settings than these, of one agent or of all."""
     row = ConversationRow
-    may_be_due = (row.due_at.is_(None), row.dead_run_id.is_(None), ~row.excluded)
+    may_be_due = (or_(row.due_at.is_(None), literal_column(RESTS)), row.dead_run_id.is_(None), ~row.excluded)
     return _judged_by_more((row.agent_key, row.conversation_id), may_be_due, _FORMED, min_messages, agent_key, most)
 
 

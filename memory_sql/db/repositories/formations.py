@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Boolean,
     DateTime,
     Integer,
     Interval,
@@ -21,12 +22,13 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     or_,
     select,
     true,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, array
 from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
@@ -34,6 +36,7 @@ from memory_sql.db.bounds import ONE
 from memory_sql.db.direct import ask
 from memory_sql.db.engine import Session
 from memory_sql.db.models import AgentRow, ConversationRow, MemberRow, MessageRow, RunRow, columns_of
+from memory_sql.db.models.conversations import RESTS
 from memory_sql.db.queries.related import RELATED, asked_as
 from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.db.repositories.conversations import STATE, BufferedMessage, ConversationState, is_free, to_state
@@ -115,6 +118,25 @@ class FormationRepository:
             rows = await ask(self._session, _CLAIM_DUE_OF, given | {"agent_id": agent_id})
         return to_state(rows[0]) if rows else None
 
+    async def claim_resting(
+        self, held: ConversationState, quiet_since: datetime, lease: timedelta, most: int
+    ) -> list[ConversationState]:
+        """New leases on other short conversations of its only participant, with the same groups, that wait for a rest.
+
+        Nothing has been said in them since then. What somebody else works on is left out.
+        """
+        given = {
+            "agent_key": held.agent_key,
+            "conversation_id": held.conversation_id,
+            "user_id": held.participants[0],
+            "groups": list(held.group_ids),
+            "shared": held.shared,
+            "quiet_since": quiet_since,
+            "lease": lease,
+            "most": most,
+        }
+        return [to_state(row) for row in await ask(self._session, _CLAIM_RESTING, given)]
+
     async def batch(self, state: ConversationState, settings: Settings) -> Batch:
         """The next messages that no formation has read: whole ones, at least one, in the order of arrival.
 
@@ -185,11 +207,12 @@ class FormationRepository:
         to_number: int,
         drafts: Sequence[Draft],
         shown: Mapping[int, int],
+        beside: Mapping[str, int],
         refused: Mapping[str, int],
         settings: Settings,
         now: datetime,
     ) -> list[Outcome]:
-        """All that ends a formation (`memory.apply_formation`)."""
+        """All that ends a formation (`memory.apply_formation`). `beside`: the epochs of other conversations that it read."""
         read = {
             "agent": state.agent_key,
             "conversation": state.conversation_id,
@@ -199,6 +222,7 @@ class FormationRepository:
             "run": run.run_id,
             "run_fence": run.fence,
             "up_to": to_number,
+            "beside": beside or None,
             "refused": refused,
         }
         kept = {**formation_limits(settings), "message_retention_days": settings.message_retention_days}
@@ -277,6 +301,36 @@ def _claim_due(*conditions: Any) -> Any:
 
 _CLAIM_DUE = _claim_due()
 _CLAIM_DUE_OF = _claim_due(_c.agent_key == select(AgentRow.agent_key).where(_AGENT).scalar_subquery())
+
+_resting = (
+    select(_c.agent_key, _c.conversation_id)
+    .where(
+        _c.agent_key == bindparam("agent_key", type_=BigInteger),
+        _c.user_id == bindparam("user_id", type_=Text),
+        literal_column(RESTS),  # as the index has it
+        _c.conversation_id != bindparam("conversation_id", type_=Text),
+        _c.participants == array([_c.user_id]),
+        _c.group_ids == bindparam("groups", type_=ARRAY(Text)),
+        _c.shared == bindparam("shared", type_=Boolean),
+        _c.last_activity_at <= bindparam("quiet_since", type_=DateTime(timezone=True)),
+        is_free(),
+    )
+    .order_by(_c.due_at)
+    .limit(bindparam("most", type_=BigInteger))
+    .with_for_update(skip_locked=True, key_share=True)
+    .cte("resting")
+)
+_claimed_resting = (
+    update(_c)
+    .where(
+        _c.agent_key == _resting.c.agent_key,
+        _c.conversation_id == _resting.c.conversation_id,
+        AgentRow.agent_key == _c.agent_key,
+    )
+    .values(_LEASED)
+    .returning(*STATE)
+)
+_CLAIM_RESTING = select(_claimed_resting.cte("claimed")).where(flushed_later())
 
 _after, _open = bindparam("after", type_=BigInteger), _r.state.in_(("running", "answered"))
 

@@ -138,14 +138,15 @@ CREATE TABLE memory.conversations (
     CONSTRAINT conversations_formed_number_check CHECK (formed_number BETWEEN 0 AND last_number),
     CONSTRAINT conversations_due_check CHECK ((due_at IS NULL) = (due_reason IS NULL)),
     CONSTRAINT conversations_dead_run_id_check CHECK (dead_run_id IS NULL OR due_at IS NULL),
-    CONSTRAINT conversations_due_reason_check CHECK (due_reason = ANY ('{signal,messages,tokens,age,cold,retry}'))
+    CONSTRAINT conversations_due_reason_check CHECK (due_reason = ANY ('{signal,messages,tokens,age,cold,rest,retry}'))
 )
  WITH (fillfactor = 70);
 CREATE INDEX conversations_due_at_idx ON memory.conversations (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX conversations_lease_until_idx ON memory.conversations (agent_key) WHERE lease_until IS NOT NULL OR failures > 0 OR errors > 0;
 CREATE INDEX conversations_participants_idx ON memory.conversations USING gin (memory.user_tokens(agent_key, participants)) WITH (fastupdate = off);
+CREATE INDEX conversations_rests_idx ON memory.conversations (agent_key, user_id) WHERE due_reason = 'rest';
 CREATE INDEX conversations_text_since_idx ON memory.conversations (agent_key, text_since) WHERE text_since IS NOT NULL;
-CREATE INDEX conversations_waits_below_idx ON memory.conversations (agent_key, waits_below) WHERE due_at IS NULL AND dead_run_id IS NULL AND NOT excluded;
+CREATE INDEX conversations_waits_below_idx ON memory.conversations (agent_key, waits_below) WHERE (due_at IS NULL OR due_reason = 'rest') AND dead_run_id IS NULL AND NOT excluded;
 COMMENT ON TABLE memory.conversations IS 'One row per conversation of an agent, with how far formation has read it.';
 COMMENT ON COLUMN memory.conversations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.conversations.conversation_id IS 'The host''s id for the conversation.';
@@ -159,7 +160,7 @@ COMMENT ON COLUMN memory.conversations.unformed_messages IS 'Messages after form
 COMMENT ON COLUMN memory.conversations.unformed_tokens IS 'Weighted tokens of these messages.';
 COMMENT ON COLUMN memory.conversations.epoch IS 'Rises when a message is forgotten; work begun under an earlier epoch is refused.';
 COMMENT ON COLUMN memory.conversations.due_at IS 'When formation is due; null: nothing to do.';
-COMMENT ON COLUMN memory.conversations.due_reason IS 'Why it is due: signal, messages, tokens, age, cold or retry.';
+COMMENT ON COLUMN memory.conversations.due_reason IS 'Why it is due: signal, messages, tokens, age, cold, rest or retry.';
 COMMENT ON COLUMN memory.conversations.fence IS 'Number of the newest lease; work under an older one is refused.';
 COMMENT ON COLUMN memory.conversations.lease_until IS 'When the worker''s lease ends, by the database''s clock; null: no lease.';
 COMMENT ON COLUMN memory.conversations.created_at IS 'When the first message arrived.';
@@ -169,7 +170,7 @@ COMMENT ON COLUMN memory.conversations.shared IS 'True: the host says that all m
 COMMENT ON COLUMN memory.conversations.failures IS 'Consecutive attempts in which the model gave no answer.';
 COMMENT ON COLUMN memory.conversations.errors IS 'Consecutive answers that could not be used.';
 COMMENT ON COLUMN memory.conversations.dead_run_id IS 'The run after which it was given up; null: not given up.';
-COMMENT ON COLUMN memory.conversations.waits_below IS 'When last checked, it was not due with fewer unformed messages than this; 2147483647: never checked.';
+COMMENT ON COLUMN memory.conversations.waits_below IS 'When last checked, fewer unformed messages than this had to wait for a signal or a rest; 2147483647: never checked.';
 COMMENT ON COLUMN memory.conversations.time_zone IS 'Time zone of its calendar days (IANA name); null: the default.';
 COMMENT ON COLUMN memory.conversations.unformed_since IS 'When the oldest message that no formation has read arrived; null: none.';
 COMMENT ON COLUMN memory.conversations.text_since IS 'No later than the arrival of the oldest message that still has its text; null: none has.';

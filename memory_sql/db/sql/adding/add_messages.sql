@@ -67,11 +67,12 @@ BEGIN
     FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         INSERT INTO memory.conversations (  -- with what is indexed as it will be, so that what follows leaves the row in its place
-            agent_key, conversation_id, user_id, created_at, last_activity_at, participants, text_since, waits_below
+            agent_key, conversation_id, user_id, created_at, last_activity_at, participants, text_since, waits_below, due_at, due_reason
         )
         SELECT v_agent, p_conversation, p_user, v_at, v_at, ARRAY[p_user], CASE WHEN EXISTS (
                    SELECT FROM jsonb_to_recordset(p_messages) AS g (refused boolean) WHERE g.refused IS NOT TRUE
-               ) THEN v_at END, memory.number_setting(v_settings, 'formation_min_messages', 1)::integer
+               ) THEN v_at END, f.waits_below, f.due_at, f.due_reason
+        FROM memory.formation_due(1, 0, false, v_at, v_settings, v_at) f
         ON CONFLICT DO NOTHING;
         SELECT s.* INTO STRICT v_conversation
         FROM memory.conversations s WHERE s.agent_key = v_agent AND s.conversation_id = p_conversation FOR NO KEY UPDATE;
@@ -193,7 +194,7 @@ BEGIN
             unformed_messages, unformed_tokens, v_signal OR v_conversation.due_reason = 'signal', unformed_since,
             v_settings, v_at
         ) f;
-        IF due_reason = v_conversation.due_reason AND due_reason <> 'cold' THEN
+        IF due_reason = v_conversation.due_reason AND due_reason NOT IN ('cold', 'rest') THEN
             due_at := v_conversation.due_at;
         END IF;
     END IF;

@@ -1,7 +1,8 @@
 -- memory.apply_formation(agent, read, wanted, shown, drafts, threshold, limits, at): all that ends a formation: stores
 -- what came of it, moves the cursor, ends the run, and takes the texts of the messages where `limits` say that they
 -- aren't kept. `read` is an object: agent and conversation (its keys), fence, formed (number) and epoch as they were
--- read, run and run_fence, up_to (number), refused (counts by reason). Rows as of memory.store_drafts; where there was
+-- read, run and run_fence, up_to (number), refused (counts by reason), beside (other conversations that were read along with
+-- it: their epochs by id; null: none). Rows as of memory.store_drafts; where there was
 -- no draft one of the outcome nothing. One of the outcome moved, ended (the run) or stale, and nothing is changed.
 -- `more`: messages came that it didn't read. Names its principal itself.
 CREATE OR REPLACE FUNCTION memory.apply_formation(
@@ -21,8 +22,15 @@ BEGIN
     SELECT r.* INTO v_read
     FROM jsonb_to_record(p_read) AS r (
         agent bigint, conversation text, fence bigint, formed bigint, epoch integer, run bigint, run_fence bigint,
-        up_to bigint
+        up_to bigint, beside jsonb
     );
+    IF v_read.beside IS NOT NULL THEN  -- in one order, as everywhere
+        PERFORM FROM memory.conversations c
+        WHERE c.agent_key = v_read.agent
+          AND c.conversation_id = ANY (v_read.conversation || ARRAY(SELECT jsonb_object_keys(v_read.beside)))
+        ORDER BY c.conversation_id
+        FOR NO KEY UPDATE;
+    END IF;
     SELECT c.* INTO v_conversation
     FROM memory.conversations c
     WHERE c.agent_key = v_read.agent AND c.conversation_id = v_read.conversation
@@ -30,7 +38,12 @@ BEGIN
       AND c.formed_number = v_read.formed
       AND c.epoch = v_read.epoch
     FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR EXISTS (
+        SELECT FROM jsonb_each_text(v_read.beside) b
+        WHERE b.value::integer IS DISTINCT FROM (
+            SELECT c.epoch FROM memory.conversations c WHERE c.agent_key = v_read.agent AND c.conversation_id = b.key
+        )
+    ) THEN
         outcome := 'moved';
     ELSIF NOT EXISTS (
         SELECT FROM memory.runs r

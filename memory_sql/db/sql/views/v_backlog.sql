@@ -1,6 +1,7 @@
 -- memory.v_backlog: counts of waiting work. One row per agent, work (formation of conversations, consolidation or
--- propagation of scopes) and state that has any. due: can be done now, and no worker has it; in_progress: a worker has
--- it; retrying: it failed and will be retried automatically; given_up: it waits for a person.
+-- propagation of scopes) and state that has any. due: can be done now, and no worker has it; not_due: will
+-- be after a silence; in_progress: a worker has it; retrying: it failed and will be retried automatically; given_up: it
+-- waits for a person.
 CREATE OR REPLACE VIEW memory.v_backlog WITH (security_invoker = true) AS
 SELECT a.agent_id, w.work, w.state, count(*) AS waiting, min(w.since) AS oldest_at, now() - min(w.since) AS oldest_age
 FROM (
@@ -15,6 +16,10 @@ FROM (
     SELECT c.agent_key, 'formation', 'retrying', c.unformed_since
     FROM memory.conversations c
     WHERE c.due_at > now() AND (c.failures > 0 OR c.errors > 0)
+    UNION ALL
+    SELECT c.agent_key, 'formation', 'not_due', c.unformed_since
+    FROM memory.conversations c
+    WHERE c.due_at > now() AND c.failures = 0 AND c.errors = 0 AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
     UNION ALL
     SELECT s.agent_key, 'consolidation', 'due', s.due_at
     FROM memory.scopes s
@@ -47,7 +52,7 @@ GROUP BY a.agent_id, w.work, w.state;
 COMMENT ON VIEW memory.v_backlog IS 'One row per agent, kind of work and state that has any: how many wait, and since when the oldest.';
 COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.v_backlog.work IS 'formation (of conversations), consolidation or propagation (of scopes).';
-COMMENT ON COLUMN memory.v_backlog.state IS 'due, in_progress, retrying or given_up.';
+COMMENT ON COLUMN memory.v_backlog.state IS 'due, not_due (a conversation that is formed after a silence), in_progress, retrying or given_up.';
 COMMENT ON COLUMN memory.v_backlog.waiting IS 'Number of conversations, of scopes, or (given_up) of runs; a scope may count for two kinds of work.';
-COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations being retried, when their oldest unread message was stored; otherwise null.';
+COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations that aren''t due or are retried, when their oldest unread message was stored; otherwise null.';
 COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'Time since oldest_at, as an interval; null if oldest_at is.';

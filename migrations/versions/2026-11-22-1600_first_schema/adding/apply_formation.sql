@@ -15,8 +15,15 @@ BEGIN
     SELECT r.* INTO v_read
     FROM jsonb_to_record(p_read) AS r (
         agent bigint, conversation text, fence bigint, formed bigint, epoch integer, run bigint, run_fence bigint,
-        up_to bigint
+        up_to bigint, beside jsonb
     );
+    IF v_read.beside IS NOT NULL THEN  -- in one order, as everywhere
+        PERFORM FROM memory.conversations c
+        WHERE c.agent_key = v_read.agent
+          AND c.conversation_id = ANY (v_read.conversation || ARRAY(SELECT jsonb_object_keys(v_read.beside)))
+        ORDER BY c.conversation_id
+        FOR NO KEY UPDATE;
+    END IF;
     SELECT c.* INTO v_conversation
     FROM memory.conversations c
     WHERE c.agent_key = v_read.agent AND c.conversation_id = v_read.conversation
@@ -24,7 +31,12 @@ BEGIN
       AND c.formed_number = v_read.formed
       AND c.epoch = v_read.epoch
     FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR EXISTS (
+        SELECT FROM jsonb_each_text(v_read.beside) b
+        WHERE b.value::integer IS DISTINCT FROM (
+            SELECT c.epoch FROM memory.conversations c WHERE c.agent_key = v_read.agent AND c.conversation_id = b.key
+        )
+    ) THEN
         outcome := 'moved';
     ELSIF NOT EXISTS (
         SELECT FROM memory.runs r

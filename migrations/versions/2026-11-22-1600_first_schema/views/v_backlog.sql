@@ -13,6 +13,10 @@ FROM (
     FROM memory.conversations c
     WHERE c.due_at > now() AND (c.failures > 0 OR c.errors > 0)
     UNION ALL
+    SELECT c.agent_key, 'formation', 'not_due', c.unformed_since
+    FROM memory.conversations c
+    WHERE c.due_at > now() AND c.failures = 0 AND c.errors = 0 AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
+    UNION ALL
     SELECT s.agent_key, 'consolidation', 'due', s.due_at
     FROM memory.scopes s
     WHERE s.due_at <= now() AND (s.lease_until IS NULL OR s.lease_until < clock_timestamp())
@@ -43,7 +47,7 @@ GROUP BY a.agent_id, w.work, w.state;
 COMMENT ON VIEW memory.v_backlog IS 'One row per agent, kind of work and state that has any: how many wait, and since when the oldest.';
 COMMENT ON COLUMN memory.v_backlog.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.v_backlog.work IS 'formation (of conversations), consolidation or propagation (of scopes).';
-COMMENT ON COLUMN memory.v_backlog.state IS 'due, in_progress, retrying or given_up.';
+COMMENT ON COLUMN memory.v_backlog.state IS 'due, not_due (a conversation that is formed after a silence), in_progress, retrying or given_up.';
 COMMENT ON COLUMN memory.v_backlog.waiting IS 'Number of conversations, of scopes, or (given_up) of runs; a scope may count for two kinds of work.';
-COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations being retried, when their oldest unread message was stored; otherwise null.';
+COMMENT ON COLUMN memory.v_backlog.oldest_at IS 'When the oldest became due or was given up; for conversations that aren''t due or are retried, when their oldest unread message was stored; otherwise null.';
 COMMENT ON COLUMN memory.v_backlog.oldest_age IS 'Time since oldest_at, as an interval; null if oldest_at is.';

@@ -9,9 +9,10 @@ in_texts.json: whether the texts that the asker sees contain the answer to a que
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -20,9 +21,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from benchmarks.recall.formed import lines
+from memory_sql.consolidation.figures import Source
+from memory_sql.consolidation.grounding import ungrounded
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.formation.answers import OfferedScope, handles_of
 from memory_sql.formation.task import ExtractionTask
+from memory_sql.languages.text import sentences, words_of
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.privacy.contact import without_contact
@@ -30,6 +34,7 @@ from memory_sql.privacy.contact import without_contact
 T = TypeVar("T", bound=BaseModel | str)
 INVENTED = Path(__file__).with_name("invented")
 Row = Mapping[str, Any]
+UNHEARD = 0.25  # of the words of a sentence: those that join what was heard
 
 
 class RecordedError(Exception):
@@ -129,7 +134,10 @@ class RecordedModel:
     """Answers with what is recorded for the material, whatever the prompt says. Raises `RecordedError` otherwise."""
 
     conversations: Conversations
-    unplaced: list[int] = field(default_factory=list)  # lines that overtake something in another scope
+    unplaced: list[int] = field(default_factory=list)  # lines that overtake what they aren't shown beside
+    _heard: defaultdict[str, set[int]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # by scope, what was shown as new
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         if isinstance(request.material, ExtractionTask):
@@ -170,15 +178,42 @@ class RecordedModel:
         return self.conversations.by_time[at]
 
     def _consolidated(self, asked: ConsolidationTask) -> Row:
-        """The last text of the scope, and which of the observations shown are superseded."""
+        """What of the scope's last text is known by now, and which of the observations shown are superseded."""
         scope = f"{asked.kind}:{(asked.whose or '').casefold()}"
         if scope not in self.conversations.texts:
             raise RecordedError(f"no text of {scope} is recorded")
-        shown = {self._number(item.text): f"n{item.n}" for item in asked.observations}
-        return {"text": self.conversations.texts[scope], "contradictions": list(self._contradictions(shown))}
+        new = {self._number(item.text): f"n{item.n}" for item in asked.observations}
+        self._heard[scope].update(new)
+        known = {self._number(item.text): f"k{item.n}" for item in asked.known}
+        return {
+            "text": self._text(scope, asked) or asked.by_rule().text,
+            "contradictions": list(self._contradictions(new, {**known, **new})),
+        }
 
-    def _contradictions(self, shown: Mapping[int, str]) -> Iterator[Row]:
-        for newer, reference in shown.items():
+    def _text(self, scope: str, asked: ConsolidationTask) -> str:
+        """Of the last text what can be known by now.
+
+        These are the sentences of which nearly all words have been heard and whose figures are shown; for a figure of the others,
+        what holds it until they can be written.
+        """
+        last = sentences(self.conversations.texts[scope])
+        heard = {word for n in self._heard[scope] for word in words_of(self.conversations.observations[n]["content"])}
+        material = [*sentences(asked.current or ""), *(item.text for item in (*asked.known, *asked.observations))]
+        shown = [Source(item.text, item.observed_at) for item in (*asked.known, *asked.observations)]
+        shown += [Source(asked.current or ""), Source(asked.whose or "")]
+        known = [
+            part for part in last if _is_heard(part, heard) and ungrounded(part, shown, (), asked.now, UTC) == ([], 0)
+        ]
+        waiting = {word for part in last if part not in known for word in figures_of(part)}
+        kept = list(known)
+        for text in material:
+            if waiting & figures_of(text) and len(" ".join((*kept, text)).split()) <= asked.max_words:
+                kept.append(text)
+                waiting -= figures_of(text)
+        return " ".join(kept)
+
+    def _contradictions(self, new: Mapping[int, str], shown: Mapping[int, str]) -> Iterator[Row]:
+        for newer, reference in new.items():
             for older in self.conversations.observations[newer]["overtakes"]:
                 if older in shown:
                     was = self.conversations.observations[older]["content"]
@@ -190,6 +225,15 @@ class RecordedModel:
         if content not in self.conversations.numbers:
             raise RecordedError("an observation isn't one of those recorded")
         return self.conversations.numbers[content]
+
+
+def figures_of(text: str) -> set[str]:
+    return {word for word in words_of(text) if any(char.isdigit() for char in word)}
+
+
+def _is_heard(sentence: str, heard: Collection[str]) -> bool:
+    words = words_of(sentence)
+    return sum(word not in heard for word in words) <= UNHEARD * len(words)
 
 
 def _alias(scope: str, offered: Sequence[OfferedScope], handles: Mapping[str, str]) -> str:

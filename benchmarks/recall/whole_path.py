@@ -36,15 +36,7 @@ from memory_sql.languages.text import count_tokens
 from memory_sql.llm.embeddings import ENCODER
 from memory_sql.memory import Memory
 
-# As many as are recorded, all in one consolidation, since only its last text is recorded. Vectors are made only where
-# they are needed.
-FILLED: dict[str, Any] = {
-    "llm": "offline",
-    "observation_max_items": 50,
-    "group_max_items": 50,
-    "consolidation_batch": 1000,
-    "embedding_query_seconds": 60,
-}
+FILLED: dict[str, Any] = {"llm": "offline", "embedding_query_seconds": 60}  # all else as by default
 RETRIEVED = ("RetrievedObservations", "RetrievedMessages")
 UNANSWERABLE = ("none", "forbidden")
 APART = (*UNANSWERABLE, "task")  # from the questions that memory answers
@@ -179,7 +171,10 @@ class Filled:
 
 
 async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bool) -> list[Observation]:
-    """Returns the observations. Each conversation is added and formed when it ends; the texts are written at the end."""
+    """Returns the observations. Each conversation is added and formed when it ends; scopes are consolidated when due.
+
+    In the end all are, so that the texts are those that are recorded.
+    """
     conversations, observations = model.conversations, list[Observation]()
     for session, said in conversations.by_session.items():
         clock.now = said_at(said[-1]) + timedelta(minutes=10)
@@ -187,6 +182,11 @@ async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bo
         if formed:
             done = await memory.conversations.form(agent_id=conversations.name, conversation_id=session)
             observations += done.observations
+            if memory.settings.embedding != "off":
+                await memory.work.embed()
+            while due := await memory.work.claim("consolidation", agent_id=conversations.name):
+                for name, why in (await due()).failed.items():
+                    print(f"not consolidated: {name}: {why}")
     if formed:
         await consolidate(memory, conversations)
     return observations
@@ -204,10 +204,10 @@ async def _add(memory: Memory, agent: str, session: str, said: Sequence[Row]) ->
 
 
 async def consolidate(memory: Memory, conversations: Conversations) -> None:
-    """Five months at once supersede more than one version may by itself, so a person accepts the rest."""
+    """What is pending. A person accepts what is more than one version may supersede by itself."""
     for user in _users(conversations.messages):
         for scope in await memory.scopes.list(agent_id=conversations.name, user_id=user):
-            if not scope.version:
+            if scope.pending:
                 await memory.scopes.consolidate(agent_id=conversations.name, scope_id=scope.ref.id)
     for review in await memory.work.reviews(agent_id=conversations.name, limit=1000):
         await memory.work.decide(review.id, agent_id=conversations.name, accept=True)
@@ -334,6 +334,9 @@ async def filled(conversations: Conversations, url: str, *, formed: bool, embed:
     async with fresh_database(url) as own:
         async with Memory(own, model, settings, clock=clock) as memory:
             observations = await fill(memory, model, clock, formed=formed)
+            if formed:
+                overtaken = sum(len(row["overtakes"]) for row in conversations.observations)
+                print(f"{conversations.name}: of {overtaken} overtaken {len(model.unplaced)} not shown to the model")
             if embed:
                 await memory.work.embed()
         await analyze(own)

@@ -228,10 +228,10 @@ class FormationSettings(Section):
         per_agent(
             "maximum observations that one extraction call returns for a scope other than a group's", ge=0, le=50
         ),
-    ] = 12
+    ] = 30
     group_max_items: Annotated[
         int, per_agent("maximum observations that one extraction call returns for a group", ge=0, le=50)
-    ] = 20
+    ] = 30
     observation_max_words: Annotated[int, per_agent("maximum words of one extracted observation", ge=5, le=10_000)] = 50
     collective: Annotated[
         Collective,

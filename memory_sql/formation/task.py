@@ -18,7 +18,7 @@ from memory_sql.languages.text import one_line
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.notation import KINDS, as_data, as_lines, in_lines, mark_for, minute_of
 
-GROUP_ITEMS = 20
+GROUP_ITEMS = 30
 AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
 ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """

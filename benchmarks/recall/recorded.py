@@ -193,8 +193,8 @@ class RecordedModel:
     def _text(self, scope: str, asked: ConsolidationTask) -> str:
         """Of the last text what can be known by now.
 
-        These are the sentences of which nearly all words have been heard and whose figures are shown; for a figure of the others,
-        what holds it until they can be written.
+        These are the sentences of which nearly all words have been heard and whose figures are shown; for a figure of the
+        others, what holds it until they can be written.
         """
         last = sentences(self.conversations.texts[scope])
         heard = {word for n in self._heard[scope] for word in words_of(self.conversations.observations[n]["content"])}

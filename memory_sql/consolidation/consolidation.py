@@ -26,6 +26,7 @@ from memory_sql.consolidation.answers import NumberedText
 from memory_sql.consolidation.checks import checked_text, refused_as
 from memory_sql.consolidation.replacing import FEWEST, Replaced, Shown, replaced, within_bounds
 from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.consolidation.unnamed import with_rows
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
@@ -47,6 +48,7 @@ ATTEMPTS = 2  # answers: before the second one the model is told why the first w
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
+    agent_id: str
     scope: ScopeState
     run: RunKey
     inputs: tuple[PendingObservation, ...]
@@ -120,7 +122,7 @@ async def load(
     scope = replace(scope, consolidation=begun.text)
     known = await _known(session, agent_id, scope, begun.inputs, now)
     run = RunKey(scope.agent_key, begun.run_id, scope.fence)
-    return Loaded(scope, run, begun.inputs, reason, now, known)
+    return Loaded(agent_id, scope, run, begun.inputs, reason, now, known)
 
 
 async def _nothing(session: Session, scope: ScopeState, settings: Settings, now: datetime) -> None:
@@ -135,10 +137,7 @@ async def _known(
     session: Session, agent_id: str, scope: ScopeState, inputs: Sequence[PendingObservation], now: datetime
 ) -> tuple[AbsorbedObservation, ...]:
     """Absorbed observations that these may contradict or repeat. Forgetting one of them meanwhile raises the epoch."""
-    if not scope.done_seq:
-        return ()
-    texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
-    return tuple(await related(session, agent_id, scope.scope_id, texts, whose, scope.language, now))
+    return tuple(await related(session, agent_id, scope, inputs, now)) if scope.done_seq else ()
 
 
 def _batch(scope: ScopeState, settings: Settings) -> int:
@@ -197,6 +196,9 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     scope = loaded.scope
     following = FollowingRepository(session, scope.agent_key)
     states, contradictions = StateRepository(session), decided.replaced.contradictions
+    if any(item.older is None for item in contradictions):
+        newer = {item.seq: item.observed_at for item in loaded.inputs}
+        contradictions = await with_rows(session, loaded.agent_id, scope, contradictions, newer, now)
     if any(item.older is not None for item in contradictions):  # what was derived from them goes with them
         await following.lock([scope.scope_id])
     if len(contradictions) > FEWEST:
@@ -256,7 +258,7 @@ async def accept(
     run, usage, prompt_version = await runs.reopen_held(agent_key, run_id, scope.fence)
     decided = Decided(held["text"], count_words(held["text"]), usage, prompt_version, reviewing.named_in(held))
     settings = settings.of_agent(scope.agent_settings)
-    return await apply(session, Loaded(scope, run, tuple(inputs), "asked", now), decided, settings, now)
+    return await apply(session, Loaded(agent_id, scope, run, tuple(inputs), "asked", now), decided, settings, now)
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:

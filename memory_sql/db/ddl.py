@@ -83,6 +83,7 @@ FUNCTIONS = (
     "searching/words_sampled",
     "searching/searched_scopes",
     "searching/similar",
+    "searching/nearest",
     "searching/heirs",
     "searching/search_observations",
     "searching/search_messages",

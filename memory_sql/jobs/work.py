@@ -44,6 +44,7 @@ JOBS: dict[DueKind, Callable[[LanguageModel], AnyDueJob]] = {
     "propagation": Propagation,
 }
 CAUGHT_UP_AT_ONCE = 500  # conversations or scopes that one transaction makes due, and holds
+EMBEDDED_BEFORE = 500  # observations, before a consolidation
 EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
 
 
@@ -80,8 +81,10 @@ class Jobs:
     def form_again(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Reformation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
 
-    def consolidate(self, agent_id: str, scope_id: int, reason: str) -> Awaitable[ConsolidateResult]:
-        return self._engine.run(Consolidation(self._llm()), ScopeKey(agent_id, scope_id), reason)
+    async def consolidate(self, agent_id: str, scope_id: int, reason: str) -> ConsolidateResult:
+        job = Consolidation(self._llm())
+        await self._embed_before(agent_id)
+        return await self._engine.run(job, ScopeKey(agent_id, scope_id), reason)
 
     def propagate(self, agent_id: str, scope_id: int, *, dry_run: bool) -> Awaitable[PropagateResult]:
         return self._engine.run(Propagation(self._llm(), dry_run=dry_run), ScopeKey(agent_id, scope_id), ASKED)
@@ -155,6 +158,13 @@ class Jobs:
             return EmbedResult()
         return await self._engine.run(Embedding(model, limit, whole=whole), Wanted(agent_id), "due")
 
+    async def _embed_before(self, agent_id: str) -> None:
+        """What a consolidation reads: by its vectors it is shown beside what it may overtake. Without them, by its words."""
+        try:
+            await self.embed_due(agent_id, EMBEDDED_BEFORE, whole=False)
+        except (LanguageModelError, ConfigurationError) as error:
+            log.info("consolidating without new vectors: %s", type(error).__name__)
+
     async def _catch_up_now_and_then(self) -> None:
         """At first, and as often as a worker does: the settings of this process stay, but others store by theirs."""
         now = self._now()
@@ -189,6 +199,8 @@ class Jobs:
         claimed = await self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
         if claimed is not None:
             self.breaker.let_through()
+            if kind == "consolidation":
+                await self._embed_before(claimed.agent_id)
         return claimed
 
     async def retry(self, agent_id: str, run_id: int) -> None:

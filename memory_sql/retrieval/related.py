@@ -10,24 +10,39 @@ from operator import attrgetter
 
 from memory_sql.db import Session
 from memory_sql.db.queries import related as queries
+from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.query import Query
-from memory_sql.domain.scopes import AbsorbedObservation
+from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation
 from memory_sql.languages.words import fold, words_in
 from memory_sql.retrieval.query import MAX_TERMS, parse
 
 MOST = 20
+NEAREST, MOST_NEAR = 3, 40  # in meaning, to each new one; and to all together
 MOST_QUERIES = 8  # one look-up of the index each
 
 
 async def related(
-    session: Session, agent_id: str, scope_id: int, texts: Sequence[str], whose: str, language: str, now: datetime
+    session: Session, agent_id: str, scope: ScopeState, inputs: Sequence[PendingObservation], now: datetime
 ) -> list[AbsorbedObservation]:
-    """At most `MOST` active observations of the scope's text that share words with these, in the order of their times.
+    """Active observations of the scope's text that these may concern, in the order of their times.
 
-    `whose`: the name of the scope's owner, which says nothing there, since it stands everywhere.
+    At most `MOST` that share words with them, and `MOST_NEAR` that lie nearest to them in meaning: who moved to Oslo no
+    longer lives in Lyon, in whatever language. The name of the scope's owner says nothing there: it stands everywhere.
     """
-    asked = queries_of(texts, scope_id, whose, language, now)
-    return sorted((item for _, item in await queries.related(session, agent_id, asked, now, MOST)), key=_IN_ORDER)
+    texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
+    asked = queries_of(texts, scope.scope_id, whose, scope.language, now)
+    found = [item for _, item in await queries.related(session, agent_id, asked, now, MOST)]
+    place, seqs = (scope.agent_key, scope.scope_id), [item.seq for item in inputs]
+    found += await queries.nearest(session, place, seqs, scope.done_seq, NEAREST, MOST_NEAR)
+    return sorted({item.seq: item for item in found}.values(), key=_IN_ORDER)
+
+
+async def holding(
+    session: Session, agent_id: str, scope: ScopeState, words: str, now: datetime
+) -> list[AbsorbedObservation]:
+    """Active observations of the scope's text that share words with these, best first; at most `MOST`."""
+    asked = queries_of([words], scope.scope_id, "", scope.language, now)
+    return [item for _, item in await queries.related(session, agent_id, asked, now, MOST)]
 
 
 async def found(session: Session, agent_id: str, asked: Sequence[Query], now: datetime) -> dict[int, list[str]]:

@@ -1,4 +1,4 @@
-"""The known observations of a scope that new ones may concern: memory.search_observations, in one statement."""
+"""The known observations of a scope that new ones may concern, by words (memory.search_observations) and by meaning."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Text, bindparam, cast, column, func, null, select, true
-from sqlalchemy.dialects.postgresql import BIT, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import BigInteger, Boolean, DateTime, Double
+from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer
 
 from memory_sql.db.direct import ask
 from memory_sql.db.models import ObservationRow
@@ -88,6 +88,18 @@ See `asked_as`.
 """
 
 
+_NEAREST = select(
+    func.memory.nearest(
+        bindparam("agent_key", type_=BigInteger),
+        bindparam("scope_id", type_=BigInteger),
+        bindparam("seqs", type_=ARRAY(Integer)),
+        bindparam("to_seq", type_=Integer),
+        bindparam("each", type_=Integer),
+        bindparam("most", type_=Integer),
+    ).table_valued(column("seq", Integer), column("content", Text), column("observed_at", _MOMENT))
+)
+
+
 def asked_as(agent_id: str, queries: Sequence[Query], most: int, now: datetime) -> dict[str, Any]:
     """The parameters of `RELATED`."""
     asked = [json.loads(query.to_json(WEIGHTS)) for query in queries if query]
@@ -102,3 +114,12 @@ async def related(
         return []
     found = await ask(session, RELATED, asked_as(agent_id, queries, most, now))
     return [(row[0], AbsorbedObservation(*row[1:])) for row in found]
+
+
+async def nearest(
+    session: AsyncSession, place: tuple[int, int], seqs: Sequence[int], to_seq: int, each: int, most: int
+) -> list[AbsorbedObservation]:
+    """Of the scope at that place (agent, scope), what its text holds that is nearest to these in meaning, nearest first."""
+    agent_key, scope_id = place
+    given = {"agent_key": agent_key, "scope_id": scope_id, "seqs": list(seqs), "to_seq": to_seq}
+    return [AbsorbedObservation(*row) for row in await ask(session, _NEAREST, {**given, "each": each, "most": most})]

@@ -18,7 +18,7 @@ DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
 DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
     memory.apply_formation, memory.end_counts, memory.end_retention, memory.read_messages, memory.static_layer_at,
-    memory.search, memory.search_messages, memory.search_observations, memory.heirs, memory.similar,
+    memory.search, memory.search_messages, memory.search_observations, memory.heirs, memory.nearest, memory.similar,
     memory.searched_scopes, memory.words_sampled, memory.words_worth, memory.word_rarities, memory.word_points,
     memory.rarest_words, memory.observations_with, memory.holds_text, memory.words_held, memory.eight_held,
     memory.lexeme_queries, memory.query_lexemes, memory.known_at, memory.static_layer, memory.scope_rank,

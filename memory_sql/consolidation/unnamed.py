@@ -1,0 +1,69 @@
+"""What a text said and no longer says, where the model names words of the text and no observation.
+
+The observations that said so would stay in use, and be found before what overtook them. So those give way that make up the
+sentence in which these words stand: few, and of the same author; else a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from memory_sql.consolidation.replacing import FEWEST
+from memory_sql.consolidation.wording import SAID_AGAIN, pieces, stands_in
+from memory_sql.db import Session
+from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.scopes import AbsorbedObservation, Contradiction
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import FunctionWords
+from memory_sql.languages.text import sentences
+from memory_sql.retrieval.related import holding
+
+MOST_HELD = 10  # observations that a person is asked about, for one contradiction
+
+
+async def with_rows(
+    session: Session,
+    agent_id: str,
+    scope: ScopeState,
+    contradictions: Sequence[Contradiction],
+    newer: Mapping[int, datetime],
+    now: datetime,
+) -> tuple[Contradiction, ...]:
+    """The contradictions, with one for each observation that gives way. `newer`: when each of the new ones was made."""
+    found, taken = list[Contradiction](), {item.older for item in contradictions}
+    for item in contradictions:
+        rows = await _rows(session, agent_id, scope, item, newer.get(item.newer), now) if item.older is None else []
+        rows = [row for row in rows if row.seq not in taken]
+        if not rows:
+            found.append(item)
+            continue
+        taken |= {row.seq for row in rows}
+        authors = await StateRepository(session).authors(scope, [item.newer, *(row.seq for row in rows)])
+        theirs = set().union(*(authors[row.seq] for row in rows))
+        held = len(rows) > FEWEST or not theirs <= authors[item.newer]
+        found += [item.model_copy(update={"older": row.seq, "held": held}) for row in rows[:MOST_HELD]]
+    return tuple(found)
+
+
+async def _rows(
+    session: Session, agent_id: str, scope: ScopeState, item: Contradiction, at: datetime | None, now: datetime
+) -> list[AbsorbedObservation]:
+    was = item.was or ""
+    if at is None or not says_something(was):
+        return []
+    said = [part for part in sentences(scope.consolidation or "") if stands_in(was, part)]
+    found = await holding(session, agent_id, scope, was, now)
+    return [row for row in found if (row.observed_at, row.seq) < (at, item.newer) and _made_up(row.content, was, said)]
+
+
+def _made_up(content: str, was: str, said: Iterable[str]) -> bool:
+    """Whether the observation has these words, and the text's sentence says nothing less than it."""
+    return stands_in(was, content) and any(stands_in(content, part, SAID_AGAIN) for part in said)
+
+
+def says_something(was: str) -> bool:
+    """Not only small words or a year, which stand in many texts."""
+    small = {word for words in of_all(FunctionWords).values() for word in words.common}
+    return any(word not in small and not (word.isdigit() and len(word) in (1, 4)) for word in pieces(was))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.context import digest as digests
-from memory_sql.context.render import RETRIEVED, render, static_of
+from memory_sql.context.render import RETRIEVED, Static, render, static_of, told_in
 from memory_sql.db import Session
 from memory_sql.db.queries.context import Found, read_context
 from memory_sql.db.queries.digest_candidates import Wanted, begin
@@ -27,6 +27,8 @@ from memory_sql.retrieval.decide import OVERTAKEN, Decided, decide
 from memory_sql.retrieval.query import parse
 from memory_sql.retrieval.search import Reads
 from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
+
+SPARE = 7  # hits beyond those that are shown at most, in the places of what stands in the context already
 
 
 class _Plan(NamedTuple):
@@ -75,7 +77,8 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
     found, decided, past = result.found, None, asking.past or bool(plan.query.spans)
     if plan.top_k:
         hits, everything = _elsewhere(found.hits, turn), bool(turn.retrieve)
-        decided = decide(asking, hits, found.messages, plan.top_k, past=past, everything=everything)
+        told = told_in(_static(found, plan, turn), hits)
+        decided = decide(asking, hits, found.messages, plan.top_k, past=past, everything=everything, told=told)
     composed = _composed(turn, plan, decided, result)
     _count_context(reads, turn, plan, decided and decided.decision, result, composed)
     return composed
@@ -121,7 +124,7 @@ def _planned(turn: Turn, settings: Settings, asking: Asking) -> _Plan:
     return _Plan(
         settings,
         query if top_k or keywords else Query(),
-        Sought(turn.now, max(top_k, keywords), top_k, settings.message_retention_days, turn.as_of),
+        Sought(turn.now, max(top_k and top_k + SPARE, keywords), top_k, settings.message_retention_days, turn.as_of),
         top_k=top_k,
         keywords=keywords,
         by_meaning=bool(top_k or (keywords and settings.digest_semantic)),
@@ -211,6 +214,10 @@ def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
     return [hit for hit in hits if here is None or hit.observation.source.conversation_id != here]
 
 
+def _static(found: Found, plan: _Plan, turn: Turn) -> Static:
+    return static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens)
+
+
 def _of_digest(plan: _Plan, hits: Sequence[Hit]) -> list[Hit]:
     """What holds; of what is near in meaning alone nothing, unless the settings say so."""
     semantic = plan.settings.digest_semantic
@@ -230,7 +237,7 @@ def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result)
         whole = digests.alone(part, searched=bool(plan.keywords))
     else:
         whole = render(
-            static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens),
+            _static(found, plan, turn),
             decided.hits if decided else [],
             turn.as_of or turn.now,
             reason=_reason(turn, decision),

@@ -117,9 +117,9 @@ def render(
     messages: Sequence[MessageHit] = (),
     conversation_id: str | None = None,
 ) -> Context:
-    """The whole context. `hits` and `messages` come best first; of `messages` those of `conversation_id` are left out.
+    """The whole context. `hits`, without what is `told_in` it, and `messages` come best first.
 
-    So is what is shown as pending already, and the messages behind what is shown. `reason`: why any were looked for.
+    Left out are messages of `conversation_id` and those behind what is shown. `reason`: why any were looked for.
     """
     style = static.style
     layout = LAYOUTS[style.layout]
@@ -174,29 +174,41 @@ def _blocks(
     yield from (block for scope in scopes for block in _disputed(scope, told))
     if not hits and not messages:
         return
-    seen = {line.id for block in pending for line in block.lines}
-    seen |= {observation_id(scope.ref.key, item.seq) for scope in scopes for item in scope.buffer}
-    found = [hit for hit in hits if hit.observation.id not in seen and hit.observation.scope.kind in style.order]
-    yield from _retrieved(_not_told(found, scopes), told)
-    seen |= {hit.observation.id for hit in found}
+    yield from _retrieved(hits, told)
+    seen = _stands(scopes) | {hit.observation.id for hit in hits}
     said = [
         m for m in messages if m.message.conversation_id != conversation_id and not seen.intersection(m.observations)
     ]
     yield from _messages(said, told, style.message_max_characters)
 
 
-def _not_told(hits: Sequence[Hit], scopes: Sequence[ScopeText]) -> list[Hit]:
-    """Without what a sentence of the texts above says already, perhaps with more; what is disputed stays."""
+def told_in(static: Static, hits: Sequence[Hit]) -> set[str]:
+    """The ids of hits that the context shows otherwise, or not at all: as pending, in its texts, or by a better hit.
+
+    A sentence of a text may say more. What is disputed isn't told.
+    """
+    scopes = static.scopes
+    seen, kinds = _stands(scopes), static.style.order
     texts = [(folded(scope.consolidation), scope.consolidation) for scope in scopes if hits and scope.consolidation]
+    told = set[str]()
+    shown = {frozenset(words_of(item.content)) for scope in scopes for item in scope.pending}
+    for observation in (hit.observation for hit in hits):
+        words = frozenset(words_of(observation.content))
+        again = observation.verification != "disputed" and words and (words in shown or _is_told(words, texts))
+        if again or observation.id in seen or observation.scope.kind not in kinds:
+            told.add(observation.id)
+        shown.add(words)
+    return told
 
-    def told(hit: Hit) -> bool:
-        words = frozenset(words_of(hit.observation.content))
-        if not words:
-            return False
-        holding = [text for above, text in texts if all(word in above for word in words)]  # few, so few are cut up
-        return any(words <= frozenset(words_of(part)) for text in holding for part in sentences(text))
 
-    return [hit for hit in hits if hit.observation.verification == "disputed" or not told(hit)]
+def _is_told(words: frozenset[str], texts: Sequence[tuple[str, str]]) -> bool:
+    holding = [text for above, text in texts if all(word in above for word in words)]  # few, so few are cut up
+    return any(words <= frozenset(words_of(part)) for text in holding for part in sentences(text))
+
+
+def _stands(scopes: Iterable[ScopeText]) -> set[str]:
+    """The ids of what is shown as pending, and of what is in a buffer."""
+    return {observation_id(scope.ref.key, item.seq) for scope in scopes for item in (*scope.pending, *scope.buffer)}
 
 
 def _last(scopes: Sequence[ScopeText]) -> frozenset[ScopeRef]:

@@ -7,7 +7,7 @@ docs/retrieval.md has the figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -58,19 +58,26 @@ def decide(
     *,
     past: bool,
     everything: bool = False,
+    told: Collection[str] = (),
     limits: Limits = LIMITS,
 ) -> Decided:
     """What is shown of `hits` and of `messages`, which are best first: at most so many of each. Messages are found by words.
 
     A message that asks for what was said is shown whatever was found, and so is `everything`. `past`: as in `arranged`.
+    `told`: the ids of hits that stand in the context already; another takes the place of each, if it matches as well.
     """
+
+    def is_new(hit: Hit) -> bool:
+        return hit.observation.id not in told
+
     holding = [hit for hit in hits if hit.observation.status != "superseded"]
     near = any(hit.near for hit in hits)
     noise = limits.noise(holding, near=near)
     if asking.recalls or everything:
-        some, said = holding[:most], list(messages)
+        some, said = [hit for hit in holding if is_new(hit)][:most], list(messages)
     else:
-        some = _clear(holding, most, noise, limits, max((hit.score for hit in hits), default=0.0))
+        top = max((hit.score for hit in hits), default=0.0)
+        some = _clear(holding, most, noise, limits, top, is_new)
         said = _clear(messages, most, limits.by_words, limits, messages[0].score if messages else 0.0)
     best = [(hit.strength, hit.covered) for hit in holding[:1]] + [(hit.strength, hit.covered) for hit in messages[:1]]
     strength, covered = max(best, default=(0.0, 0.0))
@@ -107,14 +114,23 @@ def arranged_messages(messages: Sequence[MessageHit], *, past: bool) -> list[Mes
 Scored = TypeVar("Scored", Hit, MessageHit)
 
 
-def _clear(hits: Sequence[Scored], most: int, noise: float, limits: Limits, best: float) -> list[Scored]:
-    """The first of these that are more than noise, to where the scores are low beside the best one or have dropped."""
-    shown = list[Scored]()
+def _clear(
+    hits: Sequence[Scored],
+    most: int,
+    noise: float,
+    limits: Limits,
+    best: float,
+    is_new: Callable[[Scored], bool] = lambda hit: True,
+) -> list[Scored]:
+    """The first new ones that are more than noise, to where the scores are low beside the best one or have dropped."""
+    shown, passed, last = list[Scored](), 0, 0.0
     for hit in (hit for hit in hits if hit.strength >= noise):
-        is_low = hit.score < limits.share * best or (shown and hit.score < limits.drop * shown[-1].score)
-        if len(shown) == most or (is_low and len(shown) >= limits.few):
+        is_low = hit.score < max(limits.share * best, limits.drop * last)
+        if len(shown) == most or (is_low and passed >= limits.few):
             break
-        shown.append(hit)
+        passed, last = passed + 1, hit.score
+        if is_new(hit):
+            shown.append(hit)
     return shown
 
 

@@ -171,12 +171,12 @@ async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Session | None
 
 
 def _reason(turn: Turn, decision: Decision | None) -> str | None:
-    """Why single observations are shown; None: they aren't."""
+    """Why single observations are shown, or would be if they didn't stand there already; None: they aren't."""
     if turn.retrieve:
         return "asked"
-    if decision is None or not decision.shown:
+    if decision is None or not decision.strength:
         return None
-    return "recall phrase" if decision.recalls else "found"
+    return "recall phrase" if decision.recalls else "found" if decision.shown else None
 
 
 def _count_context(

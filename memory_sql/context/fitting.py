@@ -157,4 +157,4 @@ def _by_worth(group: Sequence[Block]) -> list[tuple[int, int]]:
     places = [(place, line) for place, block in enumerate(group) for line in range(len(block.lines))]
     if group[0].role != "pending":
         return places
-    return sorted(places, key=lambda at: (group[at[0]].times[at[1]], -at[0], at[1]), reverse=True)
+    return sorted(places, key=lambda at: group[at[0]].times[at[1]], reverse=True)

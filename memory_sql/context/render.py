@@ -236,8 +236,9 @@ def _text(scope: ScopeText, *, own: bool) -> Iterator[Block]:
 
 def _pending(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: bool) -> Block:
     element, attributes = _element(scope)
-    heading = ""
+    heading, items = "", scope.pending[::-1]
     if style.layout == "legacy":
+        items = scope.pending
         heading, told = _in_legacy(scope, now)
     elif not own:
         element, attributes = "RecentObservations", _apart(scope)
@@ -246,8 +247,8 @@ def _pending(scope: ScopeText, told: Told, now: datetime, style: Style, *, own: 
         element,
         attributes,
         scope.ref,
-        lines=_lines(scope, scope.pending, told),
-        times=tuple([item.observed_at for item in scope.pending]),
+        lines=_lines(scope, items, told),
+        times=tuple([item.observed_at for item in items]),
         own=own,
         title=_called(scope),
         heading=heading,

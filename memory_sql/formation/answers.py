@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -76,6 +76,10 @@ class OfferedScope:
     handle: str = ""
 
 
+Private = Literal["no", "confidence", "personal"]
+PRIVATE: tuple[Private, ...] = get_args(Private)
+
+
 class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model
     # What an observation is worth and who may see it isn't the model's to say.
     model_config = ConfigDict(extra="ignore")
@@ -83,7 +87,16 @@ class Finding(BaseModel):  # no docstring: it would go into the schema, and so t
     content: str
     sources: list[int] = Field(default_factory=list)
     about: list[str] = Field(default_factory=list)
+    private: Private | None = None
     terms: list[str] = Field(default_factory=list)
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _only_known(cls, value: object) -> object:
+        said = value.strip().casefold() if isinstance(value, str) else value
+        if isinstance(said, bool):
+            return "personal" if said else "no"
+        return said if said in PRIVATE else None
 
     @field_validator("sources", mode="before")
     @classmethod

@@ -19,8 +19,8 @@ from memory_sql.languages.text import clean, count_words, normal_form, one_line,
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, holds_mark, mask
 from memory_sql.privacy.confidence import said_in_confidence
-from memory_sql.privacy.contact import without_contact
-from memory_sql.privacy.persons import is_about_somebody
+from memory_sql.privacy.contact import names_whom_it_reaches, without_contact
+from memory_sql.privacy.persons import is_about_somebody, names_one_of
 
 MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
 OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
@@ -107,12 +107,17 @@ class _Sieve:
     def _placed(
         self, item: ExtractedObservation, content: str, target: Target, sources: Sequence[BufferedMessage]
     ) -> list[_Placed]:
-        """Where it goes, and in which words: what others hear is without contact data, what they didn't hear is proposed."""
-        confidential = any(m.number in self._confided for m in sources) or said_in_confidence(content)
+        """Where it goes, and in which words: what others didn't hear is without contact data, or proposed."""
+        confidential = (
+            item.private == "confidence"
+            or any(m.number in self._confided for m in sources)
+            or said_in_confidence(content)
+        )
         if target.kind == "individual":
             return [_Placed(content, target, tuple(sources), confidential=confidential)]
-        shown = without_contact(content)
-        if confidential or self._is_private(item, target, shown):
+        keeps = self._keeps_contact(item, target, content)
+        shown = content if keeps else without_contact(content)
+        if confidential or self._is_private(item, target, without_contact(shown)):
             self.refused["confidence" if confidential else "personal"] += 1
             own = self._open(self._author(self._authors(sources)))
             return [] if own is None else [_Placed(content, own, tuple(sources), confidential=confidential)]
@@ -123,11 +128,25 @@ class _Sieve:
         return [_Placed(shown, target, tuple(sources))]
 
     def _is_private(self, item: ExtractedObservation, target: Target, text: str) -> bool:
-        """Sensitive, and about somebody; for those who didn't hear it, or where it is a secret, whomever it is about."""
+        """Sensitive, by the model or by the rules, and about somebody.
+
+        For those who didn't hear it, or where it is a secret, whomever it is about. Of what a group heard the model may say
+        that it is nobody's: a goat's illness.
+        """
+        if item.private == "personal":
+            return True
         found = set(classify(text).categories)
         if not found or not target.heard or found - OF_PEOPLE or holds_mark(text):
             return bool(found)
+        if item.private == "no" and not item.about:
+            return names_one_of(self._names, text)
         return bool(item.about) or is_about_somebody(text, self._names)
+
+    def _keeps_contact(self, item: ExtractedObservation, target: Target, text: str) -> bool:
+        """How something is reached stays with the group that heard it; how to reach somebody doesn't."""
+        if target.kind != "group" or not target.heard or item.about or item.private == "personal":
+            return False
+        return not is_about_somebody(text, self._names) and not names_whom_it_reaches(text)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -159,20 +178,22 @@ class _Sieve:
         found = classify(placed.content, is_plain=placed.content == self._plain)
         return replace(
             _draft(placed, found, self._loaded),
+            sensitivity="sensitive" if item.private == "personal" else found.sensitivity,
             subjects=tuple(dict.fromkeys(self._people[name] for name in item.about if name in self._people)),
-            terms=self._terms(item, placed.content, found) if self._settings.search_cues else (),
+            terms=self._terms(item, placed, found) if self._settings.search_cues else (),
         )
 
-    def _terms(self, item: ExtractedObservation, content: str, found: Classification) -> tuple[str, ...]:
-        """Those that say what the text doesn't, hold no secret, and tell nothing of a kind that the text doesn't."""
+    def _terms(self, item: ExtractedObservation, placed: _Placed, found: Classification) -> tuple[str, ...]:
+        """Those that say what the text doesn't, hold no secret, and tell others nothing of a kind that the text doesn't."""
         if not item.terms:
             return ()
-        said, terms = set(words_of(content)), dict[str, str]()
+        said, terms = set(words_of(placed.content)), dict[str, str]()
+        is_own = placed.target.kind == "individual" and placed.proposed is None
         for given in item.terms:
             term = one_line(as_written(clean(given)[0]))
             if not term or len(term) > MOST_TERM_CHARACTERS or said.issuperset(words_of(term)):
                 continue
-            if mask(term).found or set(classify(term).categories) - set(found.categories):
+            if mask(term).found or (not is_own and set(classify(term).categories) - set(found.categories)):
                 self.refused["private_term"] += 1
                 continue
             terms.setdefault(normal_form(term), term)

@@ -8,6 +8,7 @@ from functools import cache
 from memory_sql.privacy.personal import PHONES, rules
 
 CUT = "[contact]"
+TITLE = re.compile(r"\b(?:Herrn?|Frau|Mrs?|Ms|Dr|Prof|Mme|Sra?|Dott)\b\.?\s+(?:\w+\.\s*)*[^\W\d_]")
 REACHES = frozenset({"contact", "location"})  # the categories that are removed here
 
 
@@ -40,3 +41,12 @@ def without_contact(text: str) -> str:
     for form in _forms():
         text = form.sub(CUT, text)
     return text
+
+
+def names_whom_it_reaches(text: str) -> bool:
+    """Whether the contact data is plainly a person's: a title stands before a name, or an address has a word of the text."""
+    words = {word.casefold() for word in re.findall(r"[^\W\d_]{3,}", without_contact(text))}
+    addresses = re.findall(r"([\w.+-]+)(?:@|\uff20)", text)
+    return bool(TITLE.search(text)) or any(
+        part.casefold() in words for address in addresses for part in re.findall(r"[^\W\d_]{3,}", address)
+    )

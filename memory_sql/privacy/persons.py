@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cache
 
 from memory_sql.languages.data import names as listed_names
@@ -17,20 +17,22 @@ _WORD = re.compile(r"[^\W\d_]+")
 def is_about_somebody(text: str, names: Iterable[str]) -> bool:
     """`names`: those of known people, including ids. A part of a name is enough, and so is a common given name."""
     lower = in_lower_case(text)
-    known = {part.lower() for name in names for part in _WORD.findall(name)}
-    return any(pattern.search(lower) for pattern in _persons()) or _names_one(text, known)
+    return any(pattern.search(lower) for pattern in _persons()) or names_one_of(names, text) or _has_given_name(text)
 
 
-def _names_one(text: str, known: Collection[str]) -> bool:
-    """Names count if capitalized or no ordinary word; given names not if they are also a month, a place or the like."""
+def names_one_of(names: Iterable[str], text: str) -> bool:
+    """Whether it has a part of one of these names, capitalized or no ordinary word."""
+    known, too = {part.lower() for name in names for part in _WORD.findall(name)}, listed_names().words_too
+    return any(w.lower() in known and (w != w.lower() or w.lower() not in too) for w in _WORD.findall(text))
+
+
+def _has_given_name(text: str) -> bool:
+    """Not one that is also a month, a place or the like."""
     listed = listed_names()
-    for word in _WORD.findall(text):
-        lower = word.lower()
-        if lower in known and (word != lower or lower not in listed.words_too):
-            return True
-        if word != lower and lower in listed.given and lower not in listed.familiar:
-            return True
-    return False
+    return any(
+        word != word.lower() and word.lower() in listed.given and word.lower() not in listed.familiar
+        for word in _WORD.findall(text)
+    )
 
 
 @cache

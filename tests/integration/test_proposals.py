@@ -235,12 +235,21 @@ async def test_what_was_said_in_confidence_is_that_in_other_words_too(memory: Me
     assert (formed.observations[0].confidential, await known(memory, "g:eden")) == (True, [])
 
 
-async def test_contact_data_is_cut_out_and_the_fact_kept(memory: Memory, parrot: Parrot) -> None:
-    said = "The pilot customer is Acme, reached at jo@acme.example."
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("The pilot customer is Acme, reached at jo@acme.example.", None),
+        ("The support number is 0761 1234567.", None),
+        ("Gene can be reached at gene@home.example.", "Gene can be reached at [contact]."),
+    ],
+)
+async def test_contact_of_a_group_stays_with_those_who_heard_it_and_of_its_people_not(
+    memory: Memory, parrot: Parrot, said: str, kept: str | None
+) -> None:
     await say(memory, "t", ("gene", said), ("mia", "Good."))
     formed = await form(memory, parrot, "t", (said, "group", [1]))
-    assert await known(memory, "g:eden") == ["The pilot customer is Acme, reached at [contact]."]
-    assert formed.refused == {"contact": 1}
+    assert await known(memory, "g:eden") == [kept or said]
+    assert formed.refused == ({"contact": 1} if kept else {})
 
 
 # Everybody

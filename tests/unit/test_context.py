@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memory_sql.config import CONTEXT_KINDS, ContextFormat, Settings
 from memory_sql.context.fitting import shares
 from memory_sql.context.layouts import attribute, escape
-from memory_sql.context.render import Static, Style, days_from
+from memory_sql.context.render import Static, Style, days_from, told_in
 from memory_sql.context.render import render as render_static
 from memory_sql.domain.ids import ScopeKind
 from memory_sql.domain.messages import RetainedMessage
@@ -42,7 +42,9 @@ def scope(
 
 
 def render(scopes: Sequence[ScopeText], hits: Sequence[Hit], now: datetime, style: Style, **more: Any) -> Context:
-    return render_static(Static.of(scopes, style), hits, now, **more)
+    static = Static.of(scopes, style)
+    told = told_in(static, hits)
+    return render_static(static, [hit for hit in hits if hit.observation.id not in told], now, **more)
 
 
 def rendered(scopes: Sequence[ScopeText], style: Style = STYLE, *, messages: Sequence[MessageHit] = ()) -> Context:
@@ -227,12 +229,12 @@ def test_every_line_says_what_it_came_from() -> None:
     ]
     context = render(scopes, [hit("old")], MONDAY, STYLE, reason="asked")
     assert [(part.element, part.version, [line.id for line in part.lines]) for part in context.parts] == [
-        ("CollectiveMemory", 3, []), ("UserMemory", 3, ["o3-1", "o3-2"]),
+        ("CollectiveMemory", 3, []), ("UserMemory", 3, ["o3-2", "o3-1"]),
         ("RecentObservations", None, ["o1-1"]), ("RetrievedObservations", None, ["o9-9"]),
     ]  # fmt: skip
     shown = [line for line in context.xml.splitlines() if line.startswith("- ")]
     assert shown == [line.text for part in context.parts for line in part.lines]
-    assert context.parts[1].sources == ("s3v3", "o3-1", "o3-2")
+    assert context.parts[1].sources == ("s3v3", "o3-2", "o3-1")
 
 
 def test_legacy_layout_is_the_one_of_before() -> None:
@@ -378,7 +380,7 @@ def test_texts_are_cut_after_sentences_and_keep_fair_shares() -> None:
         assert text.startswith((part.text or "").strip()) or part.tag == "GroupMemory"
         assert (part.text or "").strip().endswith(".")
     assert abs(len(root[0].text or "") - len(root[2].text or "")) < 60
-    assert [line.id for line in user.lines] == ["o3-1", "o3-2"]  # a quarter is left to what is new
+    assert [line.id for line in user.lines] == ["o3-2", "o3-1"]  # a quarter is left to what is new
     assert 225 < context.tokens <= 300
 
 
@@ -395,7 +397,7 @@ def test_where_little_has_room_the_user_comes_first_and_the_newest_pending() -> 
         pending=tuple(p._replace(observed_at=MONDAY + timedelta(hours=p.seq)) for p in waiting[0].pending)
     )
     context = rendered([aged], STYLE._replace(max_tokens=50))
-    assert [line.id for line in context.parts[0].lines] == ["o3-7", "o3-8", "o3-9"]
+    assert [line.id for line in context.parts[0].lines] == ["o3-9", "o3-8", "o3-7"]
     assert context.left_out == 6
     assert '<RecentObservations truncated="true">' in context.xml
     assert rendered(scopes, STYLE._replace(max_tokens=4)).xml == "<MemoryContext/>"
@@ -411,7 +413,7 @@ def test_mark_of_what_was_left_out_has_room_as_well() -> None:
 
 def test_first_places_go_to_what_was_retrieved() -> None:
     scopes = [scope("individual", None, *("pending " * 8 for _ in range(5)), owner="mia", number=3)]
-    hits = [hit("found " * 8, f"o9-{n}") for n in range(5)]
+    hits = [hit("found " * 8 + str(n), f"o9-{n}") for n in range(5)]
     context = render(scopes, hits, MONDAY, STYLE._replace(max_tokens=110), reason="asked")
     found, pending = context.parts[1].lines, context.parts[0].lines
     assert [line.id for line in found] == ["o9-0", "o9-1"]

@@ -43,7 +43,7 @@ def test_answer_is_an_object_with_one_list_for_each_offered_scope() -> None:
     assert list(schema["properties"]) == schema["required"] == list(OFFERED)
     assert schema["additionalProperties"] is False
     (item,) = schema["$defs"].values()
-    assert list(item["properties"]) == item["required"] == ["content", "sources", "about", "terms"]
+    assert list(item["properties"]) == item["required"] == ["content", "sources", "about", "private", "terms"]
     found = said(by_scope(OFFERED, ("Tea.", "individual", [1]), ("April.", "group_1", [1, 2])))
     assert items(found) == [("individual", "Tea.", [1]), ("group_1", "April.", [1, 2])]
     assert (found.missing, found.unknown) == ((), 0)

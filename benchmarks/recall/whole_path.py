@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.recall.metrics import mean
+from benchmarks.recall.plain import beside
 from benchmarks.recall.recorded import INVENTED, Conversations, Question, RecordedModel, Row, recorded, said_at
 from benchmarks.server import analyze, fresh_database, server
 from memory_sql.config import Settings
@@ -144,17 +145,22 @@ class Shown:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """`turns`: for each user's message, how many tokens its retrieved lines have. `leaked`: lines that another user said in
-    private. `variants`: the same questions in other words, by the name of these.
+    private. `variants`: the same questions in other words, by the name of these. `plain`: with the lines of plain stores.
     """
 
     shown: Sequence[Shown]
     turns: Sequence[int]
     leaked: int
     variants: Mapping[str, Sequence[Shown]]
+    plain: Mapping[str, Sequence[Shown]]
 
     def __add__(self, other: Measured) -> Measured:
-        variants = {name: [*found, *other.variants[name]] for name, found in self.variants.items()}
-        return Measured([*self.shown, *other.shown], [*self.turns, *other.turns], self.leaked + other.leaked, variants)
+        variants, plain = (
+            {name: [*found, *theirs[name]] for name, found in ours.items()}
+            for ours, theirs in ((self.variants, other.variants), (self.plain, other.plain))
+        )
+        turns, leaked = [*self.turns, *other.turns], self.leaked + other.leaked
+        return Measured([*self.shown, *other.shown], turns, leaked, variants, plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +244,12 @@ async def asked(memory: Memory, conversations: Conversations, way: Way, filled: 
             variants.setdefault(name, []).append(await ask(question, other))
     leaked = sum(bool(line.sources & private(one.question.asker)) for one in found for line in one.lines)
     turns = [await _tokens_of(memory, conversations.name, way, m) for m in by_users(conversations)]
-    return Measured(found, turns, leaked, variants)
+    plain = beside(conversations, found, _plain_line) if way.cues and way.vectors and way.days == 0 else {}
+    return Measured(found, turns, leaked, variants, plain)
+
+
+def _plain_line(row: Row, holds: bool) -> Line:
+    return Line(frozenset(row["sources"]), holds, f"- {row['content']}", retrieved=True)
 
 
 def by_users(conversations: Conversations) -> list[Row]:
@@ -299,13 +310,16 @@ def report(name: str, measured: Measured) -> str:
         if len(ones) < len(answerable):  # only some are translated
             ids = {one.question.id for one in ones}
             rows.append(_row(" as they stand", [one for one in answerable if one.question.id in ids]))
+    for name, ones in measured.plain.items():
+        rows.append(_row(name, [one for one in ones if one.question.kind not in APART]))
+        rows.append(_row("  task", [one for one in ones if one.question.kind == "task"]))
     forbidden = sum(one.is_forbidden for one in measured.shown)
     wanted = [one for one in measured.shown if one.question.kind not in UNANSWERABLE]
     held = [bool(line.sources & one.question.evidence) for one in wanted for line in one.lines if line.retrieved]
     return "\n".join(
         [
             f"## {name}",
-            "".join((f"{'':16}{'n':>9}", *(f"{title:>14}" for title, _ in COLUMNS), f"{'tokens':>8}")),
+            "".join((f"{'':24}{'n':>9}", *(f"{title:>14}" for title, _ in COLUMNS), f"{'tokens':>8}")),
             *rows,
             f"tokens of lines on {len(measured.turns)} ordinary turns: {median(measured.turns):.0f} in the median,"
             f" {mean(measured.turns):.0f} on average; lines with evidence {mean(held or [False]):.0%} of {len(held)};"
@@ -317,7 +331,7 @@ def report(name: str, measured: Measured) -> str:
 def _row(kind: str, ones: Sequence[Shown]) -> str:
     apart = [one for one in ones if not one.question.in_text]
     cells = [f"{_share(ones, holds)}/{_share(apart, holds)}".rjust(14) for _, holds in COLUMNS]
-    return f"{kind:16}{f'{len(ones)}/{len(apart)}':>9}{''.join(cells)}{median(one.tokens for one in ones):>8.0f}"
+    return f"{kind:24}{f'{len(ones)}/{len(apart)}':>9}{''.join(cells)}{median(one.tokens for one in ones):>8.0f}"
 
 
 def _share(ones: Sequence[Shown], holds: Callable[[Shown], bool]) -> str:

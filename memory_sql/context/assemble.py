@@ -76,7 +76,7 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
             result = await _looked(reads, turn, plan, session)
     found, decided, past = result.found, None, asking.past or bool(plan.query.spans)
     if plan.top_k:
-        hits, everything = _elsewhere(found.hits, turn), bool(turn.retrieve)
+        hits, everything = _considered(_elsewhere(found.hits, turn), plan), bool(turn.retrieve)
         told = told_in(_static(found, plan, turn), hits)
         decided = decide(asking, hits, found.messages, plan.top_k, past=past, everything=everything, told=told)
     composed = _composed(turn, plan, decided, result)
@@ -174,9 +174,9 @@ def _reason(turn: Turn, decision: Decision | None) -> str | None:
     """Why single observations are shown, or would be if they didn't stand there already; None: they aren't."""
     if turn.retrieve:
         return "asked"
-    if decision is None or not decision.strength:
+    if decision is None or not decision.shown:
         return None
-    return "recall phrase" if decision.recalls else "found" if decision.shown else None
+    return "recall phrase" if decision.recalls else "found"
 
 
 def _count_context(
@@ -216,6 +216,13 @@ def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
 
 def _static(found: Found, plan: _Plan, turn: Turn) -> Static:
     return static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens)
+
+
+def _considered(hits: Sequence[Hit], plan: _Plan) -> list[Hit]:
+    """Those that the XML looks at, also where a digest looks at more; all that was superseded."""
+    holding = [hit for hit in hits if hit.observation.status != "superseded"][: plan.top_k + SPARE]
+    ids = {hit.observation.id for hit in holding}
+    return [hit for hit in hits if hit.observation.status == "superseded" or hit.observation.id in ids]
 
 
 def _of_digest(plan: _Plan, hits: Sequence[Hit]) -> list[Hit]:

@@ -6,7 +6,8 @@
   `getUserName`) is found whole and by its parts;
 - accents, ligatures and wide forms are folded (`café` is found by `cafe`); an emoji is a word;
 - scripts without spaces between words (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) are split into pairs of characters,
-  and Han also into single characters.
+  and Han also into single characters. So is Hangul, whose particles stand at the end of a noun (`녹차를` is found by `녹차`);
+- an Arabic or Hebrew word is also found without the article and the small words that are written with it.
 
 Forms are encoded in letters and digits, so that the parser takes each for one word in every locale.
 """
@@ -28,8 +29,9 @@ _SMALL = (
     "\u1780-\u17ff"  # Khmer
     "\u3040-\u30ff\u31f0-\u31ff"  # kana
 )
+_HANGUL = "\uac00-\ud7a3"
 _HAN = _HAN_LETTERS + _HAN_REST
-_UNSPACED = _SMALL + _HAN
+_UNSPACED = _SMALL + _HAN + _HANGUL
 _MARKS = (  # vowels and accents that aren't letters to Python, but occur inside words
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200c\u200d"
 )
@@ -41,12 +43,18 @@ _WORD = re.compile(rf"{_FIRST}(?:[\w.\-+#/@:&'’{_OTHER}]*(?:{_LETTER}|[+#]))?|
 _PART = re.compile(rf"(?![{_ACCENTS}]){_LETTER}+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _APOSTROPHE = re.compile(r"['’](?:\w{0,2}$)")
+_AHEAD = (  # of a noun of two letters at least
+    re.compile(r"(?:[وفبكل]?ال|لل)(?=\w{2})"),  # Arabic: the, and the, by the, to the …
+    re.compile(r"[הוכלבמש](?=\w{2})"),  # Hebrew: the, and, as, to, in, from, that
+    re.compile(r"[וש][הכלבמ](?=\w{2})"),
+)
 _ODD = re.compile(r"[^0-9a-z]")
 # In ASCII: finds every word that has forms of its own.
 _JOINED = re.compile(r"[+#]|[._\-/@:&]'?[A-Za-z0-9]|'(?:\w{3}|\w{0,2}')|[A-Z](?<=[a-z0-9][A-Z])", re.ASCII)
 _LIGATURES = str.maketrans(
     {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i"}
 )
+_RIGHT_TO_LEFT = "\u05d0", "\u06ff"  # Hebrew and Arabic
 WORD_MAX_CHARACTERS = 200  # longer ones are data, not words
 KNOWN_MOST_CHARACTERS = 40  # of a word whose forms are cached
 
@@ -119,14 +127,19 @@ def _forms(word: str) -> Iterator[str]:
     if _is_unspaced(word):
         yield from _pairs(word)
         yield from "".join(_run_of(_HAN).findall(word))
+        if len(word) == 2 and _HANGUL[0] <= word[0] <= _HANGUL[-1]:  # a noun of one syllable, and its particle
+            yield encoded(word[0])
         for part in _run_of(_UNSPACED).sub(" ", word).split():
             yield fold(part)
             yield from _forms(part)
     elif _is_compound(word):
         yield encoded(word)
         yield from _parts(word)
-    elif not word.isascii() and (form := encoded(word)) != word.lower():
-        yield form
+    elif not word.isascii():
+        if (form := encoded(word)) != word.lower():
+            yield form
+        if _RIGHT_TO_LEFT[0] <= word[0] <= _RIGHT_TO_LEFT[1]:
+            yield from (encoded(word[ahead.end() :]) for one in _AHEAD if (ahead := one.match(word)))
 
 
 def _pairs(word: str) -> Iterator[str]:

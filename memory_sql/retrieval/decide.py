@@ -74,11 +74,11 @@ def decide(
     near = any(hit.near for hit in hits)
     noise = limits.noise(holding, near=near)
     if asking.recalls or everything:
-        some, said = [hit for hit in holding if is_new(hit)][:most], list(messages)
+        some, said, clear = [hit for hit in holding if is_new(hit)][:most], list(messages), len(holding)
     else:
         top = max((hit.score for hit in hits), default=0.0)
-        some = _clear(holding, most, noise, limits, top, is_new)
-        said = _clear(messages, most, limits.by_words, limits, messages[0].score if messages else 0.0)
+        some, clear = _clear(holding, most, noise, limits, top, is_new)
+        said, _ = _clear(messages, most, limits.by_words, limits, messages[0].score if messages else 0.0)
     best = [(hit.strength, hit.covered) for hit in holding[:1]] + [(hit.strength, hit.covered) for hit in messages[:1]]
     strength, covered = max(best, default=(0.0, 0.0))
     decision = Decision(
@@ -87,7 +87,7 @@ def decide(
         covered=covered,
         near=near,
         noise=noise,
-        lines=len(some) + len(said),
+        lines=min(clear, most) + len(said),
     )
     return Decided(decision, arranged(some, hits, past=past), arranged_messages(said, past=past))
 
@@ -121,8 +121,11 @@ def _clear(
     limits: Limits,
     best: float,
     is_new: Callable[[Scored], bool] = lambda hit: True,
-) -> list[Scored]:
-    """The first new ones that are more than noise, to where the scores are low beside the best one or have dropped."""
+) -> tuple[list[Scored], int]:
+    """The first new ones that are more than noise, to where the scores are low beside the best one or have dropped.
+
+    And how many these are with those that aren't new.
+    """
     shown, passed, last = list[Scored](), 0, 0.0
     for hit in (hit for hit in hits if hit.strength >= noise):
         is_low = hit.score < max(limits.share * best, limits.drop * last)
@@ -131,7 +134,7 @@ def _clear(
         passed, last = passed + 1, hit.score
         if is_new(hit):
             shown.append(hit)
-    return shown
+    return shown, passed
 
 
 def _newest_first(hits: Sequence[Scored], place: Callable[[Scored], tuple[Any, datetime]]) -> list[Scored]:

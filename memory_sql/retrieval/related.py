@@ -31,9 +31,9 @@ async def related(
     """
     texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
     asked = queries_of(texts, scope.scope_id, whose, scope.language, now)
-    found = [item for _, item in await queries.related(session, agent_id, asked, now, MOST)]
     place, seqs = (scope.agent_key, scope.scope_id), [item.seq for item in inputs]
-    found += await queries.nearest(session, place, seqs, scope.done_seq, NEAREST, MOST_NEAR)
+    by_words = queries.asked_as(agent_id, asked, MOST, now)
+    found = await queries.beside(session, by_words, place, seqs, scope.done_seq, (NEAREST, MOST_NEAR))
     return sorted({item.seq: item for item in found}.values(), key=_IN_ORDER)
 
 

@@ -82,5 +82,5 @@ async def test_a_bare_noun_finds_its_text(memory: Memory, pairs: tuple[tuple[str
     found = 0
     for text, noun in pairs:
         hits = await memory.search(noun, **MIA)
-        found += bool(hits) and hits[0].observation.content == text
+        found += bool(hits.results) and hits.results[0].observation.content == text
     assert found >= 18

@@ -86,7 +86,7 @@ async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) 
     await memory.configure(agent_id="ada", pending_max=2, context_top_k=1)
     with statements(memory) as seen:
         context = await memory.context(**MIA, message="gate", retrieve=True)
-    assert context.parts[0].sources == ("o1-4", "o1-5")
+    assert context.parts[0].sources == ("o1-5", "o1-4")
     assert len(seen) == 2
     assert sum(len(part.sources) for part in context.parts) <= 3
     await memory.configure(agent_id="ada", pending_max=None, context_order="collective,group", context_max_tokens=50)

@@ -373,15 +373,15 @@ async def test_late_commit_is_refused_whichever_of_the_calls_was_overtaken(
 
 
 async def test_each_scope_takes_up_to_its_limit_of_texts(memory: Memory, llm: Scripted) -> None:
-    """R088, R090: twelve of fifty words unless the scope says otherwise."""
+    """R088, R090: thirty of fifty words unless the scope says otherwise."""
     await memory.add(conversation(4), **HERE, group_ids=["harbor"])
     await memory.observe("A plan.", agent_id="ada", group_id="harbor")
     await set_scopes(memory, "g:harbor", observation_max_items=0)
-    items = [(f"{alias} fact {n}", alias) for n in range(14) for alias in ("individual", "group_1", "collective")]
+    items = [(f"{alias} fact {n}", alias) for n in range(32) for alias in ("individual", "group_1", "collective")]
     llm.then(listing(*items))
     result = await memory.conversations.form(**SESSION)
-    assert [str(o.scope) for o in result.observations] == ["individual:mia"] * 12 + ["collective"] * 12
-    assert result.refused == {"over_limit": 2 + 14 + 2}
+    assert [str(o.scope) for o in result.observations] == ["individual:mia"] * 30 + ["collective"] * 30
+    assert result.refused == {"over_limit": 2 + 32 + 2}
     assert "of at most\n50 words" in llm.requests[0].prompt
     assert '- group_1: the shared work of the group "harbor" (at most 0 observations).' in llm.requests[0].prompt
 
@@ -394,8 +394,8 @@ async def test_ten_thousand_observations_without_sources_take_seconds_at_most(me
     started = time.process_time()
     result = await memory.conversations.form(**SESSION)
     assert time.process_time() - started < 10  # a minute, when the words of each message are taken anew
-    assert len(result.observations) == 12
-    assert result.refused == {"over_limit": 9_988}
+    assert len(result.observations) == 30
+    assert result.refused == {"over_limit": 9_970}
 
 
 async def test_flat_answer_keeps_as_many_as_it_may_and_counts_the_rest(memory: Memory, llm: Scripted) -> None:
@@ -404,9 +404,9 @@ async def test_flat_answer_keeps_as_many_as_it_may_and_counts_the_rest(memory: M
     many = [{"content": f"fact {n}", "scope": scopes[n % 4], "sources": [1]} for n in range(8_000)]
     llm.then(json.dumps({"observations": many}))
     result = await memory.conversations.form(**SESSION)
-    assert len(result.observations) == 12
-    # Every fourth names no scope and is the author's, as half of them say themselves; of these 6,000 twelve have room.
-    assert result.refused == {"unknown_scope": 2_000, "no_scope": 2_000, "over_limit": 5_988}
+    assert len(result.observations) == 30
+    # Every fourth names no scope and is the author's, as half of them say themselves; of these 6,000 thirty have room.
+    assert result.refused == {"unknown_scope": 2_000, "no_scope": 2_000, "over_limit": 5_970}
 
 
 async def test_message_that_an_answer_names_twice_for_the_same_is_one_piece_of_evidence(

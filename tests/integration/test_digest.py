@@ -195,7 +195,8 @@ async def test_digest_is_one_statement_and_two_with_words(memory: Memory) -> Non
 async def test_both_retrieve_what_each_does_alone_however_much_is_found(memory: Memory) -> None:
     """The digest looks at more than the XML shows; the first of it are the same, also among equals."""
     for n in range(24):
-        await memory.observe(f"Gate {n % 3} is open{' today' * (n % 2)}.", **MIA, observed_at=MONDAY, collective=n > 11)
+        text = f"Gate {n % 3} is open{' today' * (n % 2)} for {n}."
+        await memory.observe(text, **MIA, observed_at=MONDAY, collective=n > 11)
     await memory.configure(**ADA, pending_max=0, context_top_k=7)
     for top_k in (1, 5, 13, 20):
         few = await memory.search("gate today", **MIA, top_k=top_k, messages=0)

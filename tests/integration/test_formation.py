@@ -220,11 +220,11 @@ async def test_inactive_scope_takes_nothing_and_its_owners_words_go_nowhere_else
 async def test_model_cannot_say_what_a_row_is_worth_nor_exceed_its_limit(memory: Memory, llm: Scripted) -> None:
     await memory.add(conversation(4), **HERE)
     items = ", ".join(
-        f'{{"content": "fact {n}", "scope": "individual", "sensitivity": "public", "trust": 3}}' for n in range(16)
+        f'{{"content": "fact {n}", "scope": "individual", "sensitivity": "public", "trust": 3}}' for n in range(34)
     )
     llm.then(f'{{"observations": [{items}]}}')
     result = await memory.conversations.form(**SESSION)
-    assert len(result.observations) == 12  # R090
+    assert len(result.observations) == 30  # R090
     assert result.refused == {"over_limit": 4}
     assert {o.sensitivity for o in result.observations} == {"private"}
 
@@ -532,29 +532,27 @@ async def test_observation_without_sources_is_traced_to_the_closest_message(memo
 
 
 @pytest.mark.parametrize("characters", [10, 100, 30_000])
-async def test_there_is_room_for_twelve_of_a_person_and_twenty_of_a_group(
-    memory: Memory, llm: Scripted, characters: int
-) -> None:
+async def test_there_is_room_for_thirty_of_each_scope(memory: Memory, llm: Scripted, characters: int) -> None:
     """R090: from the first character; what comes first is kept."""
     await memory.configure(agent_id="ada", collective="direct", shared_conversations=True)
     await memory.add([message("x" * characters)], **HERE, group_ids=["harbor"])
-    facts = [f"fact {n}" for n in range(30)]
+    facts = [f"fact {n}" for n in range(40)]
     llm.then(extracted(*((fact, scope) for scope in ("individual", "group_1", "collective") for fact in facts)))
     formed = (await memory.conversations.form(**SESSION)).observations
-    room = {"individual:mia": 12, "group:harbor": 20, "collective": 12}
+    room = {"individual:mia": 30, "group:harbor": 30, "collective": 30}
     assert {name: [o.content for o in formed if str(o.scope) == name] for name in room} == {
         name: facts[:most] for name, most in room.items()
     }
-    assert "at most 12 observations each (20 in a group's)" in llm.requests[0].prompt
+    assert "at most 30 observations each (30 in a group's)" in llm.requests[0].prompt
 
 
 async def test_what_is_said_twice_takes_one_place(memory: Memory, llm: Scripted) -> None:
     await memory.add([message()], **HERE)
-    facts = [f"fact {n // 2}" for n in range(24)]
+    facts = [f"fact {n // 2}" for n in range(60)]
     llm.then(extracted(*((fact, "individual") for fact in facts)))
     result = await memory.conversations.form(**SESSION)
-    assert [o.content for o in result.observations] == [f"fact {n}" for n in range(12)]
-    assert (result.duplicates, result.refused) == (12, {})
+    assert [o.content for o in result.observations] == [f"fact {n}" for n in range(30)]
+    assert (result.duplicates, result.refused) == (30, {})
 
 
 async def test_prompt_shows_of_a_persons_memory_what_the_conversation_may_concern(

@@ -50,7 +50,7 @@ async def test_context_shows_the_newest_pending_only(database_url: str, llm: Scr
     async with Memory(database_url, llm, Settings(pending_max=2)) as memory:
         for n in range(5):
             await memory.observe(f"fact {n}", **MIA)
-        assert [part.sources for part in (await memory.context(**MIA)).parts] == [("o1-4", "o1-5")]
+        assert [part.sources for part in (await memory.context(**MIA)).parts] == [("o1-5", "o1-4")]
 
 
 async def test_question_sets_off_retrieval(memory: Memory, llm: Scripted) -> None:

@@ -179,9 +179,10 @@ async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory:
                 "content": {"type": "string"},
                 "sources": {"type": "array", "items": {"type": "integer"}},
                 "about": {"type": "array", "items": {"type": "string"}},
+                "private": {"anyOf": [{"enum": ["no", "confidence", "personal"], "type": "string"}, {"type": "null"}]},
                 "terms": {"type": "array", "items": {"type": "string"}},
             },
-            "required": ["content", "sources", "about", "terms"],
+            "required": ["content", "sources", "about", "private", "terms"],
             "additionalProperties": False,
         }
     }
@@ -231,7 +232,7 @@ async def test_observation_with_too_many_words_is_kept_whole_and_counted(memory:
     result = await memory.conversations.form(**SESSION)
     assert [o.content for o in result.observations] == [long, longest]
     assert result.refused == {"long_but_kept": 1}
-    assert "at most 12 observations each (20 in a group's), of at most\n50 words" in llm.requests[0].prompt
+    assert "at most 30 observations each (30 in a group's), of at most\n50 words" in llm.requests[0].prompt
 
 
 async def test_observation_leads_back_to_conversation_messages_and_users(memory: Memory, llm: Scripted) -> None:

@@ -107,7 +107,7 @@ async def test_each_setting_says_where_it_comes_from(
         }
         group = await memory.groups.create("harbor", **ADA)
         of_group = (await memory.scopes.get(f"s{group.scope_key}", **ADA)).settings
-        assert (of_group["observation_max_items"].value, of_group["sharing"].value) == (20, "auto")
+        assert (of_group["observation_max_items"].value, of_group["sharing"].value) == (30, "auto")
 
 
 async def test_setting_is_changed_and_taken_back_alone(memory: Memory) -> None:

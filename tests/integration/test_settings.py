@@ -163,7 +163,7 @@ async def test_a_wrong_setting_is_not_kept(memory: Memory, wrong: Any) -> None:
 async def test_a_setting_is_kept_with_what_becomes_due_by_it_or_not_at_all(memory: Memory) -> None:
     await memory.configure(agent_id="ada", formation_min_messages=10)
     await memory.add(conversation(6), agent_id="ada", user_id="mia", conversation_id="a")
-    await rows(memory, "ALTER TABLE memory.conversations ADD CHECK (due_at IS NULL)")
+    await rows(memory, "ALTER TABLE memory.conversations ADD CHECK (due_reason = 'rest')")
     with pytest.raises(DatabaseError):
         await memory.configure(agent_id="ada", formation_min_messages=1)
     assert await memory.admin.settings(agent_id="ada") == {"formation_min_messages": 10}

@@ -171,7 +171,7 @@ MUTATIONS = (
     ),
     Mutation(
         "6: a stored answer is not held against the epochs",
-        (Change("not await _is_still_good(", "False and await _is_still_good("),),
+        (Change("and await _is_still_good(", "and True or await _is_still_good("),),
     ),
     Mutation("6: quarantine does not raise the epoch", (Change("epoch=ScopeRow.epoch + 1", "epoch=ScopeRow.epoch"),)),
     Mutation(

@@ -63,7 +63,7 @@ class ConversationRow(Base):
         ),
         # Columns that change with each message must not be in an index or its condition, or updates couldn't be HOT.
         Index("conversations_waits_below_idx", "agent_key", "waits_below", postgresql_where=text(WAITS)),
-        Index("conversations_rests_idx", "agent_key", "user_id", postgresql_where=text(RESTS)),
+        Index("conversations_user_id_idx", "agent_key", "user_id", postgresql_where=text(RESTS)),
         Index("conversations_lease_until_idx", "agent_key", postgresql_where=text(BUSY)),
         {
             "comment": "One row per conversation of an agent, with how far formation has read it.",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, bindparam, cast, column, func, null, select, true
+from sqlalchemy import Text, bindparam, cast, column, func, null, select, true, union_all
 from sqlalchemy.dialects.postgresql import ARRAY, BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer
@@ -88,15 +88,23 @@ See `asked_as`.
 """
 
 
-_NEAREST = select(
+_near = (
     func.memory.nearest(
         bindparam("agent_key", type_=BigInteger),
-        bindparam("scope_id", type_=BigInteger),
+        bindparam("near_scope", type_=BigInteger),
         bindparam("seqs", type_=ARRAY(Integer)),
         bindparam("to_seq", type_=Integer),
-        bindparam("each", type_=Integer),
-        bindparam("most", type_=Integer),
-    ).table_valued(column("seq", Integer), column("content", Text), column("observed_at", _MOMENT))
+        bindparam("each_near", type_=Integer),
+        bindparam("most_near", type_=Integer),
+    )
+    .table_valued(column("seq", BigInteger), column("content", Text), column("observed_at", _MOMENT))
+    .alias("near")
+)
+_BESIDE = select(
+    union_all(
+        select(*RELATED.subquery("related").c),
+        select(bindparam("near_scope", type_=BigInteger), _near.c.seq, _near.c.content, _near.c.observed_at),
+    ).subquery("beside")
 )
 
 
@@ -116,10 +124,25 @@ async def related(
     return [(row[0], AbsorbedObservation(*row[1:])) for row in found]
 
 
-async def nearest(
-    session: AsyncSession, place: tuple[int, int], seqs: Sequence[int], to_seq: int, each: int, most: int
+async def beside(
+    session: AsyncSession,
+    asked: Mapping[str, Any],
+    place: tuple[int, int],
+    seqs: Sequence[int],
+    to_seq: int,
+    near: tuple[int, int],
 ) -> list[AbsorbedObservation]:
-    """Of the scope at that place (agent, scope), what its text holds that is nearest to these in meaning, nearest first."""
-    agent_key, scope_id = place
-    given = {"agent_key": agent_key, "scope_id": scope_id, "seqs": list(seqs), "to_seq": to_seq}
-    return [AbsorbedObservation(*row) for row in await ask(session, _NEAREST, {**given, "each": each, "most": most})]
+    """What the queries find (`asked_as`), and what lies nearest in meaning to the observations of these numbers.
+
+    `place`: agent and scope; `to_seq`: how far its text has read; `near`: how many for each of them and for all.
+    """
+    given = {
+        **asked,
+        "agent_key": place[0],
+        "near_scope": place[1],
+        "seqs": list(seqs),
+        "to_seq": to_seq,
+        "each_near": near[0],
+        "most_near": near[1],
+    }
+    return [AbsorbedObservation(*row[1:]) for row in await ask(session, _BESIDE, given)]

@@ -144,8 +144,8 @@ CREATE TABLE memory.conversations (
 CREATE INDEX conversations_due_at_idx ON memory.conversations (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX conversations_lease_until_idx ON memory.conversations (agent_key) WHERE lease_until IS NOT NULL OR failures > 0 OR errors > 0;
 CREATE INDEX conversations_participants_idx ON memory.conversations USING gin (memory.user_tokens(agent_key, participants)) WITH (fastupdate = off);
-CREATE INDEX conversations_rests_idx ON memory.conversations (agent_key, user_id) WHERE due_reason = 'rest';
 CREATE INDEX conversations_text_since_idx ON memory.conversations (agent_key, text_since) WHERE text_since IS NOT NULL;
+CREATE INDEX conversations_user_id_idx ON memory.conversations (agent_key, user_id) WHERE due_reason = 'rest';
 CREATE INDEX conversations_waits_below_idx ON memory.conversations (agent_key, waits_below) WHERE (due_at IS NULL OR due_reason = 'rest') AND dead_run_id IS NULL AND NOT excluded;
 COMMENT ON TABLE memory.conversations IS 'One row per conversation of an agent, with how far formation has read it.';
 COMMENT ON COLUMN memory.conversations.agent_key IS 'The agent.';

@@ -310,8 +310,8 @@ def report(name: str, measured: Measured) -> str:
         if len(ones) < len(answerable):  # only some are translated
             ids = {one.question.id for one in ones}
             rows.append(_row(" as they stand", [one for one in answerable if one.question.id in ids]))
-    for name, ones in measured.plain.items():
-        rows.append(_row(name, [one for one in ones if one.question.kind not in APART]))
+    for store, ones in measured.plain.items():
+        rows.append(_row(store, [one for one in ones if one.question.kind not in APART]))
         rows.append(_row("  task", [one for one in ones if one.question.kind == "task"]))
     forbidden = sum(one.is_forbidden for one in measured.shown)
     wanted = [one for one in measured.shown if one.question.kind not in UNANSWERABLE]

@@ -150,12 +150,10 @@ class Engine:
         return DueWork(held.agent_id, job.name(held), job.may_be_more(held), partial(self._run_due, job, held))
 
     async def _run_due(self, job: Any, held: Any) -> RunDueResult:
-        beside: Sequence[Any] = ()
-        if _is_shared(job):
-            beside = await self._claim_beside(job, held)
-        if beside:
-            return await self._run_together(job, [held, *beside])
         async with self._reported(job, held) as reported:
+            beside = await self._claim_beside(job, held) if _is_shared(job) else ()
+            if beside:
+                return await self._run_together(job, [held, *beside])
             loaded = await self._load_claimed(job, held, job.due_reason, job.give_back)
             reported.append(job.report(await self._run(job, held, loaded, job.due_reason)))
         return reported[0]
@@ -174,7 +172,11 @@ class Engine:
     async def _claim_beside(self, job: SharedJob[Any, Held, Any, Any, Any, Any], held: Held) -> Sequence[Held]:
         own = self._settings.of_agent(held.agent_settings)
         claim = partial(job.beside, held=held, settings=own, now=self._now(), lease=self._lease)
-        return await self._database.write(claim, direct=True)
+        try:
+            return await self._database.write(claim, direct=True)
+        except BaseException as error:
+            await self._record(job.give_back, held, error, own)
+            raise
 
     async def _run_together(self, job: Any, held: Sequence[Any]) -> RunDueResult:
         """What fails of it stops no other. Where all is ended, what wasn't reached goes back."""

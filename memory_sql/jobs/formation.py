@@ -26,7 +26,11 @@ MOST_BESIDE = 11  # conversations that are formed along with one
 
 @dataclass(frozen=True)
 class Formation:
+    """`loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call."""
+
     llm: LanguageModel
+    loaded: tuple[Loaded, ...] = ()
+    _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
 
     due_reason = "due"
     applies_alone = True
@@ -52,7 +56,7 @@ class Formation:
         return await FormationRepository(session).claim_resting(held, quiet_since, lease, MOST_BESIDE)
 
     def together(self, loaded: Sequence[Loaded]) -> Formation:
-        return Together(self.llm, tuple(loaded))
+        return Formation(self.llm, tuple(loaded))
 
     async def let_go(
         self, session: Session, held: ConversationState, error: BaseException, settings: Settings, now: datetime
@@ -65,8 +69,26 @@ class Formation:
     def extend(self, session: Session, held: ConversationState, lease: timedelta) -> Awaitable[bool]:
         return ConversationRepository(session).extend(held, lease)
 
-    def decide(self, loaded: Loaded, settings: Settings) -> Awaitable[Extracted]:
-        return formation.decide(self.llm, loaded, settings)
+    async def decide(self, loaded: Loaded, settings: Settings) -> Extracted:
+        if loaded not in self.loaded:
+            return await formation.decide(self.llm, loaded, settings)
+        run_id = loaded.run.run_id
+        if run_id not in self._answers:
+            await self._ask(next(call for call in together.calls(self.loaded, settings) if loaded in call), settings)
+        answer = self._answers[run_id]
+        if isinstance(answer, LanguageModelError):
+            answer.usage = None  # the first has paid
+            raise answer
+        return answer
+
+    async def _ask(self, call: Sequence[Loaded], settings: Settings) -> None:
+        runs = [one.run.run_id for one in call]
+        try:
+            answers = await together.decide(self.llm, call, settings)
+        except LanguageModelError as error:
+            self._answers.update(dict.fromkeys(runs, error))
+            raise
+        self._answers.update(zip(runs, answers, strict=True))
 
     def keep(self, loaded: Loaded, decided: Extracted, settings: Settings) -> Step | None:
         if loaded.answered is not None:  # by whoever died before it was applied
@@ -111,31 +133,3 @@ class Formation:
 
     def report(self, result: FormResult) -> RunDueResult:
         return RunDueResult(formed=(result,))
-
-
-@dataclass(frozen=True)
-class Together(Formation):
-    """Of several conversations that were loaded together (`formation.together`): the first to need it makes their call."""
-
-    loaded: tuple[Loaded, ...]
-    _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
-
-    async def decide(self, loaded: Loaded, settings: Settings) -> Extracted:
-        run_id = loaded.run.run_id
-        if run_id not in self._answers:
-            calls = together.calls(self.loaded, settings)
-            await self._ask(next((call for call in calls if loaded in call), [loaded]), settings)
-        answer = self._answers[run_id]
-        if isinstance(answer, LanguageModelError):
-            answer.usage = None  # the first has paid
-            raise answer
-        return answer
-
-    async def _ask(self, call: Sequence[Loaded], settings: Settings) -> None:
-        runs = [one.run.run_id for one in call]
-        try:
-            answers = await together.decide(self.llm, call, settings)
-        except LanguageModelError as error:
-            self._answers.update(dict.fromkeys(runs, error))
-            raise
-        self._answers.update(zip(runs, answers, strict=True))

@@ -162,7 +162,7 @@ class Jobs:
         """What a consolidation reads: by its vectors it is shown beside what it may overtake. Without them, by its words."""
         try:
             await self.embed_due(agent_id, EMBEDDED_BEFORE, whole=False)
-        except (LanguageModelError, ConfigurationError) as error:
+        except MemorySQLError as error:
             log.info("consolidating without new vectors: %s", type(error).__name__)
 
     async def _catch_up_now_and_then(self) -> None:

@@ -39,6 +39,8 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "consolidation_threshold": (1, 3, 8, None),
     "formation_min_messages": (1, 3, None),
     "formation_messages": (2, 20, None),
+    "formation_rest_minutes": (0.0, 0.001, None),
+    "formation_cold_minutes": (0.0, 0.001, None),
     "propagation_interval_minutes": (0.0, 0.001, None),
     "consolidation_batch": (1, 5, None),
     "propagation": (True, False, None),

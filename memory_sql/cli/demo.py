@@ -187,9 +187,11 @@ async def _members(memory: Memory, page: Page, learnt: list[Observation], shown:
 
 
 async def _found(memory: Memory, word: str, user: str) -> str:
+    """What has the word: a search finds what is near in meaning as well."""
     found = await memory.search(word, agent_id=AGENT, user_id=user)
-    kept = output.many(len(found.messages), "message") if found.messages else ""
-    return ", ".join([*(hit.observation.id for hit in found.results), kept]).strip(", ") or "nothing"
+    said = sum(word in hit.message.content.casefold() for hit in found.messages)
+    ids = [observation.id for observation in _with(word, [hit.observation for hit in found.results])]
+    return ", ".join([*ids, *([output.many(said, "message")] if said else [])]) or "nothing"
 
 
 async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:

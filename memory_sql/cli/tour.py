@@ -145,7 +145,9 @@ def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
         case "tokens":
             return f"due: {settings.formation_tokens:,} weighted tokens"
         case None:
-            return f"not due: no signal; waits for {settings.formation_cold_minutes:g} minutes of silence"
+            is_short = len(talk.messages) < settings.formation_min_messages
+            minutes = settings.formation_rest_minutes if is_short else settings.formation_cold_minutes
+            return f"not due: no signal; waits for {minutes:g} minutes of silence"
         case other:
             return f"due: {other}"
 

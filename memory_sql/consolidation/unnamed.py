@@ -15,8 +15,7 @@ from memory_sql.db import Session
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction
-from memory_sql.languages.data import of_all
-from memory_sql.languages.tables import FunctionWords
+from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import sentences
 from memory_sql.retrieval.related import holding
 
@@ -65,5 +64,5 @@ def _made_up(content: str, was: str, said: Iterable[str]) -> bool:
 
 def says_something(was: str) -> bool:
     """Not only small words or a year, which stand in many texts."""
-    small = {word for words in of_all(FunctionWords).values() for word in words.common}
-    return any(word not in small and not (word.isdigit() and len(word) in (1, 4)) for word in pieces(was))
+    said = pieces(was) - small_words()
+    return any(not word.isdigit() or len(word) not in (1, 4) for word in said)

@@ -75,11 +75,12 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
         if not plan.finds_what(guessed):
             result = await _looked(reads, turn, plan, session)
     found, decided, past = result.found, None, asking.past or bool(plan.query.spans)
+    static = static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens)
     if plan.top_k:
         hits, everything = _considered(_elsewhere(found.hits, turn), plan), bool(turn.retrieve)
-        told = told_in(_static(found, plan, turn), hits)
+        told = told_in(static, hits)
         decided = decide(asking, hits, found.messages, plan.top_k, past=past, everything=everything, told=told)
-    composed = _composed(turn, plan, decided, result)
+    composed = _composed(turn, plan, static, decided, result)
     _count_context(reads, turn, plan, decided and decided.decision, result, composed)
     return composed
 
@@ -214,10 +215,6 @@ def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
     return [hit for hit in hits if here is None or hit.observation.source.conversation_id != here]
 
 
-def _static(found: Found, plan: _Plan, turn: Turn) -> Static:
-    return static_of(found.layer.scopes, plan.settings, turn.layout, turn.max_tokens)
-
-
 def _considered(hits: Sequence[Hit], plan: _Plan) -> list[Hit]:
     """Those that the XML looks at, also where a digest looks at more; all that was superseded."""
     holding = [hit for hit in hits if hit.observation.status != "superseded"][: plan.top_k + SPARE]
@@ -234,7 +231,7 @@ def _of_digest(plan: _Plan, hits: Sequence[Hit]) -> list[Hit]:
     return holding[: plan.keywords]
 
 
-def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result) -> Context:
+def _composed(turn: Turn, plan: _Plan, static: Static, decided: Decided | None, result: _Result) -> Context:
     """The XML, the digest, or both."""
     found, part = result.found, None
     decision = None if decided is None else decided.decision
@@ -244,7 +241,7 @@ def _composed(turn: Turn, plan: _Plan, decided: Decided | None, result: _Result)
         whole = digests.alone(part, searched=bool(plan.keywords))
     else:
         whole = render(
-            _static(found, plan, turn),
+            static,
             decided.hits if decided else [],
             turn.as_of or turn.now,
             reason=_reason(turn, decision),

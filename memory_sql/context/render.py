@@ -183,16 +183,16 @@ def _blocks(
 
 
 def told_in(static: Static, hits: Sequence[Hit]) -> set[str]:
-    """The ids of hits that the context shows otherwise, or not at all: as pending, in its texts, or by a better hit.
+    """The ids of hits that the context shows otherwise, or not at all: as pending, in its texts, or by another hit.
 
-    A sentence of a text may say more. What is disputed isn't told.
+    A sentence of a text may say more. What is disputed isn't told, and nothing is by what was overtaken.
     """
     scopes = static.scopes
     seen, kinds = _stands(scopes), static.style.order
     texts = [(folded(scope.consolidation), scope.consolidation) for scope in scopes if hits and scope.consolidation]
     told = set[str]()
     shown = {frozenset(words_of(item.content)) for scope in scopes for item in scope.pending}
-    for observation in (hit.observation for hit in hits):
+    for observation in sorted((hit.observation for hit in hits), key=lambda one: one.status == "superseded"):
         words = frozenset(words_of(observation.content))
         again = observation.verification != "disputed" and words and (words in shown or _is_told(words, texts))
         if again or observation.id in seen or observation.scope.kind not in kinds:

@@ -8,7 +8,7 @@ An isolated scope has a call of its own, and nothing but that call's answer goes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import NO_CALL, Usage
@@ -19,28 +19,28 @@ from memory_sql.llm import Answer, LanguageModel, ask
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Others:
     """What an answer owes to other conversations that its prompt showed as well: their epochs, by their ids.
 
     `evidence`: messages of theirs behind an observation, by its place in the answer.
     """
 
-    epochs: Mapping[str, int]
-    evidence: Mapping[int, tuple[Evidence, ...]]
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    evidence: Mapping[int, tuple[Evidence, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
     """`raw` reads as `extraction`: the answer as it came where one says all of it, else what several say together.
 
-    Of a `shared` answer it is empty: it is never gone on with.
+    Where it owes something to `others` it is empty: such an answer is never gone on with, but asked for again.
     """
 
     extraction: Extraction
     raw: str
     usage: Usage
     prompt_version: str
-    shared: Shared | None = None
+    others: Others = field(default_factory=Others)
 
 
 async def extract(llm: LanguageModel, model: str, task: ExtractionTask) -> Extracted:

@@ -119,7 +119,10 @@ def _repositories(session: Session) -> tuple[ConversationRepository, FormationRe
 async def _unfinished(
     session: Session, runs: RunRepository, state: ConversationState, now: datetime
 ) -> AnsweredRun | None:
-    """The answer that waits to be applied, if it still counts; the other runs that didn't end are ended."""
+    """The answer that waits to be applied, if it still counts; the other runs that didn't end are ended.
+
+    One that was given to several conversations isn't kept whole, and doesn't count.
+    """
     answered, unfinished = await runs.unfinished(state.agent_key, state.conversation_id, state.formed_number)
     if answered is not None and not (answered.answer and await _is_still_good(session, state, answered)):
         answered = None
@@ -295,8 +298,8 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
 
     Raises `StaleError` when what the model saw has changed.
     """
-    shared = decided.shared
-    drafts, refused = drafts_of(decided.extraction, loaded, settings, *([shared.evidence] if shared else []))
+    others = decided.others
+    drafts, refused = drafts_of(decided.extraction, loaded, settings, others.evidence)
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(
         loaded.conversation,
@@ -304,7 +307,7 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
         to_number,
         drafts,
         loaded.shown,
-        shared.epochs if shared else {},
+        others.epochs,
         refused,
         settings,
         now,

@@ -20,7 +20,7 @@ from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, holds_mark, mask
 from memory_sql.privacy.confidence import said_in_confidence
 from memory_sql.privacy.contact import names_whom_it_reaches, without_contact
-from memory_sql.privacy.persons import is_about_somebody, names_one_of
+from memory_sql.privacy.persons import is_about_somebody
 
 MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
 OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
@@ -115,12 +115,12 @@ class _Sieve:
         )
         if target.kind == "individual":
             return [_Placed(content, target, tuple(sources), confidential=confidential)]
-        keeps = self._keeps_contact(item, target, content)
-        shown = content if keeps else without_contact(content)
-        if confidential or self._is_private(item, target, without_contact(shown)):
+        cut = without_contact(content)
+        if confidential or self._is_private(item, target, cut):
             self.refused["confidence" if confidential else "personal"] += 1
             own = self._open(self._author(self._authors(sources)))
             return [] if own is None else [_Placed(content, own, tuple(sources), confidential=confidential)]
+        shown = content if self._keeps_contact(item, target, content) else cut
         if (proposed := self._proposal(target)) is not None:
             self.refused["proposed"] += 1
             return self._by_author(content, sources, proposed)
@@ -138,13 +138,12 @@ class _Sieve:
         found = set(classify(text).categories)
         if not found or not target.heard or found - OF_PEOPLE or holds_mark(text):
             return bool(found)
-        if item.private == "no" and not item.about:
-            return names_one_of(self._names, text)
-        return bool(item.about) or is_about_somebody(text, self._names)
+        nobodys = item.private == "no"
+        return bool(item.about) or is_about_somebody(text, self._names, known_only=nobodys)
 
     def _keeps_contact(self, item: ExtractedObservation, target: Target, text: str) -> bool:
         """How something is reached stays with the group that heard it; how to reach somebody doesn't."""
-        if target.kind != "group" or not target.heard or item.about or item.private == "personal":
+        if target.kind != "group" or not target.heard or item.about:
             return False
         return not is_about_somebody(text, self._names) and not names_whom_it_reaches(text)
 

@@ -17,7 +17,7 @@ from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import Usage
 from memory_sql.formation import formation
 from memory_sql.formation.answers import ExtractedObservation, Extraction
-from memory_sql.formation.dialogue import Extracted, Shared, extract
+from memory_sql.formation.dialogue import Extracted, Others, extract
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.formation.window import Loaded, task
 from memory_sql.languages.text import words_of
@@ -66,7 +66,7 @@ async def decide(llm: LanguageModel, call: Sequence[Loaded], settings: Settings)
             extraction=part.extraction,
             raw="",
             usage=free if n else answered.usage,
-            shared=Shared(
+            others=Others(
                 {other: epoch for other, epoch in epochs.items() if other != part.conversation_id}, part.evidence
             ),
         )
@@ -111,16 +111,14 @@ class Part:
     def extraction(self) -> Extraction:
         return Extraction(tuple(self.items), unknown=self.unknown)
 
-    def own(self, item: ExtractedObservation) -> list[int]:
-        """The numbers of its turns that the observation points at, counted from 1."""
-        return [n - self.after for n in item.sources if 1 <= n - self.after <= len(self.loaded.window.spoken)]
-
-    def messages(self, item: ExtractedObservation) -> list[BufferedMessage]:
-        return [self.loaded.window.spoken[n - 1] for n in self.own(item)]
+    def messages(self, item: ExtractedObservation) -> dict[int, BufferedMessage]:
+        """Its messages that the observation points at, by the numbers of their turns in the call."""
+        spoken = self.loaded.window.spoken
+        return {n: spoken[n - self.after - 1] for n in item.sources if self.after < n <= self.after + len(spoken)}
 
     def fitness(self, item: ExtractedObservation) -> tuple[bool, int, int]:
         """How well it belongs here: what was said in confidence has to stay so; else where people said most of it."""
-        said = [message for message in self.messages(item) if message.role == "user"]
+        said = [message for message in self.messages(item).values() if message.role == "user"]
         confided = any(said_in_confidence(message.content or "") for message in said)
         return confided, len(said), len(self.words.intersection(words_of(item.content)))
 
@@ -134,15 +132,16 @@ def divided(extraction: Extraction, call: Sequence[Loaded]) -> list[Part]:
         after += len(one.window.spoken)
     parts[0].unknown = extraction.unknown
     for item in extraction.observations:
-        named = [part for part in parts if part.own(item)]
+        named = [part for part in parts if part.messages(item)]
         home = max(named or parts, key=lambda part: part.fitness(item))
-        others = tuple(
-            Evidence(part.conversation_id, message.number, message.user_id)
+        others = {
+            n: Evidence(part.conversation_id, message.number, message.user_id)
             for part in named
             if part is not home
-            for message in part.messages(item)
-        )
+            for n, message in part.messages(item).items()
+        }
         if others:
-            home.evidence[len(home.items)] = others
-        home.items.append(item.model_copy(update={"sources": home.own(item)}))
+            home.evidence[len(home.items)] = tuple(others.values())
+        own = [n - home.after for n in item.sources if n not in others]  # also what is nobody's, to be counted
+        home.items.append(item.model_copy(update={"sources": own}))
     return parts

@@ -70,11 +70,12 @@ class Formation:
         return ConversationRepository(session).extend(held, lease)
 
     async def decide(self, loaded: Loaded, settings: Settings) -> Extracted:
-        if loaded not in self.loaded:
-            return await formation.decide(self.llm, loaded, settings)
         run_id = loaded.run.run_id
+        if all(one.run.run_id != run_id for one in self.loaded):
+            return await formation.decide(self.llm, loaded, settings)
         if run_id not in self._answers:
-            await self._ask(next(call for call in together.calls(self.loaded, settings) if loaded in call), settings)
+            calls = together.calls(self.loaded, settings)
+            await self._ask(next(call for call in calls if any(one is loaded for one in call)), settings)
         answer = self._answers[run_id]
         if isinstance(answer, LanguageModelError):
             answer.usage = None  # the first has paid

@@ -228,7 +228,7 @@ def _refuses_letters(items: Any) -> bool:
 
 def _rarest(words: tuple[str, ...]) -> tuple[str, ...]:
     """At most two: the longest, and function words only if there are no others."""
-    some = {*words} - _small_words() or {*words}
+    some = {*words} - small_words() or {*words}
     return (*some,) if len(some) == 1 else tuple(sorted(some, key=_length, reverse=True)[:2])
 
 
@@ -237,7 +237,7 @@ def _length(word: str) -> tuple[int, str]:
 
 
 @cache
-def _small_words() -> Words:
+def small_words() -> Words:
     """Words that occur in most texts."""
     return Words().union(*(one.common for one in of_all(FunctionWords).values()))
 

@@ -14,14 +14,19 @@ from memory_sql.languages.text import in_lower_case
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def is_about_somebody(text: str, names: Iterable[str]) -> bool:
-    """`names`: those of known people, including ids. A part of a name is enough, and so is a common given name."""
+def is_about_somebody(text: str, names: Iterable[str], *, known_only: bool = False) -> bool:
+    """`names`: those of known people, including ids. A part of a name is enough.
+
+    So is a common given name, unless only known people count: it may be a goat's.
+    """
     lower = in_lower_case(text)
-    return any(pattern.search(lower) for pattern in _persons()) or names_one_of(names, text) or _has_given_name(text)
+    if any(pattern.search(lower) for pattern in _persons()) or _names_one(text, names):
+        return True
+    return not known_only and _has_given_name(text)
 
 
-def names_one_of(names: Iterable[str], text: str) -> bool:
-    """Whether it has a part of one of these names, capitalized or no ordinary word."""
+def _names_one(text: str, names: Iterable[str]) -> bool:
+    """Capitalized or no ordinary word."""
     known, too = {part.lower() for name in names for part in _WORD.findall(name)}, listed_names().words_too
     return any(w.lower() in known and (w != w.lower() or w.lower() not in too) for w in _WORD.findall(text))
 

@@ -89,7 +89,7 @@ def decide(
         noise=noise,
         lines=min(clear, most) + len(said),
     )
-    return Decided(decision, arranged(some, hits, past=past), arranged_messages(said, past=past))
+    return Decided(decision, arranged(some, list(filter(is_new, hits)), past=past), arranged_messages(said, past=past))
 
 
 def arranged(holding: Sequence[Hit], hits: Sequence[Hit], *, past: bool) -> list[Hit]:

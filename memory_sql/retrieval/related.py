@@ -33,7 +33,7 @@ async def related(
     asked = queries_of(texts, scope.scope_id, whose, scope.language, now)
     place, seqs = (scope.agent_key, scope.scope_id), [item.seq for item in inputs]
     by_words = queries.asked_as(agent_id, asked, MOST, now)
-    found = await queries.beside(session, by_words, place, seqs, scope.done_seq, (NEAREST, MOST_NEAR))
+    found = await queries.related_or_near(session, by_words, place, seqs, scope.done_seq, (NEAREST, MOST_NEAR))
     return sorted({item.seq: item for item in found}.values(), key=_IN_ORDER)
 
 

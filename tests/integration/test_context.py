@@ -259,3 +259,20 @@ async def test_replica_of_another_release_is_refused(database_url: str, empty_da
     memory = Memory(database_url, Scripted(), Settings(llm="offline"), read_url=empty_database)
     with pytest.raises(DatabaseError):
         await memory.open()
+
+
+async def test_what_was_overtaken_is_shown_of_no_scope_that_the_host_leaves_out(memory: Memory, llm: Scripted) -> None:
+    here: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+    first = await memory.observe("The gate opens at six.", **here, group_id="harbor")
+    await memory.groups.add_member("harbor", "mia", agent_id="ada")
+    await memory.observe("The gate is open all night.", **here, group_id="harbor")
+    await memory.observe("Mia's gate squeaks.", **here)
+    llm.then(
+        '{"text": "The gate is open all night.",'
+        ' "contradictions": [{"newer": "n2", "older": "n1", "was": "opens at six", "now": "open all night"}]}'
+    )
+    await memory.scopes.consolidate(agent_id="ada", scope_id=first.scope.id)
+    await memory.configure(agent_id="ada", context_order=["individual"], pending_max=0)
+    context = await memory.context(**here, message="Which gate opens at six?", retrieve=True)
+    assert "squeaks" in context.xml
+    assert "six" not in context.xml

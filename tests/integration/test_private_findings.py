@@ -65,10 +65,9 @@ async def test_of_what_a_group_heard_the_model_may_say_that_it_is_nobodys(memory
     assert [str(o.scope) for o in formed.observations] == ["group:farm"]
 
 
-@pytest.mark.parametrize("content", ["Mia is pregnant.", "mia has diabetes.", "I am pregnant."])
+@pytest.mark.parametrize("content", ["Mia is pregnant.", "mia has diabetes.", "I am pregnant.", "He has diabetes."])
 async def test_a_models_no_takes_nothing_from_the_rules(memory: Memory, llm: Scripted, content: str) -> None:
-    about = "mia" in content.casefold()
-    formed = await found(memory, llm, content, (content, "group_1", "no" if about else None), group_ids=["farm"])
+    formed = await found(memory, llm, content, (content, "group_1", "no"), group_ids=["farm"])
     assert [str(o.scope) for o in formed.observations] == ["individual:mia"]
     said = "Between us: the branch in Kiel closes."
     llm.then(

@@ -134,6 +134,16 @@ def test_what_a_text_says_already_is_not_retrieved_but_what_is_disputed() -> Non
     assert _retrieved(told, hits) == ["o9-9", "o9-8", "o9-6"]
 
 
+def test_what_was_overtaken_hides_nothing_that_holds_in_the_same_words() -> None:
+    """Tea, coffee, and tea again: the first tea may be the better hit."""
+    before, now = hit("Mia likes tea.", "o9-1"), hit("Mia likes tea.", "o9-3")
+    before = before.model_copy(update={"observation": before.observation.model_copy(update={"status": "superseded"})})
+    static = Static.of([scope("individual", "She rows.", owner="mia", number=9)], STYLE)
+    assert told_in(static, [before, now]) == {"o9-1"}
+    assert told_in(static, [now, before]) == {"o9-1"}
+    assert told_in(static, [now, hit("Mia likes tea!", "o9-4")]) == {"o9-4"}
+
+
 def _retrieved(scopes: Sequence[ScopeText], hits: Sequence[Hit]) -> list[str]:
     context = render(scopes, hits, MONDAY, STYLE, reason="asked")
     return [line.id for part in context.parts if part.element == "RetrievedObservations" for line in part.lines]

@@ -100,11 +100,11 @@ _near = (
     .table_valued(column("seq", BigInteger), column("content", Text), column("observed_at", _MOMENT))
     .alias("near")
 )
-_BESIDE = select(
+_RELATED_OR_NEAR = select(
     union_all(
         select(*RELATED.subquery("related").c),
         select(bindparam("near_scope", type_=BigInteger), _near.c.seq, _near.c.content, _near.c.observed_at),
-    ).subquery("beside")
+    ).subquery("concerned")
 )
 
 
@@ -124,7 +124,7 @@ async def related(
     return [(row[0], AbsorbedObservation(*row[1:])) for row in found]
 
 
-async def beside(
+async def related_or_near(
     session: AsyncSession,
     asked: Mapping[str, Any],
     place: tuple[int, int],
@@ -145,4 +145,4 @@ async def beside(
         "each_near": near[0],
         "most_near": near[1],
     }
-    return [AbsorbedObservation(*row[1:]) for row in await ask(session, _BESIDE, given)]
+    return [AbsorbedObservation(*row[1:]) for row in await ask(session, _RELATED_OR_NEAR, given)]

@@ -286,11 +286,16 @@ def _claim_due(*conditions: Any) -> Any:
         .with_for_update(skip_locked=True, key_share=True)
         .cte("due")
     )
+    return _leasing(due)
+
+
+def _leasing(chosen: Any) -> Any:
+    """Leases on these conversations, as they are then."""
     claimed = (
         update(_c)
         .where(
-            _c.agent_key == due.c.agent_key,
-            _c.conversation_id == due.c.conversation_id,
+            _c.agent_key == chosen.c.agent_key,
+            _c.conversation_id == chosen.c.conversation_id,
             AgentRow.agent_key == _c.agent_key,
         )
         .values(_LEASED)
@@ -320,17 +325,7 @@ _resting = (
     .with_for_update(skip_locked=True, key_share=True)
     .cte("resting")
 )
-_claimed_resting = (
-    update(_c)
-    .where(
-        _c.agent_key == _resting.c.agent_key,
-        _c.conversation_id == _resting.c.conversation_id,
-        AgentRow.agent_key == _c.agent_key,
-    )
-    .values(_LEASED)
-    .returning(*STATE)
-)
-_CLAIM_RESTING = select(_claimed_resting.cte("claimed")).where(flushed_later())
+_CLAIM_RESTING = _leasing(_resting)
 
 _after, _open = bindparam("after", type_=BigInteger), _r.state.in_(("running", "answered"))
 

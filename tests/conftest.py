@@ -18,6 +18,7 @@ from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.memory import Memory
 from tests.database import OWNERS
+from tests.factories import Clock
 from tests.fakes import Scripted
 from tests.pooler import PROGRAM, Pooler, pooling
 from tests.recycling import Databases
@@ -252,6 +253,18 @@ def settings() -> Settings:
 @pytest.fixture
 def llm() -> Scripted:
     return Scripted()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clock) -> AsyncIterator[Memory]:
+    """By that clock."""
+    async with Memory(database_url, llm, settings, clock=clock) as memory:
+        yield memory
 
 
 @pytest.fixture

@@ -8,6 +8,18 @@ from typing import Any
 MONDAY = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 
+class Clock:
+    """Stands still until it is told to go on."""
+
+    now = MONDAY
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def goes_on(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
 def message(
     text: str = "The harbour opens at seven.", *, n: int = 1, role: str = "user", **more: Any
 ) -> dict[str, Any]:

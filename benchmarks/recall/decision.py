@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -37,14 +37,18 @@ NOTHING_ASKED = Asking()
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is found for a message; `question` None: it is an ordinary turn, or a stranger's."""
+    """What is found for a message; `told`: the ids of what stands in the context anyway.
+
+    `question` None: it is an ordinary turn, or a stranger's.
+    """
 
     hits: Sequence[Hit]
+    told: Collection[str]
     question: Question | None = None
     is_strangers: bool = False
 
     def shown(self, limits: Limits) -> list[Hit]:
-        return decide(NOTHING_ASKED, self.hits, [], MOST, past=False, limits=limits).hits
+        return decide(NOTHING_ASKED, self.hits, [], MOST, past=False, told=self.told, limits=limits).hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,11 @@ class Found:
 
 
 @contextmanager
-def noting(found: list[Sequence[Hit]]) -> Iterator[None]:
-    """What every context has found, before anything is decided."""
+def noting(found: list[tuple[Sequence[Hit], Collection[str]]]) -> Iterator[None]:
+    """What every context has found, before anything is decided, and what of it stands there anyway."""
 
     def note(asking: Asking, hits: Sequence[Hit], *given: Any, **named: Any) -> Any:
-        found.append(hits)
+        found.append((hits, named["told"]))
         return decide(asking, hits, *given, **named)
 
     with patch.object(assemble, "decide", note):
@@ -69,23 +73,23 @@ def noting(found: list[Sequence[Hit]]) -> Iterator[None]:
 
 
 async def cases_of(conversations: Conversations, way: Way, ready: Filled, strangers: Iterable[str]) -> Found:
-    found, cases, agent = list[Sequence[Hit]](), list[Case](), conversations.name
+    found, cases, agent = list[tuple[Sequence[Hit], Collection[str]]](), list[Case](), conversations.name
     async with Memory(ready.url, settings=way.settings, clock=Clock(ready.now)) as memory:
 
-        async def hits(message: str, user: str, conversation: str | None = None) -> Sequence[Hit]:
+        async def case(message: str, user: str, conversation: str | None = None, **more: Any) -> Case:
             found.clear()
             await memory.context(agent_id=agent, message=message, user_id=user, conversation_id=conversation)
-            return found[-1] if found else ()
+            return Case(*(found[-1] if found else ((), ())), **more)
 
         with noting(found):
             for question in conversations.questions:
                 if question.kind not in APART or question.kind == "task":
-                    cases.append(Case(await hits(question.text, question.asker), question))
+                    cases.append(await case(question.text, question.asker, question=question))
             users = by_users(conversations)
             for said in users:
-                cases.append(Case(await hits(said["content"], said["user_id"], said["session_id"])))
+                cases.append(await case(said["content"], said["user_id"], said["session_id"]))
             for text in strangers:
-                cases.append(Case(await hits(text, users[0]["user_id"]), is_strangers=True))
+                cases.append(await case(text, users[0]["user_id"], is_strangers=True))
     return Found(cases, ready.sources)
 
 

@@ -381,7 +381,11 @@ async def run(folder: Path, ways: Sequence[Way]) -> None:
         if any(way.vectors for way in ways) and find_spec(ENCODER) is None:
             ways = [way for way in ways if not way.vectors]
             print("without vectors: no encoder\n")
-        first, *rest = [await measure(one, url, ways) for one in recorded(folder)]
+        conversations = recorded(folder)
+        for one in conversations:
+            tokens = count_tokens("\n".join(message["content"] for message in one.messages))
+            print(f"{one.name}: {tokens:,} tokens to show the whole conversation")
+        first, *rest = [await measure(one, url, ways) for one in conversations]
         for n, way in enumerate(ways):
             print(report(way.name, sum((other[n] for other in rest), first[n])), end="\n\n")
 

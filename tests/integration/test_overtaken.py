@@ -35,11 +35,11 @@ async def test_words_of_the_text_overtake_the_observation_that_said_them(
     assert list(await memory.admin.verify()) == []
 
 
-@pytest.mark.parametrize("was", ["the", "is", "in", "2026", "lives", "Lyon and Graz"])
+@pytest.mark.parametrize("was", ["the", "is", "in", "2026", "Lyon and Graz"])
 async def test_words_that_say_nothing_overtake_nothing(memory: Memory, llm: Scripted, was: str) -> None:
-    """Nor do those that stand in what other observations say as well, or in no observation."""
-    scope = await observed(memory, "Ana, the sister of Mia, lives in Lyon since 2026.", "Mia likes the sea in 2026.")
-    text = "Ana, the sister of Mia, lives in Lyon. Mia likes the sea. It is 2026."
+    """Nor do those that the text doesn't have."""
+    told = "Ana, the sister of Mia, is in Lyon in 2026.", "Mia likes the sea, which is warm in 2026."
+    scope, text = await observed(memory, *told), " ".join(told)
     await consolidated(memory, llm, scope, answer(text))
     await observed(memory, "Mia moved to Oslo.", day=1)
     await consolidated(memory, llm, scope, answer(f"{text} Mia lives in Oslo.", [("n1", None, was, "Oslo")]))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
@@ -31,7 +31,7 @@ from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
 from tests.database import TOLD, rows
-from tests.factories import MONDAY, conversation, message
+from tests.factories import Clock, conversation, message
 from tests.fakes import HOPELESS, Parrot, Scripted, extracted
 from tests.scoping import set_scopes
 from tests.sizes import few_in_every_run
@@ -41,27 +41,6 @@ T = TypeVar("T", bound=BaseModel | str)
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
-
-
-class Clock:
-    now = MONDAY
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def goes_on(self, **how_much: float) -> None:
-        self.now += timedelta(**how_much)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clock) -> AsyncIterator[Memory]:
-    async with Memory(database_url, llm, settings, clock=clock) as memory:
-        yield memory
 
 
 @pytest.mark.slow

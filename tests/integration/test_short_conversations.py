@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from memory_sql.config import Settings
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import UnavailableError
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
-from tests.factories import MONDAY, message
+from tests.factories import MONDAY, Clock, message
 from tests.fakes import Scripted, extracted
-from tests.integration.test_triggers import Clock
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 IN_TWELVE = (  # none of them has a signal
@@ -32,17 +30,6 @@ IN_TWELVE = (  # none of them has a signal
     "三月にグラーツへ引っ越します。",
     "3월에 그라츠로 이사해요.",
 )
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clock):  # type: ignore[no-untyped-def]
-    async with Memory(database_url, llm, settings, clock=clock) as memory:
-        yield memory
 
 
 async def say(memory: Memory, name: str, *texts: str, user: str = "mia", **more: Any) -> None:
@@ -93,7 +80,7 @@ async def test_what_is_short_waits_no_longer_than_a_day(timed: Memory, clock: Cl
 
 
 async def test_short_conversations_of_a_user_are_formed_by_one_call(timed: Memory, llm: Scripted, clock: Clock) -> None:
-    """Each with its own ids and day; what is found in two stands in both."""
+    """Each with its own ids and day; what two of them say has the messages of both."""
     await say(timed, "c1", "Boats are fine.", "Noted.")
     clock.goes_on(hours=1)
     await say(timed, "c2", "The cat is called Pip.")
@@ -219,3 +206,22 @@ async def test_messages_that_waited_before_are_caught_up(timed: Memory, llm: Scr
     assert await rows(timed, "SELECT due_reason FROM memory.conversations") == [("rest",)]
     await timed.configure(agent_id="ada", formation_min_messages=2)
     assert await rows(timed, "SELECT due_reason FROM memory.conversations") == [("cold",)]
+
+
+async def test_an_answer_that_was_given_to_several_is_asked_for_again(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    """Of a worker that died before it was applied: by itself it may hold what another of them said."""
+    await say(timed, "c1", "Boat 1.")
+    clock.goes_on(hours=7)
+    await rows(
+        timed,
+        "INSERT INTO memory.runs (agent_key, kind, conversation_id, from_number, to_number, fence, state, started_at,"
+        " seen, answer) SELECT agent_key, 'formation', 'c1', 0, 1, fence, 'answered', created_at,"
+        """ '{"epoch": 0, "scopes": {}, "targets": []}', '' FROM memory.conversations""",
+    )
+    llm.then(extracted(("Boat 1.", "individual", [1])))
+    done = await timed.run_due()
+    assert (len(done.formed), done.failed, llm.windows) == (1, {}, [1])
+    assert await stored(timed) == [("Boat 1.", ["c11"])]
+    assert list(await timed.admin.verify()) == []

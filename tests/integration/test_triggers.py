@@ -14,35 +14,13 @@ from memory_sql.errors import InputError, StaleError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows, statements
-from tests.factories import MONDAY, conversation, message
+from tests.factories import MONDAY, Clock, conversation, message
 from tests.fakes import Scripted, extracted
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
 SESSION: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 DUE = "SELECT due_at, due_reason FROM memory.conversations"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = MONDAY
-
-    def __call__(self) -> Any:
-        return self.now
-
-    def goes_on(self, **by: float) -> None:
-        self.now += timedelta(**by)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def timed(database_url: str, llm: Scripted, settings: Settings, clock: Clock):  # type: ignore[no-untyped-def]
-    async with Memory(database_url, llm, settings, clock=clock) as memory:
-        yield memory
 
 
 async def test_conversation_that_never_falls_silent_is_formed_by_age(

@@ -9,6 +9,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.vectors import Unembedded, VectorRepository
 from memory_sql.errors import AnswerError
+from memory_sql.languages.text import words_of
 from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
 from memory_sql.retrieval.semantics import NO_MODEL
 
@@ -60,10 +61,11 @@ async def _alone(model: EmbeddingModel, one: Unembedded, settings: Settings) -> 
 
 
 def text_of(observation: Unembedded) -> str:
-    """What is embedded: with the search cues, without who said it, which tells little of the meaning."""
-    if not observation.terms:
-        return observation.content
-    return f"{observation.content} ({', '.join(observation.terms.splitlines())})"
+    """What is embedded: with the search cues, and with who said it where that is known and the text leaves it unsaid."""
+    text, speaker = observation.content, observation.speaker
+    if speaker and not set(words_of(speaker)) & set(words_of(text)):
+        text = f"{speaker}: {text}"
+    return f"{text} ({', '.join(observation.terms.splitlines())})" if observation.terms else text
 
 
 async def apply(session: Session, model: EmbeddingModel, embedded: Embedded) -> int:

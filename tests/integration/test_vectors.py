@@ -289,6 +289,25 @@ async def test_search_cues_are_part_of_what_is_embedded(memory: Memory, model: M
     assert model.texts == [f"{SLOOP} (sailing, boat)"]
 
 
+async def test_question_is_found_by_its_words_alone(memory: Memory, model: Meanings) -> None:
+    """What asks lies nearest to what asks, and answers nothing."""
+    asked = ("Which boat has Jonas got?", "¿Tiene barco?", "彼は船を持っていますか？ ", 'Mia: "A vessel?" 🙂')
+    await remember(memory, SLOOP, *asked)
+    done = await memory.work.embed()
+    assert (done.embedded, done.complete, model.texts) == (1, True, [SLOOP])
+    assert asked[0] in [hit.observation.content for hit in (await memory.search("Jonas boat", **MIA)).results]
+
+
+async def test_who_said_it_is_part_of_what_is_embedded_where_the_text_does_not_say(
+    memory: Memory, model: Meanings
+) -> None:
+    for said in ("I own a sloop.", SLOOP):
+        await memory.observe(said, **MIA, speaker="Mia Berg")
+    await rows(memory, "UPDATE memory.observations SET terms = 'boat'")
+    await memory.work.embed()
+    assert model.texts == ["Mia Berg: I own a sloop. (boat)", f"{SLOOP} (boat)"]
+
+
 async def test_vector_is_one_bit_a_dimension(memory: Memory) -> None:
     """R139: plain Postgres."""
     await remember(memory, SLOOP)

@@ -28,16 +28,19 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ObservationVectorRow, ScopeRow
 
+QUESTION = r"[?\uFF1F\u061F]\W*$"  # also fullwidth, and Arabic
+
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """An observation that has no vector of the requested model."""
+    """An observation that has no vector of the requested model. `speaker`: only of what a host has stored as it was said."""
 
     agent_key: int
     scope_id: int
     seq: int
     content: str
     terms: str
+    speaker: str | None
 
 
 class VectorRepository:
@@ -50,6 +53,7 @@ class VectorRepository:
     async def missing(self, agent_id: str | None, limit: int, *, sensitive: bool, whole: bool) -> Sequence[Unembedded]:
         """Observations that a search may find and that have no vector yet, oldest first within a scope, of one agent or all.
 
+        Not those that end with a question: to a question these would lie nearest, and they answer nothing.
         Without `whole`, only those newer than the newest vector of their scope, which costs one look-up per scope.
         """
         given = {"agent_id": agent_id, "model": self._model, "limit": limit, "sensitive": sensitive, "whole": whole}
@@ -105,13 +109,19 @@ _status = (
     .scalar_subquery()
 )
 _left = (
-    select(ObservationRow.seq, ObservationRow.content, ObservationRow.terms)
+    select(
+        ObservationRow.seq,
+        ObservationRow.content,
+        ObservationRow.terms,
+        case((ObservationRow.source_kind == "observe", ObservationRow.speaker)).label("speaker"),
+    )
     .where(
         ObservationRow.agent_key == ScopeRow.agent_key,
         ObservationRow.scope_id == ScopeRow.scope_id,
         ObservationRow.seq > _newest.c.seq,
         or_(bindparam("sensitive", type_=Boolean), ObservationRow.sensitivity != "sensitive"),
         func.memory.is_sought(_status, true()),
+        ~ObservationRow.content.regexp_match(QUESTION),
         ~select(ObservationVectorRow.seq)
         .where(
             ObservationVectorRow.agent_key == ObservationRow.agent_key,
@@ -126,7 +136,7 @@ _left = (
     .limit(_limit)
 ).lateral("missing")
 _MISSING = (
-    select(ScopeRow.agent_key, ScopeRow.scope_id, _left.c.seq, _left.c.content, _left.c.terms)
+    select(ScopeRow.agent_key, ScopeRow.scope_id, _left.c.seq, _left.c.content, _left.c.terms, _left.c.speaker)
     .join(AgentRow, AgentRow.agent_key == ScopeRow.agent_key)
     .join(_newest, ScopeRow.last_seq > _newest.c.seq)
     .join(_left, true())

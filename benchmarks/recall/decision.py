@@ -139,8 +139,8 @@ def measure(found: Sequence[Found], limits: Limits) -> Measured:
 
 def grid(*, by_words: bool) -> Iterator[Limits]:
     noises = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0) if by_words else (0.9, 1.0, 1.1, 1.15, 1.2, 1.3)
-    for few, share, drop, noise in product((2, 3), (0.3, 0.35, 0.4, 0.5), (0.7, 0.75, 0.8), noises):
-        yield LIMITS._replace(few=few, share=share, drop=drop, **{"by_words" if by_words else "by_both": noise})
+    for few, share, more, noise in product((2, 3), (0.3, 0.35, 0.4, 0.5), (0.0, 0.05, 0.1, 0.15), noises):
+        yield LIMITS._replace(few=few, share=share, more=more, **{"by_words" if by_words else "by_both": noise})
 
 
 def report(title: str, found: Sequence[Found], names: Sequence[str], *, by_words: bool) -> str:

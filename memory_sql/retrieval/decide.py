@@ -1,7 +1,7 @@
 """How much of what a search found is shown in a context. Pure, of the scores alone: the form of the message doesn't count.
 
-The best hits are shown as far as they match well beside the very best, and no further than to where the scores drop. What
-matches no better than chance is noise, and not shown. Fitted on conversations by `python -m benchmarks.recall.decision`;
+The best hits are shown as far as they match well beside the very best. What matches no better than chance is noise, and not
+shown; each further line has to match better than that. Fitted on conversations by `python -m benchmarks.recall.decision`;
 docs/retrieval.md has the figures.
 """
 
@@ -17,23 +17,23 @@ from memory_sql.retrieval.asking import Asking
 
 ALIKE = 0.5  # from which share of a score on another matches about as well
 OVERTAKEN = 3  # how many of what was superseded are shown at most
-FIRST, WORDS = 3, 0.04  # where so many hits have less of the message's words, only their meaning speaks for them
+FIRST, WORDS = 3, 0.08  # where so many hits have less of the message's words, only their meaning speaks for them
 
 
 class Limits(NamedTuple):
-    """`few`: so many are shown however far they are apart. Behind them, none with less than a `share` of the best score, or
-    than `drop` of the score before.
+    """`few`: so many are shown however far they are apart. Behind them, none with less than a `share` of the best score.
 
     No hit is shown that isn't stronger than chance, which reaches so much `by_words` alone, with vectors (`by_both`), and
-    with vectors where the words don't match (`by_meaning`), as across languages.
+    with vectors where the words don't match (`by_meaning`), as across languages; and a share `more` of that for each line
+    before it.
     """
 
-    few: int = 2
-    share: float = 0.35
-    drop: float = 0.75
-    by_words: float = 0.7
-    by_both: float = 1.15
-    by_meaning: float = 0.8
+    few: int = 3
+    share: float = 0.4
+    by_words: float = 0.6
+    by_both: float = 1.0
+    by_meaning: float = 0.6
+    more: float = 0.1
 
     def noise(self, hits: Sequence[Hit], *, near: bool) -> float:
         if not near:
@@ -122,16 +122,16 @@ def _clear(
     best: float,
     is_new: Callable[[Scored], bool] = lambda hit: True,
 ) -> tuple[list[Scored], int]:
-    """The first new ones that are more than noise, to where the scores are low beside the best one or have dropped.
+    """The first new ones, to where one is noise or its score is low beside the best one.
 
     And how many these are with those that aren't new.
     """
-    shown, passed, last = list[Scored](), 0, 0.0
-    for hit in (hit for hit in hits if hit.strength >= noise):
-        is_low = hit.score < max(limits.share * best, limits.drop * last)
-        if len(shown) == most or (is_low and passed >= limits.few):
+    shown, passed = list[Scored](), 0
+    for hit in hits:
+        is_far = passed >= limits.few and hit.score < limits.share * best
+        if len(shown) == most or is_far or hit.strength < noise * (1 + limits.more * passed):
             break
-        passed, last = passed + 1, hit.score
+        passed += 1
         if is_new(hit):
             shown.append(hit)
     return shown, passed

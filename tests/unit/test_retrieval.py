@@ -175,12 +175,17 @@ def shown(*scores: float, near: bool = True, most: int = 7, covered: float = 0.5
     return [one.score for one in decide(Asking(), hits, [], most, past=True).hits]
 
 
-def test_lines_are_shown_to_where_the_scores_drop() -> None:
+def test_lines_are_shown_to_where_the_scores_are_far_below_the_best() -> None:
     assert shown(9, 8, 7.5, 7, 3, 2.9) == [9, 8, 7.5, 7]
-    assert shown(9, 3, 2.9, 2.8) == [9, 3]  # a few in any case
+    assert shown(9, 3, 2.9, 2.8) == [9, 3, 2.9]  # a few in any case
     assert shown(9, 8, 7, 6, 5, 4.2, 3.6, 3.2) == [9, 8, 7, 6, 5, 4.2, 3.6]  # falls off late
-    assert shown(9, 7, 5.5, 4.3, 3.3, 2.6) == [9, 7, 5.5, 4.3, 3.3]  # and far below the best one
     assert shown(9, 8, 7, 6, most=2) == [9, 8]
+
+
+def test_each_further_line_matches_better_than_chance_by_a_little_more() -> None:
+    assert shown(1.2, 1.15, 1.15) == [1.2, 1.15]
+    assert shown(1.3, 1.3, 1.25, 1.25) == [1.3, 1.3, 1.25]
+    assert shown(2, 1.9, 1.8, 1.7, 1.6, 1.5, 1.5, 1.5, most=9) == [2, 1.9, 1.8, 1.7, 1.6, 1.5]
 
 
 @pytest.mark.parametrize(
@@ -195,8 +200,8 @@ def test_what_is_no_stronger_than_chance_is_not_shown(*, near: bool, covered: fl
 
 
 def test_the_best_of_all_counts_though_it_no_longer_holds() -> None:
-    hits = [hit(1, 9, gone=True), hit(2, 4), hit(3, 3.5), hit(4, 3.1)]
-    assert decide(Asking(), hits, [], 7, past=True).decision.lines == 2
+    hits = [hit(1, 9, gone=True), hit(2, 4), hit(3, 3.8), hit(4, 3.7), hit(5, 3.5)]
+    assert decide(Asking(), hits, [], 7, past=True).decision.lines == 3
 
 
 def test_nothing_is_shown_of_nothing() -> None:
@@ -212,7 +217,7 @@ def test_asking_for_what_was_said_is_enough() -> None:
 
 
 def test_messages_are_shown_by_their_own_scores() -> None:
-    decided = decide(Asking(), [hit(1, 0.1, covered=0.0)], [said(1, 4), said(2, 3.9), said(3, 1)], 7, past=True)
+    decided = decide(Asking(), [hit(1, 0.1, covered=0.0)], [said(1, 4), said(2, 3.9), said(3, 0.7)], 7, past=True)
     assert (decided.decision.shown, decided.decision.strength, decided.hits) == (True, 4, [])
     assert [one.message.number for one in decided.messages] == [1, 2]
 

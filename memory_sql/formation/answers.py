@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.prompts import OwnWords
+from memory_sql.llm.answers import AlsoRead
 
 T = TypeVar("T")
 
@@ -144,7 +145,7 @@ _FINDINGS = TypeAdapter(list[Finding])
 _FLAT_LIST = TypeAdapter(list[ExtractedObservation])
 
 
-class ExtractionAnswer(RootModel[dict[str, Any]]):
+class ExtractionAnswer(RootModel[dict[str, Any]], AlsoRead):
     """An object that has, under the alias of each scope that was offered, the list of its observations.
 
     Models write other things all the same. One flat list in which each observation names its scope is as good. A scope
@@ -153,10 +154,25 @@ class ExtractionAnswer(RootModel[dict[str, Any]]):
 
     offered: ClassVar[tuple[str, ...]] = ()
 
+    @classmethod
+    def in_form(cls, value: object) -> object:
+        """Findings alone, in a list or under a name of the model's; whose they are is then decided by who said it."""
+        if isinstance(value, dict) and len(value) == 1:
+            (value,) = value.values()
+        items = [value] if _is_finding(value) else value
+        if not isinstance(items, list) or not items or not all(map(_is_finding, items)):
+            return None
+        return {
+            FLAT: items
+            if len(cls.offered) > 1
+            else [{"scope": alias} | item for item in items for alias in cls.offered]
+        }
+
     @cached_property
     def extraction(self) -> Extraction:
         flat = _read(_FLAT_LIST, self.root.get(FLAT))
-        lists = {alias: _read(_FINDINGS, self.root.get(alias)) for alias in self.offered}
+        empty = {alias for alias in self.offered if self.root.get(alias, ...) is None}
+        lists = {alias: [] if alias in empty else _read(_FINDINGS, self.root.get(alias)) for alias in self.offered}
         listed = [
             ExtractedObservation.model_construct(scope=alias, **vars(item))
             for alias, items in lists.items()
@@ -172,10 +188,14 @@ class ExtractionAnswer(RootModel[dict[str, Any]]):
         return self
 
 
+def _is_finding(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("content"), str)
+
+
 def _read(shape: TypeAdapter[T], value: object) -> T | None:
     """None where it has another shape: what that means is for the whole answer to say."""
     try:
-        return shape.validate_python(value)
+        return shape.validate_python([value] if _is_finding(value) else value)
     except ValidationError:
         return None
 

@@ -1,13 +1,17 @@
 """Reads the requested value from the text of an answer, and makes the schema that requests it.
 
-Pure. No error raised here quotes the answer, which may contain remembered text: messages end up in logs.
+Pure. What isn't quite what was asked for is read where it can mean nothing else; no value is ever guessed. No error raised
+here quotes the answer, which may contain remembered text: messages end up in logs.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -19,6 +23,8 @@ T = TypeVar("T", bound=BaseModel | str)
 MAX_CHARACTERS = 500_000
 MAX_STARTS = 32
 MAX_REPORTED = 3
+MAX_JSON5_CHARACTERS = 50_000  # its reader takes a second for 60,000
+MAX_WRAPPINGS = 3  # a string in an object in a list
 
 _THINKING = re.compile(r"<think(?:ing)?>")
 _THOUGHT = re.compile(r"</think(?:ing)?>")
@@ -30,10 +36,16 @@ class _RepeatedKeyError(ValueError):
     pass
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuses a repeated key, of which a parser would silently keep the last value."""
-    if len({key for key, _ in pairs}) < len(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
         raise _RepeatedKeyError
+    return found
+
+
+def _no_constant(_: str) -> NoReturn:
+    raise ValueError("JSON has no NaN and no Infinity")
 
 
 _LIKE_JSON = re.compile(r"""\A(?:```\w*\s*)?(?:\{|\[\s*["{\[\]])|\{\s*["}]""")
@@ -50,12 +62,23 @@ class SaidInProse(BaseModel):
     text: str
 
 
+class AlsoRead(BaseModel):
+    """A type that can be read from other values than those of its schema."""
+
+    @classmethod
+    def in_form(cls, value: object) -> object:
+        """The value as the schema has it, where it can mean nothing else; else None."""
+        raise NotImplementedError
+
+
 def read(raw: str, output: type[T]) -> T:
     """Returns the value in `raw`.
 
-    A pydantic type is read from the only JSON object in `raw`, bare, fenced or surrounded by prose. `str` is the text
-    itself, stripped and without a surrounding fence, and so is a `SaidInProse` if nothing in `raw` looks like JSON. The
-    thinking of a reasoning model before the answer is skipped.
+    A pydantic type is read from the only JSON object in `raw`, bare, fenced or surrounded by prose; also from JSON5
+    (single quotes, trailing commas, comments), with raw line ends in strings, from a JSON string, from an object or a list
+    that holds nothing else, and as an `AlsoRead` says. `str` is the text itself, stripped and without a surrounding fence,
+    and so is a `SaidInProse` if nothing in `raw` looks like JSON. The thinking of a reasoning model before the answer is
+    skipped.
 
     Raises `TruncatedError` if the JSON (or the thinking) was cut off, else `AnswerError` with the reason `empty`,
     `too_long`, `not_json` or `wrong_shape`.
@@ -63,11 +86,17 @@ def read(raw: str, output: type[T]) -> T:
     if len(raw) > MAX_CHARACTERS:
         raise AnswerError(f"the answer has more than {MAX_CHARACTERS:,} characters", raw=raw, reason="too_long")
     text = _spoken(raw)
-    if issubclass(output, SaidInProse) and not _LIKE_JSON.search(text):
-        return cast(T, output(text=_plain(text, raw)))
+    if issubclass(output, SaidInProse):
+        text = _unquoted(text)
+        if not _LIKE_JSON.search(text):
+            return cast(T, output(text=_plain(text, raw)))
     if issubclass(output, BaseModel):
-        return cast(T, _validated(_the_object(text, raw), output, raw))
+        return cast(T, _structured(text, output, raw))
     return cast(T, _plain(text, raw))
+
+
+def may_hold_json(text: str) -> bool:
+    return _LIKE_JSON.search(text) is not None
 
 
 def strict_schema(output: type[BaseModel]) -> dict[str, Any]:
@@ -121,6 +150,85 @@ def _unfenced(text: str) -> str:
     return rest if newline and " " not in language.strip() else inside
 
 
+def _structured(text: str, output: type[BaseModel], raw: str) -> BaseModel:
+    try:
+        value = _whole(_unfenced(text))
+    except _RepeatedKeyError:
+        raise _repeated(raw) from None
+    if value is None:
+        return _validated(_the_object(text, raw), output, raw)
+    first: AnswerError | None = None
+    for reading in _readings(value, output):
+        try:
+            return _validated(json.dumps(reading), output, raw)
+        except AnswerError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _readings(value: object, output: type[BaseModel], left: int = MAX_WRAPPINGS) -> Iterator[object]:
+    """The value itself, then what else it may stand for."""
+    yield value
+    formed = output.in_form(value) if issubclass(output, AlsoRead) else None
+    if formed is not None:
+        yield formed
+    inner = _inner(value)
+    if inner is not None and left:
+        yield from _readings(inner, output, left - 1)
+
+
+def _inner(value: object) -> object:
+    """What a string, an object or a list holds, and nothing besides."""
+    if isinstance(value, str):
+        return _whole(_unfenced(value.strip()))
+    if isinstance(value, dict | list) and len(value) == 1:
+        (inner,) = value.values() if isinstance(value, dict) else value
+        return inner if isinstance(inner, str | dict | list) else None
+    return None
+
+
+def _whole(text: str) -> object:
+    """The value, if from its first bracket to its last the text is JSON, or JSON5, or each line is; None: it isn't."""
+    if text.startswith('"'):
+        return _loaded(text)
+    start, end = _OPENING.search(text), max(text.rfind("}"), text.rfind("]"))
+    if start is None or end < start.start():
+        return None
+    inside = text[start.start() : end + 1]
+    found = _loaded(inside)
+    if found is None:
+        lines = [_loaded(line) for line in inside.splitlines() if line.strip()] if "\n" in inside else []
+        if lines and all(isinstance(line, dict) for line in lines):
+            return lines[0] if all(line == lines[0] for line in lines) else lines
+    return _loaded_json5(inside) if found is None else found
+
+
+def _loaded(text: str) -> object:
+    """None: it is no JSON, or null. Line ends may stand in strings as they are."""
+    try:
+        return json.loads(text, strict=False, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except _RepeatedKeyError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+
+
+def _loaded_json5(text: str) -> object:
+    if len(text) > MAX_JSON5_CHARACTERS or find_spec("json5") is None:
+        return None
+    try:
+        return import_module("json5").loads(text, strict=False, allow_duplicate_keys=False, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _unquoted(text: str) -> str:
+    """What is in it, where it is a JSON string."""
+    inside = _loaded(text) if text.startswith('"') and text.endswith('"') else None
+    return inside.strip() if isinstance(inside, str) else text
+
+
 def _the_object(text: str, raw: str) -> str:
     """The only JSON object at the top level of `text`."""
     found: list[str] = []
@@ -140,7 +248,7 @@ def _the_object(text: str, raw: str) -> str:
                 found.append(value)
             else:
                 lists = lists or "{" in value  # and not just a footnote like [1]
-    if len(found) == 1:
+    if len(set(found)) == 1:
         return found[0]
     raise _no_object(text, raw, len(found), lists)
 
@@ -154,7 +262,7 @@ def _end_of_json(text: str, start: int, raw: str) -> int | None:
             raise TruncatedError("the JSON of the answer was cut off") from None
         return None
     except _RepeatedKeyError:
-        raise AnswerError("the JSON of the answer has a key twice", raw=raw, reason="wrong_shape") from None
+        raise _repeated(raw) from None
     except RecursionError:
         raise AnswerError("the JSON of the answer is nested too deeply", raw=raw, reason="not_json") from None
 
@@ -229,6 +337,10 @@ def _strict(schema: Any) -> Any:
     if strict.get("type") == "object":
         strict |= {"required": list(strict.setdefault("properties", {})), "additionalProperties": False}
     return strict
+
+
+def _repeated(raw: str) -> AnswerError:
+    return AnswerError("the JSON of the answer has a key twice", raw=raw, reason="wrong_shape")
 
 
 def _empty(raw: str) -> AnswerError:

@@ -7,6 +7,7 @@ not by the client, whose types promise fields that a garbled or merely compatibl
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Awaitable
@@ -77,6 +78,7 @@ class OpenAI:
         send = self._send_response if self.api == "responses" else self._send_completion
         body = await answered(self._client, self.deadline_seconds, send(request))
         reply = _read_response(body) if self.api == "responses" else _read_completion(body)
+        reply = reply._replace(text=_text_of(reply, request.output))
         usage = Usage(
             model=reply.model or request.model,
             input_tokens=reply.input_tokens,
@@ -187,6 +189,17 @@ _Count = Annotated[int | None, BeforeValidator(_count)]
 _Text = Annotated[str, BeforeValidator(lambda value: _storable(value) if isinstance(value, str | None) else value)]
 
 
+def _said(value: object) -> object:
+    """The text of a content that is one, or a list of parts, or an object that should have been written as a text."""
+    if isinstance(value, list):
+        parts = [part.get("text") for part in value if isinstance(part, dict)]
+        return _storable("".join(text for text in parts if isinstance(text, str)))
+    return json.dumps(value) if isinstance(value, dict) else value
+
+
+_Said = Annotated[_Text, BeforeValidator(_said)]
+
+
 class _ResponseUsage(BaseModel):
     input_tokens: _Count = None
     output_tokens: _Count = None
@@ -225,9 +238,26 @@ class _Response(BaseModel):
     usage: _ResponseUsage | None = None
 
 
+class _Called(BaseModel):
+    arguments: _Text = ""
+
+
+class _Call(BaseModel):
+    function: _Called = _Called()
+
+
 class _Message(BaseModel):
-    content: _Text = ""
+    content: _Said = ""
     refusal: _Text = ""
+    reasoning_content: _Text = ""
+    reasoning: Annotated[_Text, BeforeValidator(lambda value: value if isinstance(value, str) else "")] = ""
+    tool_calls: list[_Call] | None = None
+
+    @property
+    def elsewhere(self) -> str:
+        """The answer, where a server puts it besides the content: into the reasoning, or into the arguments of a call."""
+        calls = [call.function.arguments for call in self.tool_calls or ()]
+        return calls[0] if len(calls) == 1 else self.reasoning_content or self.reasoning
 
 
 class _Choice(BaseModel):
@@ -249,12 +279,19 @@ class _Reply(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     failure: LanguageModelError | None
+    elsewhere: str = ""
 
 
 def _value(reply: _Reply, output: type[T]) -> T:
     if reply.failure is not None:
         raise reply.failure
     return answers.read(reply.text, output)
+
+
+def _text_of(reply: _Reply, output: type[T]) -> str:
+    """Thoughts are no text: what stands elsewhere counts only where JSON is asked for and there is some."""
+    is_there = not reply.text.strip() and issubclass(output, BaseModel) and answers.may_hold_json(reply.elsewhere)
+    return reply.elsewhere if is_there else reply.text
 
 
 def _read_response(body: bytes) -> _Reply:
@@ -283,7 +320,8 @@ def _read_completion(body: bytes) -> _Reply:
     choice = completion.choices[0]
     usage = completion.usage or _CompletionUsage()
     failure = _refused() if choice.message.refusal else _choice_failure(choice)
-    return _Reply(choice.message.content, completion.model, usage.prompt_tokens, usage.completion_tokens, failure)
+    said = choice.message
+    return _Reply(said.content, completion.model, usage.prompt_tokens, usage.completion_tokens, failure, said.elsewhere)
 
 
 def _choice_failure(choice: _Choice) -> LanguageModelError | None:

@@ -58,10 +58,9 @@ def test_flat_list_is_read_as_well_and_leaves_nothing_out() -> None:
 @pytest.mark.parametrize(
     "list_",
     [
-        None,
         "nothing",
         5,
-        {"content": "Rum."},
+        {"fact": "Rum."},
         ["Rum."],
         [{"content": 5}],
         [{"content": None}],

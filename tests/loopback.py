@@ -90,6 +90,7 @@ async def loopback(script: Script, *, port: int = 0) -> AsyncIterator[Loopback]:
     app.router.add_post("/v1/responses", handle)
     app.router.add_post("/v1/chat/completions", handle)
     app.router.add_post("/v1/embeddings", handle)
+    app.router.add_post("/openai/deployments/{model}/chat/completions", handle)  # Azure's
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:

@@ -81,16 +81,34 @@ class ModelSettings(Section):
     """Language model"""
 
     llm: Annotated[
-        Literal["openai", "offline"] | None,
+        Literal["openai", "azure", "offline"] | None,
         setting(
-            "language model; unset: openai if OPENAI_API_KEY is set, else none, and calls that need one fail; offline: rules"
-            " that quote messages, for trying things out"
+            "language model; unset: openai if OPENAI_API_KEY is set, else none, and calls that need one fail; openai: also"
+            " any compatible server, by OPENAI_BASE_URL; azure: by AZURE_OPENAI_ENDPOINT; offline: rules that quote messages,"
+            " for trying things out"
         ),
     ] = None
     llm_api: Annotated[
-        Literal["responses", "chat"],
-        setting("API of the openai model; chat is for compatible servers such as Ollama and vLLM"),
-    ] = "responses"
+        Literal["auto", "responses", "chat"],
+        setting("API by which a model is asked; auto: responses, or chat where the server has no responses"),
+    ] = "auto"
+    llm_output: Annotated[
+        Literal["auto", "json_schema", "json_object", "text"],
+        setting("form in which a model is asked for its answer; auto: the first of these that its server takes"),
+    ] = "auto"
+    llm_temperature: Annotated[
+        float | None, setting("temperature at which a model is asked; unset: its own", ge=0, le=2)
+    ] = None
+    llm_seed: Annotated[
+        int | None, setting("seed with which a model is asked by chat; unset: none", ge=0, le=2**31)
+    ] = None
+    llm_reasoning_effort: Annotated[
+        str | None, setting("how much a model is to think, such as minimal, low or medium; unset: its own"), Plain
+    ] = None
+    llm_max_tokens: Annotated[
+        int | None,
+        setting("the most tokens of an answer, thinking included; unset: the model's own", ge=100, le=10_000_000),
+    ] = None
     llm_timeout_seconds: Annotated[
         float, setting("timeout of one attempt of a model call, in seconds", ge=0.1, le=86_400)
     ] = 60.0

@@ -86,7 +86,7 @@ class Settings(  # in lists, the last base comes first
         return self.data_dir or platformdirs.user_data_path("memory-sql", appauthor=False) / "postgres"
 
     @property
-    def llm_name(self) -> Literal["openai", "offline"] | None:
+    def llm_name(self) -> Literal["openai", "azure", "offline"] | None:
         """None: there is none. Rules take its place only if somebody asks for them."""
         return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else None)
 

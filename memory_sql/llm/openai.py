@@ -1,50 +1,43 @@
 """`LanguageModel` over the OpenAI protocol: OpenAI itself and compatible servers (Ollama, vLLM, llama.cpp …).
 
-This is the only module that imports the `openai` package, and it is imported only when used. Answers are parsed here and
-not by the client, whose types promise fields that a garbled or merely compatible answer lacks.
+This is the only module that imports the `openai` package, and it is imported only when used. What a server refuses of a
+request is left out from then on (`memory_sql.llm.dialect`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
+import logging
+import os
 import time
-from collections.abc import Awaitable
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from collections.abc import Awaitable, Collection
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel
 
-from memory_sql.errors import ConfigurationError, LanguageModelError, RefusedError, TruncatedError, UnavailableError
-from memory_sql.llm import Answer, Request, Usage, answers
+from memory_sql.errors import ConfigurationError, LanguageModelError, MemorySQLError, UnavailableError
+from memory_sql.llm import Answer, Request, Usage
+from memory_sql.llm.dialect import MISSING, REFUSED, Api, Dialect, Notes, Output, Refusal, refusal_of
+from memory_sql.llm.replies import CODES, OTHER_REASONS, failure_of, read_completion, read_response, text_of, value_of
+from memory_sql.llm.sending import Sent
 
 try:
     import openai
-    from openai import AsyncOpenAI, omit
-    from openai.types.chat.completion_create_params import ResponseFormat
-    from openai.types.responses import ResponseTextConfigParam
+    from openai import AsyncAzureOpenAI, AsyncOpenAI, omit
 except ModuleNotFoundError as error:
     raise ConfigurationError('the openai package is missing: pip install "memory-sql[openai]"') from error
 
 T = TypeVar("T", bound=BaseModel | str)
 B = TypeVar("B", bound=BaseModel)
 
-Api = Literal["responses", "chat"]
+log = logging.getLogger("memory_sql")
 
 # Servers on the same machine accept any key, but the client requires one.
 PLACEHOLDER_KEY = "not-needed"
 OMITTED = omit
 # The longest pause that the client makes between two attempts.
 BACKOFF_SECONDS = 8.0
-
-# Codes that may be repeated in a message. Any other text of a server may echo the prompt.
-_CODES = frozenset({
-    "billing_hard_limit_reached", "context_length_exceeded", "insufficient_quota", "invalid_api_key",
-    "invalid_json_schema", "invalid_request_error", "model_not_found", "rate_limit_exceeded", "server_error",
-    "unsupported_parameter", "unsupported_value",
-})  # fmt: skip
-_NO_CREDIT = frozenset({"billing_hard_limit_reached", "insufficient_quota"})
-_REFUSALS = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
+MOST_REFUSALS = 10  # each leaves something out, so there are never more
 
 
 class OpenAI:
@@ -59,15 +52,36 @@ class OpenAI:
     def __init__(
         self,
         *,
-        api: Api = "responses",
+        api: Api | None = None,
+        output: Output | None = None,
         timeout_seconds: float = 60.0,
         max_retries: int = 2,
         base_url: str | None = None,
         api_key: str | None = None,
+        azure: bool = False,
+        temperature: float | None = None,
+        seed: int | None = None,
+        reasoning_effort: str | None = None,
+        max_tokens: int | None = None,
+        notes: Notes | None = None,
     ) -> None:
-        self.api = api
+        """`api` and `output`, the form of answers: None: what the server takes, best first.
+
+        `notes`: where it is kept what servers take. `azure`: the client's own variables name the endpoint, key and version.
+        """
         self.deadline_seconds = deadline_of(timeout_seconds, max_retries)
-        self._client = client_of(base_url, api_key).with_options(timeout=timeout_seconds, max_retries=max_retries)
+        self._client = (_azure_client() if azure else client_of(base_url, api_key)).with_options(
+            timeout=timeout_seconds, max_retries=max_retries
+        )
+        self._api, self._output, self._notes = api, output, notes
+        self._server = str(self._client.base_url.copy_with(userinfo=b"", query=None)).rstrip("/")
+        self._options = {
+            "temperature": temperature,
+            "seed": seed,
+            "reasoning_effort": reasoning_effort,
+            "max_completion_tokens": max_tokens,
+        }
+        self._worked = dict[str, Dialect]()
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         """See `LanguageModel.generate`. Retries have already been made, so a failure is final for now.
@@ -75,10 +89,9 @@ class OpenAI:
         An answer that can't be used was still paid for: its error has the usage.
         """
         started = time.perf_counter()
-        send = self._send_response if self.api == "responses" else self._send_completion
-        body = await answered(self._client, self.deadline_seconds, send(request))
-        reply = _read_response(body) if self.api == "responses" else _read_completion(body)
-        reply = reply._replace(text=_text_of(reply, request.output))
+        dialect, body = await self._answered(request)
+        reply = read_response(body) if dialect.api == "responses" else read_completion(body)
+        reply = reply._replace(text=text_of(reply, request.output))
         usage = Usage(
             model=reply.model or request.model,
             input_tokens=reply.input_tokens,
@@ -86,7 +99,7 @@ class OpenAI:
             latency_seconds=time.perf_counter() - started,
         )
         try:
-            return Answer(value=_value(reply, request.output), raw=reply.text, usage=usage)
+            return Answer(value=value_of(reply, request.output), raw=reply.text, usage=usage)
         except LanguageModelError as error:
             error.usage = usage
             raise
@@ -94,26 +107,63 @@ class OpenAI:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _send_response(self, request: Request[T]) -> bytes:
-        response = await self._client.responses.with_raw_response.create(
-            model=request.model,
-            instructions=request.instructions,
-            input=request.prompt,
-            text=_text_format(request.output) or omit,
-            store=False,
-        )
-        return response.http_response.content
+    async def taken(self, model: str) -> Dialect:
+        """How the server takes requests for the model, as far as that is known."""
+        if model in self._worked:
+            return self._worked[model]
+        noted = None
+        if self._notes is not None:
+            try:
+                noted = await self._notes.find(self._server, model)
+            except MemorySQLError as error:
+                log.warning("what the model's server takes can't be looked up: %s", error)
+        if noted is not None and self._api in (None, noted.api):
+            return noted._replace(output=self._output or noted.output)
+        return Dialect(self._api or "responses", self._output or "json_schema")
 
-    async def _send_completion(self, request: Request[T]) -> bytes:
-        response = await self._client.chat.completions.with_raw_response.create(
-            model=request.model,
-            messages=[
-                {"role": "system", "content": request.instructions},
-                {"role": "user", "content": request.prompt},
-            ],
-            response_format=_response_format(request.output) or omit,
-        )
-        return response.http_response.content
+    async def _answered(self, request: Request[T]) -> tuple[Dialect, bytes]:
+        """By the dialect that the server takes. Raises the first refusal where nothing helps."""
+        known = dialect = await self.taken(request.model)
+        first: UnavailableError | None = None
+        for _ in range(MOST_REFUSALS):
+            sent = Sent(request, dialect, self._options)
+            try:
+                body = await answered(self._client, self.deadline_seconds, self._send(sent), sent)
+            except _RejectedError as error:
+                first, refused = first or error, error.refusal
+                has_worked = request.model in self._worked
+                changed = dialect.after(
+                    refused, has_worked=has_worked, any_api=self._api is None, any_output=self._output is None
+                )
+                if changed is None or changed == dialect:
+                    break
+                dialect = changed
+                continue
+            await self._note(request.model, dialect, is_new=dialect != known)
+            return dialect, body
+        assert first is not None
+        raise first
+
+    async def _note(self, model: str, dialect: Dialect, *, is_new: bool) -> None:
+        self._worked[model] = dialect
+        if not is_new:
+            return
+        without = f", without {', '.join(sorted(dialect.without))}" if dialect.without else ""
+        log.info("the model %s is asked by %s, for %s%s", model, dialect.api, dialect.output, without)
+        if self._notes is not None:
+            try:
+                await self._notes.keep(self._server, model, dialect)
+            except MemorySQLError as error:
+                log.warning("what the model's server takes can't be noted: %s", error)
+
+    async def _send(self, sent: Sent) -> bytes:
+        if sent.dialect.api == "responses":
+            create: Any = self._client.responses.with_raw_response.create
+        else:
+            create = self._client.chat.completions.with_raw_response.create
+        response = await create(**sent.parameters)
+        body: bytes = response.http_response.content
+        return body
 
 
 def deadline_of(timeout_seconds: float, max_retries: int) -> float:
@@ -121,7 +171,9 @@ def deadline_of(timeout_seconds: float, max_retries: int) -> float:
     return (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)
 
 
-async def answered(client: AsyncOpenAI, deadline_seconds: float, sending: Awaitable[bytes]) -> bytes:
+async def answered(
+    client: AsyncOpenAI, deadline_seconds: float, sending: Awaitable[bytes], sent: Sent | None = None
+) -> bytes:
     """Returns the body of the answer. Raises `LanguageModelError`."""
     tried = f"{client.max_retries + 1} times" if client.max_retries else "once"
     try:
@@ -134,7 +186,7 @@ async def answered(client: AsyncOpenAI, deadline_seconds: float, sending: Awaita
     except openai.APIConnectionError as error:
         raise UnavailableError("connection", f"the model's server can't be reached; tried {tried}") from error
     except openai.APIStatusError as error:
-        failure = _status_failure(error)
+        failure = _status_failure(error, sent)
     # Raised outside of the handler, because the client's error quotes the server, which may quote the prompt.
     raise failure
 
@@ -155,213 +207,58 @@ def client_of(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
     return client
 
 
-def _text_format(output: type[T]) -> ResponseTextConfigParam | None:
-    if not issubclass(output, BaseModel):
-        return None
-    schema = answers.strict_schema(output)
-    return {"format": {"type": "json_schema", "name": _name(output), "schema": schema, "strict": True}}
-
-
-def _response_format(output: type[T]) -> ResponseFormat | None:
-    if not issubclass(output, BaseModel):
-        return None
-    schema = answers.strict_schema(output)
-    return {"type": "json_schema", "json_schema": {"name": _name(output), "schema": schema, "strict": True}}
-
-
-def _name(output: type[BaseModel]) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", output.__name__)[:64]
-
-
-# Parsing answers
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 2**31 else None
-
-
-def _storable(text: str | None) -> str:
-    """Postgres can't store NUL."""
-    return (text or "").replace("\x00", "")
-
-
-_Count = Annotated[int | None, BeforeValidator(_count)]
-_Text = Annotated[str, BeforeValidator(lambda value: _storable(value) if isinstance(value, str | None) else value)]
-
-
-def _said(value: object) -> object:
-    """The text of a content that is one, or a list of parts, or an object that should have been written as a text."""
-    if isinstance(value, list):
-        parts = [part.get("text") for part in value if isinstance(part, dict)]
-        return _storable("".join(text for text in parts if isinstance(text, str)))
-    return json.dumps(value) if isinstance(value, dict) else value
-
-
-_Said = Annotated[_Text, BeforeValidator(_said)]
-
-
-class _ResponseUsage(BaseModel):
-    input_tokens: _Count = None
-    output_tokens: _Count = None
-
-
-class _CompletionUsage(BaseModel):
-    prompt_tokens: _Count = None
-    completion_tokens: _Count = None
-
-
-class _Part(BaseModel):
-    type: str = ""
-    text: _Text = ""
-    refusal: _Text = ""
-
-
-class _Item(BaseModel):
-    type: str = ""
-    content: list[_Part] | None = None
-
-
-class _Error(BaseModel):
-    code: _Text = ""
-
-
-class _Incomplete(BaseModel):
-    reason: _Text = ""
-
-
-class _Response(BaseModel):
-    output: list[_Item]
-    status: str = "completed"
-    error: _Error | None = None
-    incomplete_details: _Incomplete | None = None
-    model: _Text = ""
-    usage: _ResponseUsage | None = None
-
-
-class _Called(BaseModel):
-    arguments: _Text = ""
-
-
-class _Call(BaseModel):
-    function: _Called = _Called()
-
-
-class _Message(BaseModel):
-    content: _Said = ""
-    refusal: _Text = ""
-    reasoning_content: _Text = ""
-    reasoning: Annotated[_Text, BeforeValidator(lambda value: value if isinstance(value, str) else "")] = ""
-    tool_calls: list[_Call] | None = None
-
-    @property
-    def elsewhere(self) -> str:
-        """The answer, where a server puts it besides the content: into the reasoning, or into the arguments of a call."""
-        calls = [call.function.arguments for call in self.tool_calls or ()]
-        return calls[0] if len(calls) == 1 else self.reasoning_content or self.reasoning
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: _Text = ""
-
-
-class _Completion(BaseModel):
-    choices: Annotated[list[_Choice], Field(min_length=1)]
-    model: _Text = ""
-    usage: _CompletionUsage | None = None
-
-
-class _Reply(NamedTuple):
-    """`failure` is set if the server says that `text` isn't the whole answer."""
-
-    text: str
-    model: str
-    input_tokens: int | None
-    output_tokens: int | None
-    failure: LanguageModelError | None
-    elsewhere: str = ""
-
-
-def _value(reply: _Reply, output: type[T]) -> T:
-    if reply.failure is not None:
-        raise reply.failure
-    return answers.read(reply.text, output)
-
-
-def _text_of(reply: _Reply, output: type[T]) -> str:
-    """Thoughts are no text: what stands elsewhere counts only where JSON is asked for and there is some."""
-    is_there = not reply.text.strip() and issubclass(output, BaseModel) and answers.may_hold_json(reply.elsewhere)
-    return reply.elsewhere if is_there else reply.text
-
-
-def _read_response(body: bytes) -> _Reply:
-    response = parsed(body, _Response)
-    parts = [part for item in response.output if item.type == "message" for part in item.content or ()]
-    text = "".join(part.text for part in parts if part.type == "output_text")
-    usage = response.usage or _ResponseUsage()
-    failure = _refused() if any(part.refusal for part in parts) else _response_failure(response)
-    return _Reply(text, response.model, usage.input_tokens, usage.output_tokens, failure)
-
-
-def _response_failure(response: _Response) -> LanguageModelError | None:
-    if response.status == "completed":
-        return None
-    if response.status == "incomplete":
-        return _incomplete(response.incomplete_details.reason if response.incomplete_details else "")
-    if response.status != "failed":
-        return UnavailableError("bad_response", "the server answered before the response was complete")
-    code = response.error.code if response.error else ""
-    reason = "rate_limit" if code == "rate_limit_exceeded" else "server_error"
-    return _failure(reason, "the response failed on the server", code)
-
-
-def _read_completion(body: bytes) -> _Reply:
-    completion = parsed(body, _Completion)
-    choice = completion.choices[0]
-    usage = completion.usage or _CompletionUsage()
-    failure = _refused() if choice.message.refusal else _choice_failure(choice)
-    said = choice.message
-    return _Reply(said.content, completion.model, usage.prompt_tokens, usage.completion_tokens, failure, said.elsewhere)
-
-
-def _choice_failure(choice: _Choice) -> LanguageModelError | None:
-    return _incomplete(choice.finish_reason) if choice.finish_reason in ("length", "content_filter") else None
-
-
-def parsed(body: bytes, shape: type[B]) -> B:
-    try:
-        return shape.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_context=False, include_url=False)[0]["type"]
-    # Raised outside of the handler, because pydantic's error quotes the body.
-    raise UnavailableError("bad_response", f"the server's answer doesn't follow the protocol ({first})")
+def _azure_client() -> AsyncAzureOpenAI:
+    missing = [name for name in ("AZURE_OPENAI_ENDPOINT", "OPENAI_API_VERSION") if not os.environ.get(name)]
+    if not missing and not (os.environ.get("AZURE_OPENAI_API_KEY") or os.environ.get("AZURE_OPENAI_AD_TOKEN")):
+        missing = ["AZURE_OPENAI_API_KEY"]
+    if missing:
+        raise ConfigurationError(f"{' and '.join(missing)} must be set for a model on Azure")
+    return AsyncAzureOpenAI()
 
 
 # Failures
 
 
-def _status_failure(error: openai.APIStatusError) -> LanguageModelError:
-    return _failure(_reason(error.status_code), f"the server answered HTTP {error.status_code}", error.code or "")
+class _RejectedError(UnavailableError):
+    """The server refuses the request, or what its `refusal` names of it."""
+
+    def __init__(self, reason: str, message: str, refusal: Refusal) -> None:
+        super().__init__(reason, message)
+        self.refusal = refusal
 
 
-def _failure(reason: str, message: str, code: str) -> LanguageModelError:
-    if code in _REFUSALS:
-        return _refused()
-    reason = "quota" if code in _NO_CREDIT else reason
-    return UnavailableError(reason, f"{message} ({code})" if code in _CODES else message)
+def _status_failure(error: openai.APIStatusError, sent: Sent | None) -> LanguageModelError:
+    status, code = error.status_code, error.code if isinstance(error.code, str) else ""
+    failure = failure_of(_reason(status), f"the server answered HTTP {status}", code)
+    if not isinstance(failure, UnavailableError):
+        return failure
+    said = [text for text in (code if code in CODES else "",) if text]
+    if sent is None or status not in REFUSED or code in OTHER_REASONS:
+        return type(failure)(failure.reason, _told(status, said, _way_out(status, code, sent)))
+    param = error.param if isinstance(error.param, str) else None
+    refusal = refusal_of(status, param, str(error.body), sent.options)
+    said += [refusal.named] if refusal.named else []
+    return _RejectedError(failure.reason, _told(status, said, _way_out(status, code, sent)), refusal)
+
+
+def _told(status: int, said: Collection[str], way_out: str) -> str:
+    about = f" ({', '.join(said)})" if said else ""
+    return f"the server answered HTTP {status}{about}{way_out}"
+
+
+def _way_out(status: int, code: str, sent: Sent | None) -> str:
+    if status == 401:
+        return "; is OPENAI_API_KEY the key of this server?"
+    if sent is None or (status not in MISSING and code != "model_not_found"):
+        return ""
+    has_model = f"has it the model {sent.model} (settings fast_model, slow_model)"
+    if code == "model_not_found":
+        return f"; {has_model}?"
+    other_api = "; a server without /responses needs MEMORY_SQL_LLM_API=chat" if sent.dialect.api == "responses" else ""
+    return f"; {has_model}, and is OPENAI_BASE_URL the address of its API, mostly with /v1?{other_api}"
 
 
 def _reason(status: int) -> str:
     if status >= 500 or status == 409:
         return "server_error"
     return {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit"}.get(status, "rejected")
-
-
-def _refused() -> RefusedError:
-    return RefusedError("the model declined to answer")
-
-
-def _incomplete(reason: str) -> LanguageModelError:
-    if reason == "content_filter":
-        return RefusedError("the answer was stopped by a content filter")
-    return TruncatedError("the answer was cut off at a limit on its length")

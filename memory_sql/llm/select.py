@@ -13,6 +13,7 @@ from typing import Any
 from memory_sql.config import OPENAI_DIMENSIONS, Settings
 from memory_sql.errors import ConfigurationError
 from memory_sql.llm import OwnedModel
+from memory_sql.llm.dialect import Notes
 from memory_sql.llm.embeddings import ENCODER, LocalEmbeddings, OwnedEmbeddings
 
 NO_MODEL = (
@@ -21,11 +22,11 @@ NO_MODEL = (
 )
 
 
-def language_model(settings: Settings) -> OwnedModel:
-    """Raises `ConfigurationError`."""
+def language_model(settings: Settings, notes: Notes | None = None) -> OwnedModel:
+    """`notes`: where it is kept what servers take. Raises `ConfigurationError`."""
     if settings.llm_name is None:
         raise ConfigurationError(NO_MODEL)
-    return LANGUAGE_MODELS[settings.llm_name](settings)
+    return LANGUAGE_MODELS[settings.llm_name](settings, notes)
 
 
 def embedding_model(settings: Settings) -> OwnedEmbeddings | None:
@@ -37,14 +38,23 @@ def _module(name: str) -> Any:
     return import_module(f"memory_sql.llm.{name}")
 
 
-def _offline(_settings: Settings) -> OwnedModel:
+def _offline(_settings: Settings, _notes: Notes | None) -> OwnedModel:
     model: OwnedModel = _module("offline").Offline()
     return model
 
 
-def _openai(settings: Settings) -> OwnedModel:
+def _openai(settings: Settings, notes: Notes | None) -> OwnedModel:
     model: OwnedModel = _module("openai").OpenAI(
-        api=settings.llm_api, timeout_seconds=settings.llm_timeout_seconds, max_retries=settings.llm_max_retries
+        api=None if settings.llm_api == "auto" else settings.llm_api,
+        output=None if settings.llm_output == "auto" else settings.llm_output,
+        timeout_seconds=settings.llm_timeout_seconds,
+        max_retries=settings.llm_max_retries,
+        azure=settings.llm_name == "azure",
+        temperature=settings.llm_temperature,
+        seed=settings.llm_seed,
+        reasoning_effort=settings.llm_reasoning_effort,
+        max_tokens=settings.llm_max_tokens,
+        notes=notes,
     )
     return model
 
@@ -68,7 +78,11 @@ def _openai_embeddings(settings: Settings) -> OwnedEmbeddings:
     return model
 
 
-LANGUAGE_MODELS: dict[str, Callable[[Settings], OwnedModel]] = {"offline": _offline, "openai": _openai}
+LANGUAGE_MODELS: dict[str, Callable[[Settings, Notes | None], OwnedModel]] = {
+    "azure": _openai,
+    "offline": _offline,
+    "openai": _openai,
+}
 EMBEDDING_MODELS: dict[str, Callable[[Settings], OwnedEmbeddings | None]] = {
     "auto": _local_if_installed,
     "off": lambda _settings: None,

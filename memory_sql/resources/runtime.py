@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from memory_sql.lifecycle import restoring
     from memory_sql.lifecycle.corrections import request
     from memory_sql.llm import select
+    from memory_sql.resources import dialects
 else:
     embedded = later("memory_sql.embedded")
     hosted = later("memory_sql.db.hosted")
@@ -49,6 +50,7 @@ else:
     restoring = later("memory_sql.lifecycle.restoring")
     request = later("memory_sql.lifecycle.corrections.request")
     select = later("memory_sql.llm.select")
+    dialects = later("memory_sql.resources.dialects")
 
 OF_THE_HOST = "custom"  # the provider of a model that the host made
 NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
@@ -172,7 +174,8 @@ class Runtime:
         if self._llm is not None:
             return self.telemetry.watch(self._llm, OF_THE_HOST)
         if self._own_llm is None:
-            self._own_llm = select.language_model(self.settings)
+            notes = dialects.Dialects(lambda: self.database, self.now)
+            self._own_llm = select.language_model(self.settings, notes)
             self._opened.push_async_callback(self._own_llm.close)
         return self.telemetry.watch(self._own_llm, self.settings.llm_name or OF_THE_HOST)
 

@@ -18,7 +18,8 @@ from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.errors import AnswerError, LanguageModelError, RefusedError, TruncatedError
 from memory_sql.formation.answers import ExtractionAnswer, answer_for
 from memory_sql.llm import Request
-from memory_sql.llm.openai import Api, OpenAI
+from memory_sql.llm.dialect import Api
+from memory_sql.llm.openai import OpenAI
 from tests.loopback import garbage, good, loopback
 
 T = TypeVar("T", bound=BaseModel)

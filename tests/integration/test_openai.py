@@ -24,7 +24,8 @@ from memory_sql.errors import (
     UnavailableError,
 )
 from memory_sql.llm import LanguageModel, Request, Usage, answers
-from memory_sql.llm.openai import Api, OpenAI
+from memory_sql.llm.dialect import Api
+from memory_sql.llm.openai import OpenAI
 from tests.loopback import (
     INPUT_TOKENS,
     OUTPUT_TOKENS,
@@ -191,19 +192,19 @@ async def test_retries_are_the_client_s_own(api: Api, code: int) -> None:
         (529, 3, "server_error"),
         (408, 3, "timeout"),
         (409, 3, "server_error"),
-        (400, 1, "rejected"),
+        (400, 3, "rejected"),  # another form of answer is asked for
         (401, 1, "auth"),
         (403, 1, "auth"),
         (404, 1, "rejected"),
         (413, 1, "rejected"),
-        (422, 1, "rejected"),
+        (422, 3, "rejected"),
     ],
 )
 async def test_an_http_error_has_a_reason(api: Api, code: int, requests: int, reason: str) -> None:
     error, server = await failure([status(code, f"cannot process: {SECRET}")] * 3, api, max_retries=2)
     assert isinstance(error, UnavailableError)
     assert error.reason == reason
-    assert str(error) == f"the server answered HTTP {code}"
+    assert str(error).startswith(f"the server answered HTTP {code}")
     assert len(server.requests) == requests
 
 

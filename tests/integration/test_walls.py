@@ -60,7 +60,7 @@ FOR_USERS = sorted(
     set(TABLES)
     - OF_IMPORTS
     - OF_OBSERVATIONS
-    - {"runs", "events", "holds", "retrievals", "departures", "prompts", "prices"}
+    - {"runs", "events", "holds", "retrievals", "departures", "prompts", "prices", "dialects"}
 )
 
 
@@ -142,6 +142,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f"INSERT INTO memory.observation_vectors VALUES (1, {mine}, 1, 'm:1', '1')",
         f"INSERT INTO memory.observation_retrievals VALUES (1, {mine}, 1, '2026-03-02', 'search', 1)",
         "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
+        "INSERT INTO memory.dialects VALUES ('http://localhost', 'scripted', 'chat', 'text')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)

@@ -3,6 +3,7 @@
 from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
+from memory_sql.db.models.dialects import DialectRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
 from memory_sql.db.models.observations import (
     EvidenceRow,
@@ -24,6 +25,7 @@ __all__ = [
     "ConsolidationRow",
     "ConversationRow",
     "DepartureRow",
+    "DialectRow",
     "EventRow",
     "EvidenceRow",
     "ForgottenIdRow",

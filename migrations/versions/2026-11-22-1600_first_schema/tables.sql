@@ -17,6 +17,25 @@ COMMENT ON COLUMN memory.agents.created_at IS 'When the agent was first seen.';
 COMMENT ON COLUMN memory.agents.settings IS 'Settings that differ from the service''s, by name.';
 COMMENT ON COLUMN memory.agents.languages IS 'Text-search configurations of its messages.';
 
+CREATE TABLE memory.dialects (
+    server TEXT NOT NULL,
+    model TEXT NOT NULL,
+    api TEXT NOT NULL,
+    output TEXT NOT NULL,
+    without TEXT[] DEFAULT '{}'::text[] NOT NULL,
+    found_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT dialects_pkey PRIMARY KEY (server, model),
+    CONSTRAINT dialects_api_check CHECK (api = ANY ('{responses,chat}')),
+    CONSTRAINT dialects_output_check CHECK (output = ANY ('{json_schema,json_object,text}'))
+);
+COMMENT ON TABLE memory.dialects IS 'One row per server and model that takes requests otherwise than was tried first, for all agents.';
+COMMENT ON COLUMN memory.dialects.server IS 'The base URL of its API.';
+COMMENT ON COLUMN memory.dialects.model IS 'The model''s name, as in the settings.';
+COMMENT ON COLUMN memory.dialects.api IS 'responses or chat.';
+COMMENT ON COLUMN memory.dialects.output IS 'The form of answers that it takes: json_schema, json_object or text.';
+COMMENT ON COLUMN memory.dialects.without IS 'What is left out of requests, since it was refused.';
+COMMENT ON COLUMN memory.dialects.found_at IS 'When that was found out; after a month it is tried anew.';
+
 CREATE TABLE memory.import_rejects (
     import_id BIGINT NOT NULL,
     number BIGINT NOT NULL,

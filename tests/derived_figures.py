@@ -1,8 +1,8 @@
 """Sentences with a figure that follows from what was said without standing there, and the same with an invented one.
 
-Each: what was said, a sentence of a text with `{}` in the place of the figure, the figure that follows, and one that doesn't.
-Written before the code that judges them, by hand, in twelve languages: sums, differences, products, shares, clock words, number
-words and lengths of time.
+Each: what was said, a sentence of a text with `{}` in the place of the figure, the figure that follows, and one that
+doesn't. Written before the code that judges them, by hand, in twelve languages: sums, differences, products, shares, clock
+words, number words and lengths of time.
 """
 
 from __future__ import annotations

@@ -10,25 +10,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedLeftOut
+from memory_sql.consolidation.keeping import LONGEST_WORD, TELLING, allowed, fits
 from memory_sql.consolidation.replacing import Shown
 from memory_sql.consolidation.wording import is_among, pieces, stands_in
 from memory_sql.languages.text import count_words
 
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
-LONGEST_WORD = 12  # characters per word, on average
 GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version
 SLIGHT_INPUTS = 3 / 4  # of the new observations may be dropped as slight
 FEW_WORDS = 20  # may always be dropped: a sentence
-TELLING = 4  # a word of at least so many characters shows what a sentence is about
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`told` is for the model. `reason` is for logs and holds no remembered text. `review`: a person may decide otherwise."""
+    """`told` is for the model. `reason` is for logs and holds no remembered text. `review`: a person may decide otherwise.
+
+    `too_long`: it is the length alone.
+    """
 
     reason: str
     told: str
     review: bool = False
+    too_long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +97,13 @@ def _is_about_the_same(sentence: str, by: str | None, shown: Shown, whose: str) 
 
 def refusal(text: str, current: str | None, accounted: Account, max_words: int, min_ratio: float) -> Refusal | None:
     """Why the text must not replace the old one; None: it may."""
-    words = count_words(text)
-    if words > max_words:
+    if not fits(text, max_words):
+        words, characters = allowed(max_words)
+        size = f"{count_words(text)} words and {len(text):,} characters"
         return Refusal(
-            f"the new text has {words} words; {max_words} are allowed",
-            f"It has {words} words: too many. Keep what matters most.",
-        )
-    if len(text) > max_words * LONGEST_WORD:  # scripts without spaces between words
-        allowed = f"{max_words * LONGEST_WORD:,}"
-        return Refusal(
-            f"the new text has {len(text):,} characters; {allowed} are allowed",
-            f"It has {len(text):,} characters, and {allowed} are allowed. Keep what matters most.",
+            f"the new text has {size}; {words} words and {characters:,} characters are allowed",
+            f"It has {size}: too many. At most {max_words} words: keep what matters most.",
+            too_long=True,
         )
     return _too_much_gone(current or "", accounted, max_words) or _too_short(
         text, current or "", accounted, max_words, min_ratio

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from memory_sql.config import Settings
 from memory_sql.consolidation.accounting import Refusal, account, refusal
 from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.consolidation.figures import Restated, Source
-from memory_sql.consolidation.grounding import ungrounded
+from memory_sql.consolidation.grounding import ungrounded_in
+from memory_sql.consolidation.keeping import Kept, fits, kept
+from memory_sql.consolidation.offline import NOTICE
 from memory_sql.consolidation.replacing import Shown
 from memory_sql.consolidation.task import ConsolidationTask, numbered
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import clean
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import mask
-
-MOST_TOLD = 20  # figures named to the model
 
 
 def checked_text(text: str, boundary: str, settings: Settings) -> str:
@@ -29,31 +30,40 @@ def checked_text(text: str, boundary: str, settings: Settings) -> str:
 def refused_as(
     text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings
 ) -> Refusal | None:
-    """Why the answer is refused; None: it isn't."""
-    sentences = numbered(task.current)
-    accounted = account(answer.left_out, answer.contradictions, sentences, shown, task.whose or "")
-    least = settings.consolidation_min_ratio
-    harm = refusal(text, task.current, accounted, task.max_words, least)
-    return harm or _made_up(text, answer, task, shown, settings)
+    """Why the whole answer is refused; None: it isn't."""
+    accounted = account(answer.left_out, answer.contradictions, numbered(task.current), shown, task.whose or "")
+    return refusal(text, task.current, accounted, task.max_words, settings.consolidation_min_ratio)
 
 
-def _made_up(
-    text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings
-) -> Refusal | None:
+def kept_of(text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings) -> Kept:
+    """What of the text is kept. What the answer itself leaves out or takes for a repetition doesn't wait for it."""
     restated = [
         Restated(item.figure, [source for named in item.of for source in _named(named, task, shown)], item.was)
         for item in answer.figures
     ]
-    zone = zone_of(settings.time_zone)
-    figures, links = ungrounded(text, list(_sources(task, shown)), restated, task.now, zone)
-    if not figures and not links:
+    zone, sources = zone_of(settings.time_zone), list(_sources(task, shown))
+
+    def problems_of(parts: Sequence[str]) -> list[str | None]:
+        found = ungrounded_in(parts, sources, restated, task.now, zone)
+        return ["figures" if figures else "links" if links else None for figures, links in found]
+
+    known = [NOTICE, *(item.content for item in shown.known)]
+    of_answer = kept(text, task.current, shown.inputs, known, task.whose or "", task.max_words, problems_of)
+    done = {item.what for item in answer.left_out} | {item.n for item in answer.same_as}
+    done |= {item.older for item in answer.contradictions if item.older}
+    dropped = {item.seq for name in done if name.startswith("n") and (item := shown.find(name)) is not None}
+    return replace(of_answer, waits=of_answer.waits - dropped)
+
+
+def nothing_new(kept: Kept, inputs: int, max_words: int) -> Refusal | None:
+    """Why what is kept of a text serves for nothing; None: it does."""
+    if kept.text and len(kept.waits) < inputs and fits(kept.text, max_words):
         return None
-    said = [f"the figures {', '.join(figures[:MOST_TOLD])}"] if figures else []
-    said += [f"{links} links or addresses"] if links else []
+    said = ", ".join(f"{count} for {reason}" for reason, count in kept.left_out.items())
     return Refusal(
-        f"{len(figures)} figures and {links} links of the new text are in none of its sources",
-        f"It has {' and '.join(said)} that stand in nothing that was shown: write them as they stand there, quote in"
-        " figures the words that say them, or leave them out.",
+        f"nothing new is left of the text: sentences left out: {said}",
+        "Its sentences have figures or links that stand in nothing that was shown, or say what nobody said: write them as"
+        " they stand there, quote in figures the words that say them, or leave them out.",
     )
 
 

@@ -5,7 +5,8 @@ writes two rows, however many observations there are, and one more for each obse
 Observations that arrive meanwhile have higher numbers and stay pending.
 
 If a text fails the checks, the model is told why and asked once more. If the second text fails too, the old text stays,
-and the pending observations stay pending: the scope isn't due until it gains a new observation or somebody asks.
+and the pending observations stay pending: the scope is due again when it gains a new observation, or after a day. A sentence
+that can't stand costs neither: it is left out, and what it told waits in the same way.
 
 A single observation that no model can process doesn't block the others. After an answer that can't be read, the next attempt
 reads half as many observations, until the failing batch is a single observation (the bad one is among the first
@@ -23,8 +24,8 @@ from typing import Any, NoReturn
 from memory_sql.config import Settings
 from memory_sql.consolidation import reviewing
 from memory_sql.consolidation.answers import NumberedText
-from memory_sql.consolidation.checks import checked_text, refused_as
-from memory_sql.consolidation.replacing import FEWEST, Replaced, Shown, replaced, within_bounds
+from memory_sql.consolidation.checks import checked_text, kept_of, nothing_new, refused_as
+from memory_sql.consolidation.replacing import FEWEST, Replaced, Shown, replaced, within_bounds, without
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.consolidation.unnamed import with_rows
 from memory_sql.db import Session
@@ -43,6 +44,7 @@ from memory_sql.llm.retry import Verdict, is_unusable, judge, pause
 from memory_sql.retrieval.related import related
 
 ASKED = ("asked", "forget")  # the caller waits for the result and gets the error
+AGAIN, MOST_AGAIN = timedelta(days=1), timedelta(days=30)
 ATTEMPTS = 2  # answers: before the second one the model is told why the first was refused
 
 
@@ -82,6 +84,8 @@ class Decided:
     usage: Usage
     prompt_version: str
     replaced: Replaced = field(default_factory=Replaced)
+    waits: frozenset[int] = frozenset()  # the numbers of observations that stay pending
+    left_out: Counter[str] = field(default_factory=Counter)  # sentences of the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +167,9 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
 
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
-    """Returns the new text. Raises `GuardError` if the model's second answer is refused too."""
+    """Returns the new text, without the sentences that can't stand. Raises `GuardError` if a second answer is refused too."""
     asked, refusal, usage, raw = task(loaded, settings), None, None, ""
-    for _ in range(ATTEMPTS):
+    for attempt in range(1, ATTEMPTS + 1):
         request = asked.request(
             loaded.scope.consolidation_model or settings.slow_model, refusal.told if refusal else None
         )
@@ -174,16 +178,26 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
         text = checked_text(answer.value.text, request.boundary, settings)
         if not text:
             raise _costing(usage, AnswerError("the new text is empty", raw=raw, reason="empty"))
+        named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
         refusal = refused_as(text, answer.value, asked, loaded.shown, settings)
-        if refusal is None:
-            named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
-            return Decided(text, count_words(text), usage, request.prompt_version, named)
+        if refusal is None or (refusal.too_long and attempt == ATTEMPTS):
+            kept = kept_of(text, answer.value, asked, loaded.shown, settings)
+            refusal = nothing_new(kept, len(loaded.inputs), asked.max_words)
+            if refusal is None:
+                given = without(named, kept.waits)
+                words = count_words(kept.text)
+                return Decided(kept.text, words, usage, request.prompt_version, given, kept.waits, kept.left_out)
     assert refusal is not None
     error = GuardError(refusal.reason, raw=raw)
     if refusal.review:
-        named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
         error.held = reviewing.kept(loaded.scope, loaded.inputs, text, named)
     raise _costing(usage, error)
+
+
+def again(loaded: Loaded, now: datetime) -> timedelta:
+    """When what could not be told is tried again: after as long as it has waited, a day at least and a month at most."""
+    waited = now - min(item.observed_at for item in loaded.inputs)
+    return min(max(waited, AGAIN), MOST_AGAIN)
 
 
 def _costing(usage: Usage | None, error: AnswerError) -> AnswerError:
@@ -213,21 +227,24 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
         loaded.run,
         content=decided.content,
         words=decided.words,
-        inputs=[item.seq for item in loaded.inputs],
+        inputs=[item.seq for item in loaded.inputs if item.seq not in decided.waits],
         to_seq=loaded.to_seq,
-        extra_seqs=loaded.extra_seqs,
+        extra_seqs=[seq for seq in loaded.extra_seqs if seq not in decided.waits],
         contradictions=[item.model_dump() for item in contradictions],
         repetitions=[Repetition(newer=newer, older=older).model_dump() for newer, older in same_as.items()],
         suspects=max(scope.suspects - len(loaded.inputs), 0),
         usage=decided.usage,
         prompt_version=decided.prompt_version,
         reason=loaded.reason,
-        refused=refused,
+        refused=refused + Counter({f"sentences_{reason}": count for reason, count in decided.left_out.items()}),
         now=now,
         propagation_interval=timedelta(minutes=settings.propagation_interval_minutes),
         threshold=threshold,
     )
     version = scope.version + 1
+    if decided.waits:
+        until = now + again(loaded, now)
+        more = await ConsolidationRepository(session).hold(scope, len(decided.waits), threshold, now, until)
     if not older and not same_as:
         return Applied(version, 0, more)
     cause = {"run_id": loaded.run.run_id, "version": version}
@@ -235,8 +252,8 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     await states.repeat(scope, same_as, now, **cause)
     if superseded:
         await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
-    more = await ScopeRepository(session).refresh_due_after(scope, loaded.to_seq, threshold, now)
-    return Applied(version, len(superseded), more)
+    waits = await ScopeRepository(session).refresh_due_after(scope, loaded.to_seq, threshold, now)
+    return Applied(version, len(superseded), more if decided.waits else waits)
 
 
 async def accept(
@@ -270,7 +287,7 @@ async def fail(session: Session, loaded: Loaded, error: BaseException, settings:
     changes: dict[str, Any] = {"failures": verdict.failures, "errors": verdict.errors}
     refused = error if isinstance(error, GuardError) and await _is_as_read(scopes, scope) else None
     if refused is not None:
-        changes |= {"held_seq": scope.last_seq, "rebuild": False, "due_at": None}
+        changes |= {"held_seq": scope.last_seq, "rebuild": False, "due_at": now + again(loaded, now)}
     elif is_unusable(error) and not isinstance(error, GuardError):
         changes["suspects"] = len(loaded.inputs)
     if verdict.gives_up:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache
 
+from memory_sql.consolidation.derived import derived
 from memory_sql.consolidation.figures import DAYS_AROUND, LONG_NUMBER, Restated, Source, borne_out
 from memory_sql.consolidation.numbers import (
     CLOCK,
@@ -30,6 +31,7 @@ from memory_sql.languages.data import table
 from memory_sql.languages.dates import find_dates
 from memory_sql.languages.days import Days
 from memory_sql.languages.tables import FunctionWords
+from memory_sql.languages.text import sentences
 from memory_sql.languages.words import words_in
 
 ENGLISH = 0.15  # least share of function words in an English text
@@ -67,10 +69,29 @@ def ungrounded(
     text: str, sources: Sequence[Source], figures: Sequence[Restated], now: datetime, zone: tzinfo
 ) -> tuple[list[str], int]:
     """The figures of the text that aren't grounded, in order, and the number of ungrounded links and addresses."""
+    each = ungrounded_in(sentences(text), sources, figures, now, zone)
+    return list(dict.fromkeys(figure for found, _ in each for figure in found)), sum(links for _, links in each)
+
+
+def ungrounded_in(
+    texts: Sequence[str], sources: Sequence[Source], figures: Sequence[Restated], now: datetime, zone: tzinfo
+) -> list[tuple[list[str], int]]:
+    """The same of each of these sentences."""
     grounds = _grounds(sources, figures, now, zone)
-    links = [link for link in _links(text) if link not in grounds.links]
+    said = [part for source in sources for part in sentences(source.text)]
+    return [_ungrounded_in(text, said, grounds) for text in texts]
+
+
+def _ungrounded_in(text: str, said: Sequence[str], grounds: Grounds) -> tuple[list[str], int]:
+    links = sum(link not in grounds.links for link in _links(text))
     rest = _LINK.sub(" ", text)
-    return list(dict.fromkeys(_figures_without(rest, grounds))), len(links)
+    figures = list(_figures_without(rest, grounds))
+    if figures:
+        more = derived(text, said)
+        restated = grounds.restated
+        values, times = restated.values | more.values, restated.times | more.times
+        figures = list(_figures_without(rest, replace(grounds, restated=replace(restated, values=values, times=times))))
+    return figures, links
 
 
 def _links(text: str) -> list[str]:

@@ -6,7 +6,7 @@ Each item is checked by itself. A wrong one is dropped and counted; it never mak
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedRepetition
@@ -60,6 +60,15 @@ def replaced(
     refused = Counter[str]()
     found = tuple(_contradicting(contradictions, shown, refused))
     return Replaced(found, tuple(_repeating(repetitions, found, shown, refused)), refused)
+
+
+def without(named: Replaced, waits: Collection[int]) -> Replaced:
+    """What waits for another text replaces and repeats nothing yet."""
+    return Replaced(
+        tuple(item for item in named.contradictions if item.newer not in waits),
+        tuple(item for item in named.repetitions if not {item.newer, item.older} & set(waits)),
+        named.refused,
+    )
 
 
 def _contradicting(named: Sequence[NamedContradiction], shown: Shown, refused: Counter[str]) -> Iterator[Contradiction]:

@@ -1,8 +1,9 @@
-"""The numbers written as words in a text, in any language that has [counting]. Pure."""
+"""The numbers written as words in a text, in any language that has [counting], and in Chinese characters. Pure."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
@@ -12,6 +13,10 @@ from memory_sql.languages.tables import Counting
 from memory_sql.languages.words import fold, words_in
 
 SHORTEST_COMPOUND = 6  # characters of a word composed of number words: "achtzehn"
+
+
+_CHARACTERS = re.compile(r"[零〇一二两兩三四五六七八九十百千万萬]+")
+_AS_TWO = str.maketrans("两兩〇", "二二零")
 
 
 class _Language(NamedTuple):
@@ -26,7 +31,24 @@ class _Language(NamedTuple):
 def spelled(text: str) -> set[int]:
     """The numbers written as words: each single word, and the numbers that they form together."""
     words = [piece for word in words_in(text) for piece in fold(word).split("-")]
-    return {number for language in _languages() for run in _runs(words, language) for number in _numbers(run, language)}
+    found = {
+        number for language in _languages() for run in _runs(words, language) for number in _numbers(run, language)
+    }
+    return found | {_of_characters(run[0]) for run in _CHARACTERS.finditer(text)}
+
+
+def _of_characters(run: str) -> int:
+    """二十五: each digit by the power of ten behind it; 万 multiplies all before it."""
+    whole = part = digit = 0
+    for character in run.translate(_AS_TWO):
+        value = int(unicodedata.numeric(character))
+        if value == 10_000:
+            whole, part, digit = (whole + part + digit or 1) * value, 0, 0
+        elif value >= 10:
+            part, digit = part + (digit or 1) * value, 0
+        else:
+            digit = value
+    return whole + part + digit
 
 
 def _runs(words: Iterable[str], language: _Language) -> Iterator[list[str]]:

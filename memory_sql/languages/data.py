@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_type_hints
 from memory_sql.errors import ConfigurationError
 from memory_sql.languages.tables import (
     Alternatives,
+    Amounts,
     Counting,
     Dates,
     FunctionWords,
@@ -47,6 +48,7 @@ TABLES: Mapping[str, type] = {
     "secrets": Secrets,
     "sharing": Sharing,
     "counting": Counting,
+    "amounts": Amounts,
     "likeness": Likeness,
     "told_by": ToldBy,
 }
@@ -182,6 +184,7 @@ _MAKERS: Mapping[Any, Callable[[Any, _Parts, str], Any]] = {
     Alternatives: lambda raw, _, place: tuple(map(_joined, raw)),
     Phrases: _phrases,
     Mapping[str, int]: lambda raw, _, place: dict(raw),
+    Mapping[str, float]: lambda raw, _, place: dict(raw),
     Mapping[str, str]: lambda raw, parts, place: {key: parts.fill(_joined(value)) for key, value in raw.items()},
     str: lambda raw, _, place: raw,
     bool: lambda raw, _, place: raw,

@@ -50,6 +50,19 @@ class Counting(NamedTuple):
     joins: str = ""
 
 
+class Amounts(NamedTuple):
+    """Words of what is counted and of the clock, in lower case.
+
+    `worth`: by how much a word multiplies what is counted (a dozen, half), or how many of the next smaller unit it is (an
+    hour 60, a week 7); alternatives as a/b. `clock`: phrases with `{}` in the place of an hour, and the minutes that they
+    add to it. `hours`: the forms of the hours from 1 up that aren't number words.
+    """
+
+    worth: Mapping[str, float] = _NONE
+    clock: Mapping[str, int] = _NONE
+    hours: str = ""
+
+
 class ToldBy(NamedTuple):
     """Function words that identify a language among others. English has [function_words] instead.
 

@@ -114,7 +114,7 @@ async def test_threshold_makes_a_scope_due(memory: Memory, llm: Scripted) -> Non
         ((UnavailableError("timeout", "no answer"),), UnavailableError, "timeout"),
         (("",), MemorySQLError, "empty"),
         ((" \n ",), MemorySQLError, "empty"),
-        (("word " * 600, "word " * 600), GuardError, "guard"),
+        (("word " * 601, "word " * 601), GuardError, "guard"),
         (("Short.", "Short."), GuardError, "guard"),
     ],
     ids=["unavailable", "empty", "blank", "over length", "shrunk"],
@@ -141,9 +141,9 @@ async def test_failed_consolidation_loses_nothing(
 
 async def test_text_that_is_too_long_is_asked_for_once_more(memory: Memory, llm: Scripted) -> None:
     scope_id = await remember(memory, "one")
-    llm.then("word " * 501, "Short enough.")
+    llm.then("word " * 601, "Short enough.")
     assert (await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")).content == "Short enough."
-    assert "501 words" in llm.requests[1].prompt
+    assert "601 words" in llm.requests[1].prompt
     assert await rows(memory, "SELECT input_tokens, output_tokens FROM memory.runs") == [(200, 20)]
 
 
@@ -207,7 +207,7 @@ async def test_scope_may_have_limits_of_its_own(memory: Memory, llm: Scripted) -
     await set_scopes(memory, consolidation_threshold=3, consolidation_max_words=30)
     await memory.prompts.set(f"s{scope_id}", "consolidation", "Write it as a sailor would.", agent_id="ada")
     await remember(memory, "three")
-    llm.then("word " * 31, "Aye.")
+    llm.then("word " * 37, "Aye.")
     assert [r.content for r in (await memory.run_due()).consolidated] == ["Aye."]
     assert "Write it as a sailor would." in llm.requests[0].prompt
 

@@ -602,7 +602,7 @@ async def test_rest_of_a_window_is_due_by_the_rule_of_add(database_url: str, llm
 
 @pytest.mark.parametrize("text", ["无。", "长" * 10_000])
 async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scripted, text: str) -> None:
-    scope_id = (await memory.observe("一", **MIA)).scope.key
+    scope_id = (await memory.observe("很长的文字。", **MIA)).scope.key
     llm.then("很长的文字。" * 100, text, text)
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
     await memory.observe("二", **MIA)

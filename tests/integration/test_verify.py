@@ -604,7 +604,6 @@ PLANTED: dict[str, list[str]] = {
     "due_scopes_have_work": [
         "UPDATE memory.scopes SET due_at = now() WHERE scope_id = {quiet}",
         "UPDATE memory.scopes SET consolidation_threshold = 50 WHERE scope_id = {due}",
-        "UPDATE memory.scopes SET held_seq = last_seq WHERE scope_id = {due}",
         "UPDATE memory.scopes SET is_active = false WHERE scope_id = {due}",
         "UPDATE memory.scopes SET consolidate = false WHERE scope_id = {due}",
     ],

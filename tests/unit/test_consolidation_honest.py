@@ -12,7 +12,8 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.consolidation.accounting import Refusal
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
-from memory_sql.consolidation.checks import checked_text, refused_as
+from memory_sql.consolidation.checks import checked_text, kept_of, refused_as
+from memory_sql.consolidation.keeping import Kept
 from memory_sql.consolidation.replacing import Replaced, Shown, replaced
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation
@@ -25,7 +26,7 @@ SETTINGS = Settings(llm="offline")
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
-def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> tuple[str, Refusal | None, Replaced]:
+def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> tuple[Kept, Refusal | None, Replaced]:
     known = [AbsorbedObservation(n, text, moment) for n, (moment, text) in enumerate(case.known, 1)]
     inputs = [PendingObservation(len(known) + n, text, moment) for n, (moment, text) in enumerate(case.new, 1)]
     shown = Shown(inputs, known, case.current)
@@ -41,14 +42,14 @@ def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> t
     answer = read(json.dumps(case.answer), ConsolidatedText)
     text = checked_text(answer.text, "b0undary", settings)
     refused = refused_as(text, answer, task, shown, settings)
-    return text, refused, replaced(answer.contradictions, answer.same_as, shown)
+    return kept_of(text, answer, task, shown, settings), refused, replaced(answer.contradictions, answer.same_as, shown)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_honest_answer_comes_out_unchanged(case: Case) -> None:
-    text, refused, named = judged(case)
+    kept, refused, named = judged(case)
     assert refused is None, refused
-    assert text == case.answer["text"]
+    assert (kept.text, dict(kept.left_out), kept.waits) == (case.answer["text"], {}, frozenset())
     assert dict(named.refused) == {}
     assert len(named.contradictions) == len(case.answer.get("contradictions", ()))
     assert len(named.repetitions) == len(case.answer.get("same_as", ()))
@@ -70,8 +71,8 @@ def test_all_that_was_played_comes_out_unchanged(shared: Path) -> None:
     cases = played(shared)
     assert len(cases) == 9
     for case in cases:
-        text, refused, named = judged(case)
-        assert (refused, text) == (None, case.answer["text"]), case.name
+        kept, refused, named = judged(case)
+        assert (refused, kept.text) == (None, case.answer["text"]), case.name
         assert dict(named.refused) == {}, case.name
 
 
@@ -173,39 +174,39 @@ def test_most_of_what_is_new_is_no_slight_matter() -> None:
 )
 def test_what_stands_there_by_value_is_grounded(new: str, text: str) -> None:
     case = Case("x", "mia", None, [(NOW, new)], {"text": text}, now=NOW)
-    assert judged(case)[1] is None
+    assert judged(case)[0].left_out["figures"] == judged(case)[0].left_out["links"] == 0
 
 
 @pytest.mark.parametrize(
-    ("new", "text", "told"),
+    ("new", "text"),
     [
-        ("The rent is 1,980 euros.", "The rent is 2,180 euros.", "2,180"),
-        ("The rent is 1,980 euros.", "The rent is 198 euros.", "198"),
-        ("The meeting is next Friday.", "The meeting is on 2027-02-05.", "2027, 02, 05"),
-        ("Call 0170 1234567.", "Call 0170 1234568.", "1234568"),
-        ("They meet at 2 pm.", "They meet at 15:00.", "15, 00"),
-        ("Ana lives in Kiel.", "Ana lives in Kiel, Holtenauer Str. 12.", "12"),
+        ("The rent is 1,980 euros.", "The rent is 2,180 euros."),
+        ("The rent is 1,980 euros.", "The rent is 198 euros."),
+        ("The meeting is next Friday.", "The meeting is on 2027-02-05."),
+        ("Call 0170 1234567.", "Call 0170 1234568."),
+        ("They meet at 2 pm.", "They meet at 15:00."),
+        ("Ana lives in Kiel.", "Ana lives in Kiel, at number 12."),
     ],
 )
-def test_figure_that_stands_nowhere_is_refused_and_named(new: str, text: str, told: str) -> None:
-    refused = judged(Case("x", "mia", None, [(NOW, new)], {"text": text}, now=NOW))[1]
-    assert refused is not None
-    assert f"figures {told} that" in refused.told
-    assert not any(figure in refused.reason for figure in told.split(", "))
+def test_sentence_with_a_figure_that_stands_nowhere_is_left_out(new: str, text: str) -> None:
+    tea = "Mia likes tea with milk."
+    case = Case("x", "mia", None, [(NOW, new), (NOW, tea)], {"text": f"{tea} {text}"}, now=NOW)
+    kept, refused, _ = judged(case)
+    assert refused is None
+    assert (kept.text, kept.waits, dict(kept.left_out)) == (tea, frozenset({1}), {"figures": 1})
 
 
-def test_link_that_stands_nowhere_is_refused_and_not_repeated() -> None:
+def test_sentence_with_a_link_that_stands_nowhere_is_left_out() -> None:
     new = [(NOW, "The plan is at https://example.org/plan.")]
     case = Case("x", "mia", None, new, {"text": "See https://evil.example/plan and joe@evil.example."}, now=NOW)
-    refused = judged(case)[1]
-    assert refused is not None
-    assert "2 links" in refused.told
-    assert "evil" not in refused.told + refused.reason
+    assert judged(case)[0].left_out == {"links": 1}
 
 
-def figures_of(new: list[str], text: str, *figures: dict[str, Any], current: str | None = None) -> Refusal | None:
+def figures_of(new: list[str], text: str, *figures: dict[str, Any], current: str | None = None) -> int | None:
+    """How many sentences are left out for their figures; None: none."""
     said = [(NOW, one) for one in new]
-    return judged(Case("x", "club", current, said, {"text": text, "figures": list(figures)}, now=NOW))[1]
+    answer = {"text": text, "figures": list(figures)}
+    return judged(Case("x", "club", current, said, answer, now=NOW))[0].left_out["figures"] or None
 
 
 def test_sum_is_grounded_where_the_answer_names_what_it_adds() -> None:
@@ -213,7 +214,7 @@ def test_sum_is_grounded_where_the_answer_names_what_it_adds() -> None:
     text = "Ana paid 40 and Ben 85 euros, 125 in all."
     assert figures_of(new, text, {"figure": "125", "of": ["n1", "n2"]}) is None
     assert figures_of(new, text, {"figure": 125, "of": [1, 2], "was": None}) is None
-    assert figures_of(new, text) is not None
+    assert figures_of(new, text) is None  # nor need it name them
     assert figures_of(new, text.replace("125", "130"), {"figure": "130", "of": ["n1", "n2"]}) is not None
     assert figures_of(["Ana paid 40 and Ben 85 euros."], text, {"figure": "125", "of": ["n1"]}) is None
 
@@ -222,7 +223,7 @@ def test_what_is_left_is_grounded_where_the_answer_names_what_it_comes_of() -> N
     new = ["The budget is 40,000 euros.", "They spent 1,980 euros on the booth.", "The print cost 20 euros."]
     text = "Of 40,000 euros 38,000 are left."
     assert figures_of(new, text, {"figure": "38,000", "of": ["n1", "n2", "n3"]}) is None
-    assert figures_of(new, text, {"figure": "38,000", "of": ["n1", "n2"]}) is not None
+    assert figures_of(new, text.replace("38,000", "38,500"), {"figure": "38,500", "of": ["n1", "n2"]}) is not None
     assert (
         figures_of(["The club has 40 members, 12 have paid."], "28 have not paid.", {"figure": "28", "of": ["n1"]})
         is None
@@ -318,9 +319,11 @@ def test_words_of_what_is_not_named_or_not_shown_count_for_nothing() -> None:
 
 
 def test_secret_is_masked_in_a_text_as_in_messages() -> None:
-    case = Case("x", "mia", None, [(NOW, "Mia changed it.")], {"text": "Mia's password: hunter2hunter"}, now=NOW)
-    assert judged(case)[0] == "Mia's password: [secret: password]"
-    assert judged(case, Settings(llm="offline", secrets="keep"))[0] == "Mia's password: hunter2hunter"
+    case = Case(
+        "x", "mia", None, [(NOW, "The password is hunter2hunter.")], {"text": "Mia's password: hunter2hunter"}, now=NOW
+    )
+    assert judged(case)[0].text == "Mia's password: [secret: password]"
+    assert judged(case, Settings(llm="offline", secrets="keep"))[0].text == "Mia's password: hunter2hunter"
 
 
 def test_instructions_are_the_same_to_the_byte_and_the_prompt_short() -> None:

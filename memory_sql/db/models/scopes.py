@@ -187,7 +187,9 @@ class ScopeRow(Base):
     last_activity_at: Mapped[datetime | None] = column("When it last gained an observation.")
     consolidated_at: Mapped[datetime | None] = column("When its text last changed.")
     held_seq: Mapped[int] = column(
-        "After an undo: not due until it gains an observation after this number.", Integer, server_default=ZERO
+        "Not made due until it gains an observation after this number: after an undo, or where a text told not all of it.",
+        Integer,
+        server_default=ZERO,
     )
     failures: Mapped[int] = column(
         "Consecutive attempts in which the model gave no answer.", Integer, server_default=ZERO

@@ -115,6 +115,23 @@ class ConsolidationRepository:
             raise StaleError("run", str(run.run_id), "it has ended")
         return bool(row.waits)
 
+    async def hold(self, state: ScopeState, waiting: int, threshold: int, now: datetime, until: datetime) -> bool:
+        """Of what is pending so many wait for another text: the scope isn't due for these alone, but when it gains something,
+        or at that time. Returns whether anything else is pending.
+        """
+        pending = select(func.count()).select_from(
+            pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
+        )
+        held = await self._session.scalar(
+            update(ScopeRow)
+            .where(in_scope(ScopeRow, state), pending.scalar_subquery() <= waiting)
+            .values(held_seq=ScopeRow.last_seq, due_at=until)
+            .returning(ScopeRow.scope_id)
+        )
+        scopes = cast([state.scope_id], ARRAY(BigInteger))
+        await self._session.execute(select(func.memory.refresh_due(state.agent_key, scopes, threshold, now)))
+        return held is None
+
     async def newest_absorbing(self, state: ScopeState) -> int | None:
         """The newest live version that absorbed something."""
         version: int | None = await self._session.scalar(
@@ -163,6 +180,7 @@ class ConsolidationRepository:
                 done_seq=done_seq,
                 consolidated_at=now,
                 held_seq=ScopeRow.last_seq if reason == "undo" else ScopeRow.held_seq,
+                due_at=None if reason == "undo" else ScopeRow.due_at,
                 suspects=0,
             )
             .returning(select(_c.content).where(in_scope(_c, state), _c.version == base).scalar_subquery())

@@ -408,7 +408,7 @@ COMMENT ON COLUMN memory.scopes.lease_until IS 'When the worker''s lease ends, b
 COMMENT ON COLUMN memory.scopes.created_at IS 'When the scope was first needed.';
 COMMENT ON COLUMN memory.scopes.last_activity_at IS 'When it last gained an observation.';
 COMMENT ON COLUMN memory.scopes.consolidated_at IS 'When its text last changed.';
-COMMENT ON COLUMN memory.scopes.held_seq IS 'After an undo: not due until it gains an observation after this number.';
+COMMENT ON COLUMN memory.scopes.held_seq IS 'Not made due until it gains an observation after this number: after an undo, or where a text told not all of it.';
 COMMENT ON COLUMN memory.scopes.failures IS 'Consecutive attempts in which the model gave no answer.';
 COMMENT ON COLUMN memory.scopes.errors IS 'Consecutive answers that could not be used.';
 COMMENT ON COLUMN memory.scopes.extraction_mode IS 'batch: extracted in one model call with other scopes; isolated: in a call of its own.';

@@ -1,0 +1,202 @@
+"""What of a new text is kept, sentence by sentence. Pure.
+
+A sentence goes that has a figure or a link of nobody's, or that nothing shown says; and in the end what is over the limit.
+Nothing is lost with it: where it stood in the place of sentences of the old text, these stand there again; the observations
+that it told stay pending, and are shown word for word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from memory_sql.consolidation.wording import is_among, pieces
+from memory_sql.domain.scopes import PendingObservation
+from memory_sql.languages.anchors import small_words
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import FunctionWords, ToldBy
+from memory_sql.languages.text import count_words, sentence_ends, sentences
+from memory_sql.languages.words import words_in
+
+TELLING = 4  # a word of at least so many characters shows what a sentence is about
+FEW = 3  # a sentence with fewer telling words says nothing that could be made up
+SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sentences each has two thirds
+TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
+TOLD_AT_ALL = 1 / 4
+LONGEST_WORD = 12  # characters per word, on average
+SPARE = 1.2  # how far above the limit a text may be: no model can count
+SURE = 2  # function words of a language by which a text is known to be in it
+_MASKED = re.compile(r"\[[a-z]+(?:: [a-z ]+)?\]")  # [secret: code]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """`waits`: the numbers of the observations that stay pending. `left_out`: how many sentences, by reason."""
+
+    text: str
+    waits: frozenset[int] = frozenset()
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def allowed(max_words: int) -> tuple[int, int]:
+    """Words, and characters for scripts without spaces between words."""
+    words = int(max_words * SPARE)
+    return words, words * LONGEST_WORD
+
+
+def fits(text: str, max_words: int) -> bool:
+    words, characters = allowed(max_words)
+    return count_words(text) <= words and len(text) <= characters
+
+
+def kept(
+    text: str,
+    current: str | None,
+    inputs: Sequence[PendingObservation],
+    known: Collection[str],
+    whose: str,
+    max_words: int,
+    problem_of: Callable[[Sequence[str]], Sequence[str | None]],
+) -> Kept:
+    """`problem_of`: why each of these sentences can't stand, by its figures and links."""
+    parts = list(_parts(text))
+    told = [pieces(part) for part in parts]
+    problems = list(problem_of(parts))
+    made_up = _made_up(parts, told, problems, current, inputs, known, whose)
+    problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
+    if not any(problems) and fits(text, max_words):
+        return Kept(text)
+    new = [_telling(item.content, whose) for item in inputs]
+    stand = {n for n, problem in enumerate(problems) if problem is None}
+    old = _put_back(told, stand, current, whose)
+    for n in _beyond(parts, told, stand, old, new, max_words):
+        stand.discard(n)
+        problems[n] = "too_long"
+    pieces_left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
+    waits = {item.seq for item, words in zip(inputs, new, strict=True) if words and _best(words, pieces_left) < TOLD}
+    lost = [told[n] for n in range(len(parts)) if n not in stand]
+    waits |= {
+        item.seq
+        for item, words in zip(inputs, new, strict=True)
+        if words and _best(words, lost) > _best(words, pieces_left)
+    }
+    whole = "".join(_written(parts, stand, old)).strip()
+    return Kept(whole, frozenset(waits), Counter(problem for problem in problems if problem))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The sentences with the white space behind them."""
+    begin = 0
+    for end in sentence_ends(text):
+        rest = re.match(r"\s*", text[end:])
+        until = end + (rest.end() if rest else 0)
+        if text[begin:until].strip():
+            yield text[begin:until]
+        begin = until
+
+
+def _written(parts: Sequence[str], stand: Collection[int], old: dict[int, list[str]]) -> Iterator[str]:
+    for n, part in enumerate(parts):
+        if n in stand:
+            yield part
+        yield from (f"{sentence} " for sentence in old.get(n, ()))
+
+
+def _telling(text: str, whose: str) -> frozenset[str]:
+    """The words that show what it is about; its figures too."""
+    small, name = small_words(), pieces(whose)
+    return frozenset(
+        word
+        for word in pieces(_MASKED.sub(" ", text)) - name
+        if word not in small and (len(word) >= TELLING or word.isdigit() or not word.isascii())
+    )
+
+
+def _share(words: Collection[str], there: Collection[str]) -> float:
+    return sum(is_among(word, there) for word in words) / len(words) if words else 1.0
+
+
+def _best(words: Collection[str], among: Sequence[Collection[str]]) -> float:
+    return max((_share(words, there) for there in among), default=0.0)
+
+
+def _made_up(
+    parts: Sequence[str],
+    told: Sequence[frozenset[str]],
+    problems: Sequence[str | None],
+    current: str | None,
+    inputs: Sequence[PendingObservation],
+    known: Collection[str],
+    whose: str,
+) -> set[int]:
+    """Sentences that nothing shown says. One may translate what no other sentence tells, and what is in another language."""
+    said = frozenset[str]().union(*map(pieces, (current or "", whose, *known, *(item.content for item in inputs))))
+    found = list[int]()
+    for n, part in enumerate(parts):
+        words = {word for word in _telling(part, whose) if not word.isdigit()}
+        if problems[n] is None and len(words) >= FEW and _share(words, said) < SOURCED:
+            found.append(n)
+    if not found:
+        return set()
+    untold = [item.content for item in inputs if _best(_telling(item.content, whose), told) < TOLD_AT_ALL]
+    if current and _language(current) not in (None, _language(" ".join(parts))):
+        untold += sentences(current)  # told in another language from now on
+    for n in list(found):
+        language = _language(parts[n])
+        other = next((text for text in untold if language is None or _language(text) != language), None)
+        if other is not None:
+            untold.remove(other)
+            found.remove(n)
+    return set(found)
+
+
+def _put_back(
+    told: Sequence[frozenset[str]], stand: Collection[int], current: str | None, whose: str
+) -> dict[int, list[str]]:
+    """The sentences of the old text that only those tell that go, by their places."""
+    back = dict[int, list[str]]()
+    gone = [n for n in range(len(told)) if n not in stand]
+    for sentence in sentences(current or "") if gone else ():
+        words = _telling(sentence, whose)
+        place = max(gone, key=lambda n: _share(words, told[n]))
+        if words and _share(words, told[place]) >= TOLD and _best(words, [told[n] for n in stand]) < TOLD:
+            back.setdefault(place, []).append(sentence)
+    return back
+
+
+def _beyond(
+    parts: Sequence[str],
+    told: Sequence[frozenset[str]],
+    stand: Collection[int],
+    old: dict[int, list[str]],
+    new: Sequence[frozenset[str]],
+    max_words: int,
+) -> Iterator[int]:
+    """What has to go, from the end, until the rest fits: first what tells nothing new, then what waits for the next text."""
+    left = set(stand)
+    tells = {n for n in stand if any(words and _share(words, told[n]) >= TOLD for words in new)}
+    for n in (*sorted(left - tells, reverse=True), *sorted(tells, reverse=True)):
+        if fits("".join(_written(parts, left, old)).strip(), max_words) or len(left) == 1:
+            return
+        left.discard(n)
+        yield n
+
+
+def _language(text: str) -> str | None:
+    """The one whose function words it has most of; None: it has too few."""
+    words = {word.lower() for word in words_in(text)}
+    counts = Counter({language: len(words & small) for language, small in _small_words().items()})
+    (best, most), *others = counts.most_common(2)
+    return best if most >= SURE and all(count < most for _, count in others) else None
+
+
+@cache
+def _small_words() -> dict[str, frozenset[str]]:
+    told_by = of_all(ToldBy)
+    return {
+        language: small.common | small.telling | (told_by[language].words if language in told_by else frozenset())
+        for language, small in of_all(FunctionWords).items()
+    } | {language: one.words for language, one in told_by.items() if language not in of_all(FunctionWords)}

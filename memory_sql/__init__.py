@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         MemorySQLError,
         NotFoundError,
         PoolFullError,
+        PromptTooLongError,
         ReadOnlyError,
         RefusedError,
         RestoredError,
@@ -263,6 +264,7 @@ __all__ = [
     "PlacedHold",
     "PoolFullError",
     "Price",
+    "PromptTooLongError",
     "Prompts",
     "PropagateResult",
     "PropagationOutcome",
@@ -364,7 +366,7 @@ _HOME = {
     "errors": (
         "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
         "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
-        "MemorySQLError NotFoundError PoolFullError ReadOnlyError RefusedError RestoredError SchemaError "
+        "MemorySQLError NotFoundError PoolFullError PromptTooLongError ReadOnlyError RefusedError RestoredError SchemaError "
         "SourceError StaleError TooLargeError TooManyError TruncatedError UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",

@@ -26,6 +26,7 @@
         ├── UnavailableError        no answer: rate limit, server error, timeout, connection
         ├── RefusedError            the model declined to answer
         ├── TruncatedError          the answer was cut off
+        ├── PromptTooLongError      the model can't read so long a prompt
         ├── JudgeError              the judge got claims wrong whose right answer is known
         └── AnswerError             the answer isn't what was asked for
             └── GuardError          a new text failed its checks; the old text stays
@@ -324,6 +325,12 @@ class TruncatedError(LanguageModelError):
     """The answer was cut off at the model's token limit."""
 
     reason = "truncated"
+
+
+class PromptTooLongError(LanguageModelError):
+    """The model can't read so long a prompt. Less is read at a time."""
+
+    reason = "prompt_too_long"
 
 
 class JudgeError(LanguageModelError):

@@ -1,21 +1,27 @@
 """The calls of one extraction: all scopes at once; where that goes wrong, once more; then what is missing, one by one.
 
-Where the second answer can't be used either, all of it is missing: less is asked for at a time.
+Where the second answer can't be used either, all of it is missing: less is asked for at a time. Where the model refuses what
+it reads, or can't read so much, it is asked about halves, down to one message and to parts of a long one. A single message
+that it refuses is set aside; where it refuses all of them, it is asked again later.
 
 An isolated scope has a call of its own, and nothing but that call's answer goes into it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import NO_CALL, Usage
-from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
-from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope
+from memory_sql.errors import AnswerError, LanguageModelError, PromptTooLongError, RefusedError, TruncatedError
+from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope, Turn
 from memory_sql.formation.task import ExtractionTask
+from memory_sql.languages.text import sentence_ends
 from memory_sql.llm import Answer, LanguageModel, ask
+
+SHORT = 2_000  # characters of a message that isn't divided any further
+MOST_CALLS = 200  # of one extraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +47,43 @@ class Extracted:
     usage: Usage
     prompt_version: str
     others: Others = field(default_factory=Others)
+    aside: frozenset[int] = frozenset()  # the numbers of the turns that the model refuses
 
 
-async def extract(llm: LanguageModel, model: str, task: ExtractionTask) -> Extracted:
+async def extract(
+    llm: LanguageModel, model: str, task: ExtractionTask, most: int, *, is_last: bool = False
+) -> Extracted:
     """What the model finds for the offered scopes; without any it isn't asked.
 
-    Raises what the call that failed for good raised; its usage is that of all calls.
+    `most`: so many characters of conversation are asked about at a time. `is_last`: a message is set aside also where there
+    is no other. Raises what the call that failed for good raised; its usage is that of all calls.
     """
     if not task.scopes:
         return Extracted(Extraction(), Extraction().as_json, NO_CALL, "")
-    dialogue = _Dialogue(llm, model)
+    dialogue = _Dialogue(llm, model, most)
     extraction = await dialogue.about_shared(task)
     for scope in task.scopes:
         if scope.isolated:
             extraction += await dialogue.about(task, scope)
+    is_one = is_last and len(task.turns) == 1
+    if dialogue.refused is not None and not is_one and dialogue.aside >= {turn.n for turn in task.turns}:
+        dialogue.refused.usage = dialogue.usage
+        raise dialogue.refused
     last = dialogue.last
     raw = last.raw if last and last.value.extraction == extraction else extraction.as_json
-    return Extracted(extraction, raw, dialogue.usage, dialogue.prompt_version)
+    return Extracted(extraction, raw, dialogue.usage, dialogue.prompt_version, aside=frozenset(dialogue.aside))
 
 
 class _Dialogue:
     """Remembers what the calls have cost, those that failed included."""
 
-    def __init__(self, llm: LanguageModel, model: str) -> None:
+    def __init__(self, llm: LanguageModel, model: str, most: int) -> None:
         self._llm = llm
         self._model = model
+        self._most = most
+        self._calls = 0
+        self.aside = set[int]()
+        self.refused: RefusedError | None = None
         self.usage = Usage("", calls=0)
         self._versions: dict[str, None] = {}
         self.last: Answer[ExtractionAnswer] | None = None
@@ -100,13 +118,37 @@ class _Dialogue:
         return Extraction(missing=tuple(scope.alias for scope in task.scopes))
 
     async def _ask_twice(self, task: ExtractionTask) -> Extraction:
+        parts = _halves(task.turns) if sum(len(turn.text) for turn in task.turns) > self._most else ()
         try:
-            return await self._ask(task)
+            return await (self._of_each(task, parts) if parts else self._ask(task))
         except (AnswerError, TruncatedError) as error:
             wrong = str(error)
-        return await self._ask(task, wrong)
+        except (RefusedError, PromptTooLongError) as error:
+            return await self._in_halves(task, error)
+        try:
+            return await self._ask(task, wrong)
+        except (RefusedError, PromptTooLongError) as error:
+            return await self._in_halves(task, error)
+
+    async def _in_halves(self, task: ExtractionTask, error: LanguageModelError) -> Extraction:
+        """Raises the error where nothing can be divided, but sets a message aside that is refused."""
+        parts = _halves(task.turns)
+        if parts and self._calls < MOST_CALLS:
+            return await self._of_each(task, parts)
+        if not isinstance(error, RefusedError) or len(task.turns) > 1:
+            raise error
+        self.refused = error
+        self.aside |= {turn.n for turn in task.turns}
+        return Extraction()
+
+    async def _of_each(self, task: ExtractionTask, parts: Sequence[Sequence[Turn]]) -> Extraction:
+        found = Extraction()
+        for turns in parts:
+            found += await self._ask_twice(replace(task, turns=tuple(turns)))
+        return found
 
     async def _ask(self, task: ExtractionTask, wrong: str | None = None) -> Extraction:
+        self._calls += 1
         models = {scope.model for scope in task.scopes}  # of an isolated scope, which is asked about alone
         request = task.request((models.pop() if len(models) == 1 else None) or self._model, wrong)
         try:
@@ -119,6 +161,20 @@ class _Dialogue:
         self._versions[request.prompt_version] = None
         self.last = answer
         return answer.value.extraction
+
+
+def _halves(turns: Sequence[Turn]) -> Sequence[Sequence[Turn]]:
+    """Of several turns the two halves; of a long one its text, divided at a sentence near the middle. None of a short one."""
+    if len(turns) > 1:
+        middle = len(turns) // 2
+        return turns[:middle], turns[middle:]
+    (turn,) = turns
+    if len(turn.text) <= SHORT:
+        return ()
+    half = len(turn.text) // 2
+    end = min(sentence_ends(turn.text), key=lambda end: abs(end - half))
+    end = end if 0 < end < len(turn.text) else half
+    return [replace(turn, text=turn.text[:end].strip())], [replace(turn, text=turn.text[end:].strip())]
 
 
 def _named(item: ExtractedObservation) -> str:

@@ -8,6 +8,7 @@ statement that stores what came of it.
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,8 @@ from memory_sql.llm.answers import read
 from memory_sql.llm.retry import judge, pause
 from memory_sql.privacy.classify import mask, masked_value
 from memory_sql.retrieval import related
+
+log = logging.getLogger("memory_sql")
 
 MOST_SILENT = 30  # members of groups whom a prompt names though they say nothing
 
@@ -272,7 +275,9 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Extr
         stored = loaded.answered
         answer = read(stored.answer, answer_for(tuple(target.alias for target in loaded.targets)))
         return Extracted(answer.extraction, stored.answer, stored.usage, stored.prompt_version)
-    return await extract(llm, settings.fast_model, task(loaded, settings))
+    is_last = loaded.conversation.errors + 1 >= settings.max_errors
+    most = settings.formation_window_characters
+    return await extract(llm, settings.fast_model, task(loaded, settings), most, is_last=is_last)
 
 
 async def keep(session: Session, loaded: Loaded, answered: Extracted, settings: Settings) -> None:
@@ -300,6 +305,14 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
     """
     others = decided.others
     drafts, refused = drafts_of(decided.extraction, loaded, settings, others.evidence)
+    for n in sorted(decided.aside):
+        message = loaded.window.spoken[n - 1]
+        log.warning(
+            "message %s of conversation %s is set aside: the model refuses it",
+            message.number,
+            loaded.conversation.conversation_id,
+        )
+        refused["messages_set_aside"] += 1
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(
         loaded.conversation,

@@ -7,7 +7,7 @@ where something is forgotten of one of them before the answer is applied, it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,7 +57,7 @@ async def decide(llm: LanguageModel, call: Sequence[Loaded], settings: Settings)
     if len(call) == 1:
         return [await formation.decide(llm, call[0], settings)]
     asked = joined([task(one, settings) for one in call], settings.scope_text_max_characters)
-    answered = await extract(llm, settings.fast_model, asked)
+    answered = await extract(llm, settings.fast_model, asked, settings.formation_window_characters)
     free = Usage(answered.usage.model, input_tokens=0, output_tokens=0, calls=0)
     epochs = {one.conversation.conversation_id: one.conversation.epoch for one in call}
     return [
@@ -66,6 +66,7 @@ async def decide(llm: LanguageModel, call: Sequence[Loaded], settings: Settings)
             extraction=part.extraction,
             raw="",
             usage=free if n else answered.usage,
+            aside=part.own(answered.aside),
             others=Others(
                 {other: epoch for other, epoch in epochs.items() if other != part.conversation_id}, part.evidence
             ),
@@ -115,6 +116,10 @@ class Part:
         """Its messages that the observation points at, by the numbers of their turns in the call."""
         spoken = self.loaded.window.spoken
         return {n: spoken[n - self.after - 1] for n in item.sources if self.after < n <= self.after + len(spoken)}
+
+    def own(self, turns: Collection[int]) -> frozenset[int]:
+        """Which of these turns of the call are its own, by their numbers in it."""
+        return frozenset(n - self.after for n in turns if self.after < n <= self.after + len(self.loaded.window.spoken))
 
     def fitness(self, item: ExtractedObservation) -> tuple[bool, int, int]:
         """How well it belongs here: what was said in confidence has to stay so; else where people said most of it."""

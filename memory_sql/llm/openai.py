@@ -15,10 +15,25 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from memory_sql.errors import ConfigurationError, LanguageModelError, MemorySQLError, UnavailableError
+from memory_sql.errors import (
+    ConfigurationError,
+    LanguageModelError,
+    MemorySQLError,
+    PromptTooLongError,
+    UnavailableError,
+)
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.dialect import MISSING, REFUSED, Api, Dialect, Notes, Output, Refusal, refusal_of
-from memory_sql.llm.replies import CODES, OTHER_REASONS, failure_of, read_completion, read_response, text_of, value_of
+from memory_sql.llm.replies import (
+    CODES,
+    OTHER_REASONS,
+    failure_of,
+    is_about_length,
+    read_completion,
+    read_response,
+    text_of,
+    value_of,
+)
 from memory_sql.llm.sending import Sent
 
 try:
@@ -232,6 +247,8 @@ def _status_failure(error: openai.APIStatusError, sent: Sent | None) -> Language
     failure = failure_of(_reason(status), f"the server answered HTTP {status}", code)
     if not isinstance(failure, UnavailableError):
         return failure
+    if status in (400, 413, 422) and is_about_length(f"{code} {error.body}"):
+        return PromptTooLongError("the prompt is longer than the model reads")
     said = [text for text in (code if code in CODES else "",) if text]
     if sent is None or status not in REFUSED or code in OTHER_REASONS:
         return type(failure)(failure.reason, _told(status, said, _way_out(status, code, sent)))

@@ -23,7 +23,7 @@ CODES = frozenset({
     "unsupported_parameter", "unsupported_value",
 })  # fmt: skip
 _NO_CREDIT = frozenset({"billing_hard_limit_reached", "insufficient_quota"})
-OTHER_REASONS = _NO_CREDIT | {"context_length_exceeded", "invalid_api_key", "model_not_found"}
+OTHER_REASONS = _NO_CREDIT | {"invalid_api_key", "model_not_found"}
 _REFUSALS = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
 
 
@@ -193,6 +193,26 @@ def parsed(body: bytes, shape: type[B]) -> B:
 
 
 # Failures
+
+
+def is_about_length(said: str) -> bool:
+    """Whether a server says that the prompt is longer than its model reads. Codes differ, and some have none."""
+    text = said.lower()
+    return any(words in text for words in _TOO_LONG)
+
+
+_TOO_LONG = (
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "context size",
+    "maximum context",
+    "prompt is too long",
+    "input is too long",
+    "too many tokens",
+    "string too long",
+    "string_above_max_length",
+)
 
 
 def failure_of(reason: str, message: str, code: str) -> LanguageModelError:

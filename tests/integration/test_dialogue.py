@@ -95,12 +95,8 @@ async def test_answer_about_the_only_scope_is_asked_for_twice_at_most(memory: Me
     assert await rows(memory, LEDGER) == [("failed", "not_json", 2, None, None)]
 
 
-@pytest.mark.parametrize(
-    "error", [RefusedError("no"), UnavailableError("timeout", "no answer"), ValueError("a mistake of the host's")]
-)
-async def test_no_answer_and_a_refusal_are_not_asked_about_again(
-    memory: Memory, llm: Scripted, error: Exception
-) -> None:
+@pytest.mark.parametrize("error", [UnavailableError("timeout", "no answer"), ValueError("a mistake of the host's")])
+async def test_no_answer_is_not_asked_about_again(memory: Memory, llm: Scripted, error: Exception) -> None:
     await memory.add(conversation(4), **HERE)
     llm.then(error)
     with pytest.raises(LanguageModelError):

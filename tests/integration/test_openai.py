@@ -19,6 +19,7 @@ from memory_sql.errors import (
     AnswerError,
     ConfigurationError,
     LanguageModelError,
+    PromptTooLongError,
     RefusedError,
     TruncatedError,
     UnavailableError,
@@ -219,10 +220,12 @@ async def test_a_known_code_is_named_and_an_unknown_one_is_not(api: Api) -> None
     def body(code: str) -> dict[str, Any]:
         return {"error": {"code": code, "message": SECRET, "param": SECRET, "type": SECRET}}
 
-    known, _ = await failure(status(400, body("context_length_exceeded")), api)
+    known, _ = await failure(status(400, body("unsupported_value")), api)
+    long, _ = await failure(status(400, body("context_length_exceeded")), api)
     unknown, _ = await failure(status(400, body(SECRET)), api)
     filtered_, _ = await failure(status(400, body("content_filter")), api)
-    assert str(known) == "the server answered HTTP 400 (context_length_exceeded)"
+    assert str(known) == "the server answered HTTP 400 (unsupported_value)"
+    assert isinstance(long, PromptTooLongError)
     assert str(unknown) == "the server answered HTTP 400"
     assert isinstance(filtered_, RefusedError)
 

@@ -26,9 +26,10 @@ def message(
     return {"id": f"m{n}", "role": role, "content": text, "created_at": MONDAY + timedelta(minutes=n), **more}
 
 
-def conversation(count: int, *, first: int = 1, **more: Any) -> list[dict[str, Any]]:
-    """Turns of a user and the assistant, one a minute. None of them is a signal."""
+def conversation(count: int, *, first: int = 1, saying: str = "", **more: Any) -> list[dict[str, Any]]:
+    """Turns of a user and the assistant, one a minute. None of them is a signal. `saying`: what the user says first."""
+    said = [f"Turn {n} about the boats." for n in range(first, first + count)]
     return [
-        message(f"Turn {n} about the boats.", n=n, role="user" if n % 2 else "assistant", **more)
-        for n in range(first, first + count)
+        message(f"{text} {saying}".strip() if n == first else text, n=n, role="user" if n % 2 else "assistant", **more)
+        for n, text in enumerate(said, first)
     ]

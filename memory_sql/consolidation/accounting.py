@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedLeftOut
-from memory_sql.consolidation.keeping import LONGEST_WORD, TELLING, allowed, fits
+from memory_sql.consolidation.keeping import LONGEST_WORD, allowed, fits
 from memory_sql.consolidation.replacing import Shown
-from memory_sql.consolidation.wording import is_among, pieces, stands_in
 from memory_sql.languages.text import count_words
+from memory_sql.languages.wording import TELLING, is_among, pieces, stands_in
 
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
 GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version

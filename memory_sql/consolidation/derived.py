@@ -15,10 +15,10 @@ from itertools import chain, combinations, islice, product
 from typing import NamedTuple
 
 from memory_sql.consolidation.numbers import Time, values_in
-from memory_sql.consolidation.wording import pieces
 from memory_sql.languages.counting import spelled
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Amounts
+from memory_sql.languages.wording import pieces
 from memory_sql.languages.words import fold, words_in
 
 MOST_SOURCES = 4  # of one sentence

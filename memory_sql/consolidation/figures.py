@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import chain, combinations, islice, product
 
 from memory_sql.consolidation.numbers import CLOCK, FIGURE, ISO, Written, digits_of, values_in, values_of, written
-from memory_sql.consolidation.wording import stands_word_for_word
+from memory_sql.languages.wording import stands_word_for_word
 from memory_sql.languages.words import fold, words_in
 
 MOST_QUOTED = 8  # words that express one figure

@@ -13,15 +13,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from memory_sql.consolidation.wording import is_among, pieces
 from memory_sql.domain.scopes import PendingObservation
-from memory_sql.languages.anchors import small_words
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import FunctionWords, ToldBy
 from memory_sql.languages.text import count_words, sentence_ends, sentences
+from memory_sql.languages.wording import is_among, pieces, telling
 from memory_sql.languages.words import words_in
 
-TELLING = 4  # a word of at least so many characters shows what a sentence is about
 FEW = 3  # a sentence with fewer telling words says nothing that could be made up
 SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sentences each has two thirds
 TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
@@ -29,7 +27,6 @@ TOLD_AT_ALL = 1 / 4
 LONGEST_WORD = 12  # characters per word, on average
 SPARE = 1.2  # how far above the limit a text may be: no model can count
 SURE = 2  # function words of a language by which a text is known to be in it
-_MASKED = re.compile(r"\[[a-z]+(?:: [a-z ]+)?\]")  # [secret: code]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def kept(
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
     if not any(problems) and fits(text, max_words):
         return Kept(text)
-    new = [_telling(item.content, whose) for item in inputs]
+    new = [telling(item.content, [whose]) for item in inputs]
     stand = {n for n, problem in enumerate(problems) if problem is None}
     old = _put_back(told, stand, current, whose)
     for n in _beyond(parts, told, stand, old, new, max_words):
@@ -105,16 +102,6 @@ def _written(parts: Sequence[str], stand: Collection[int], old: dict[int, list[s
         yield from (f"{sentence} " for sentence in old.get(n, ()))
 
 
-def _telling(text: str, whose: str) -> frozenset[str]:
-    """The words that show what it is about; its figures too."""
-    small, name = small_words(), pieces(whose)
-    return frozenset(
-        word
-        for word in pieces(_MASKED.sub(" ", text)) - name
-        if word not in small and (len(word) >= TELLING or word.isdigit() or not word.isascii())
-    )
-
-
 def _share(words: Collection[str], there: Collection[str]) -> float:
     return sum(is_among(word, there) for word in words) / len(words) if words else 1.0
 
@@ -136,12 +123,12 @@ def _made_up(
     said = frozenset[str]().union(*map(pieces, (current or "", whose, *known, *(item.content for item in inputs))))
     found = list[int]()
     for n, part in enumerate(parts):
-        words = {word for word in _telling(part, whose) if not word.isdigit()}
+        words = {word for word in telling(part, [whose]) if not word.isdigit()}
         if problems[n] is None and len(words) >= FEW and _share(words, said) < SOURCED:
             found.append(n)
     if not found:
         return set()
-    untold = [item.content for item in inputs if _best(_telling(item.content, whose), told) < TOLD_AT_ALL]
+    untold = [item.content for item in inputs if _best(telling(item.content, [whose]), told) < TOLD_AT_ALL]
     if current and _language(current) not in (None, _language(" ".join(parts))):
         untold += sentences(current)  # told in another language from now on
     for n in list(found):
@@ -160,7 +147,7 @@ def _put_back(
     back = dict[int, list[str]]()
     gone = [n for n in range(len(told)) if n not in stand]
     for sentence in sentences(current or "") if gone else ():
-        words = _telling(sentence, whose)
+        words = telling(sentence, [whose])
         place = max(gone, key=lambda n: _share(words, told[n]))
         if words and _share(words, told[place]) >= TOLD and _best(words, [told[n] for n in stand]) < TOLD:
             back.setdefault(place, []).append(sentence)

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedRepetition
-from memory_sql.consolidation.wording import SAID_AGAIN, stands_in
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
 from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, one_line
+from memory_sql.languages.wording import SAID_AGAIN, stands_in
 from memory_sql.llm.notation import as_written
 
 QUOTE_CHARACTERS = 200  # of the quotation in a contradiction

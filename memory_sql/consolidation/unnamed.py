@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from memory_sql.consolidation.replacing import FEWEST
-from memory_sql.consolidation.wording import SAID_AGAIN, pieces, stands_in
 from memory_sql.db import Session
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import sentences
+from memory_sql.languages.wording import SAID_AGAIN, pieces, stands_in
 from memory_sql.retrieval.related import holding
 
 MOST_HELD = 10  # observations that a person is asked about, for one contradiction

@@ -118,11 +118,15 @@ class ExtractedObservation(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an answer says. `missing`: the offered scopes that it has no list for; `unknown`: what was for no such scope."""
+    """What an answer says. `missing`: the offered scopes that it has no list for; `unknown`: what was for no such scope.
+
+    `garbled`: those of the missing ones for which it has something else than a list of observations.
+    """
 
     observations: tuple[ExtractedObservation, ...] = ()
     missing: tuple[str, ...] = ()
     unknown: int = 0
+    garbled: tuple[str, ...] = ()
 
     def __add__(self, other: Extraction) -> Extraction:
         """What two calls brought together; nothing is missing."""
@@ -179,7 +183,9 @@ class ExtractionAnswer(RootModel[dict[str, Any]], AlsoRead):
             for item in items or ()
         ]
         missing = [alias for alias, items in lists.items() if items is None and flat is None]
-        return Extraction((*(flat or ()), *listed), tuple(missing), len(self.root.keys() - {FLAT, *self.offered}))
+        garbled = tuple(alias for alias in missing if alias in self.root)
+        unknown = len(self.root.keys() - {FLAT, *self.offered})
+        return Extraction((*(flat or ()), *listed), tuple(missing), unknown, garbled)
 
     @model_validator(mode="after")
     def _has_a_list(self) -> Self:

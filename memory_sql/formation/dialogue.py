@@ -4,6 +4,8 @@ Where the second answer can't be used either, all of it is missing: less is aske
 it reads, or can't read so much, it is asked about halves, down to one message and to parts of a long one. A single message
 that it refuses is set aside; where it refuses all of them, it is asked again later.
 
+An empty answer after one of the wrong shape doesn't say that there is nothing: it is asked about the halves once.
+
 An isolated scope has a call of its own, and nothing but that call's answer goes into it.
 """
 
@@ -101,8 +103,13 @@ class _Dialogue:
         if apart := {scope.alias.casefold() for scope in task.scopes if scope.isolated}:
             found = found.only(lambda item: _named(item) not in apart)
         left_out = [scope for scope in shared.scopes if scope.alias in found.missing]
+        garbled = found.garbled
         for scope in left_out:
-            found += _belonging(await self._ask(replace(task, scopes=(scope,))), scope)
+            alone = replace(task, scopes=(scope,))
+            answer = await self._ask(alone)
+            if scope.alias in garbled:
+                answer = await self._unless_empty(alone, answer)
+            found += _belonging(answer, scope)
         return found
 
     async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
@@ -126,9 +133,15 @@ class _Dialogue:
         except (RefusedError, PromptTooLongError) as error:
             return await self._in_halves(task, error)
         try:
-            return await self._ask(task, wrong)
+            again = await self._ask(task, wrong)
         except (RefusedError, PromptTooLongError) as error:
             return await self._in_halves(task, error)
+        return await self._unless_empty(task, again)
+
+    async def _unless_empty(self, task: ExtractionTask, answer: Extraction) -> Extraction:
+        """The answer to a second question; where it is empty, what is found in each half."""
+        parts = () if answer.observations or answer.unknown or answer.missing else _halves(task.turns)
+        return await self._of_each(task, parts, once=True) if parts else answer
 
     async def _in_halves(self, task: ExtractionTask, error: LanguageModelError) -> Extraction:
         """Raises the error where nothing can be divided, but sets a message aside that is refused."""
@@ -141,10 +154,13 @@ class _Dialogue:
         self.aside |= {turn.n for turn in task.turns}
         return Extraction()
 
-    async def _of_each(self, task: ExtractionTask, parts: Sequence[Sequence[Turn]]) -> Extraction:
+    async def _of_each(
+        self, task: ExtractionTask, parts: Sequence[Sequence[Turn]], *, once: bool = False
+    ) -> Extraction:
         found = Extraction()
         for turns in parts:
-            found += await self._ask_twice(replace(task, turns=tuple(turns)))
+            part = replace(task, turns=tuple(turns))
+            found += await (self._ask(part) if once else self._ask_twice(part))
         return found
 
     async def _ask(self, task: ExtractionTask, wrong: str | None = None) -> Extraction:

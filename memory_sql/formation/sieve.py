@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.dates import days_of
 from memory_sql.languages.text import clean, count_words, normal_form, one_line, words_of
+from memory_sql.languages.wording import is_among, pieces, telling
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, holds_mark, mask
 from memory_sql.privacy.confidence import said_in_confidence
@@ -26,6 +28,13 @@ MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
 OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
 AGENT_ROLES = frozenset({"assistant", "agent"})
 _NOWHERE: Mapping[int, tuple[Evidence, ...]] = {}
+FEW = 3  # telling words; what has fewer may be said in quite other words
+BEFORE = (
+    3  # messages before a source that may say what it is about; of 1,312 honest observations 3 have no word in them
+)
+_HANDLE = re.compile(r"\bP\d{1,3}\b")
+_DAY = re.compile(r"\d{4}-\d\d(?:-\d\d)?")
+_QUESTION = re.compile(r"[?\uFF1F\u061F]\W*$")
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
 
@@ -87,9 +96,13 @@ class _Sieve:
 
     def drafts(self, item: ExtractedObservation) -> list[Draft]:
         """One; none where it is refused; where several people said what goes to others as a proposal, one for each."""
-        content = self._screened(as_written(clean(item.content)[0].strip(), self._said))
+        content = self._named(as_written(clean(item.content)[0].strip(), self._said))
+        content = self._screened(content)
         if not content or len(content) > self._settings.observation_max_characters:
             self.refused["no_content" if not content else "too_long"] += 1
+            return []
+        if _QUESTION.search(content):
+            self.refused["question"] += 1
             return []
         sources = self._sources(item)
         if all(message.role in AGENT_ROLES for message in sources):
@@ -98,11 +111,49 @@ class _Sieve:
         if not any(message.role == "user" for message in sources):
             self.refused["no_users_words"] += 1  # a tool's or a function's: no user's fact
             return []
+        if not self._is_of_conversation(item) and not self._is_said(content, sources):
+            self.refused["not_said"] += 1
+            return []
         target = self._route(item, sources)
         if target is None:
             return []
         placed = self._placed(item, content, target, sources)
         return [self._draft(item, one) for one in placed if self._has_room(one.target, one.content)]
+
+    @cached_property
+    def _handles(self) -> dict[str, str]:
+        """How those are called of whom the prompt speaks by handles: by their names, else by their ids."""
+        speakers = {m.user_id: m.speaker for m in self._window.messages if m.user_id and m.speaker}
+        displayed = {target.owner: target.display_name for target in self._loaded.targets if target.display_name}
+        return {
+            handle: speakers.get(user) or displayed.get(f"u:{user}") or user for handle, user in self._people.items()
+        }
+
+    def _named(self, content: str) -> str:
+        """With people's names in the place of the prompt's handles, which nobody knows outside of it."""
+
+        def name(found: re.Match[str]) -> str:
+            handle = found[0]
+            if handle not in self._handles or any(handle in said for said in self._said):
+                return handle
+            self.refused["handle"] += 1
+            return self._handles[handle]
+
+        return _HANDLE.sub(name, content)
+
+    def _is_of_conversation(self, item: ExtractedObservation) -> bool:
+        """Goes into what the conversation remembers of itself, which sums up."""
+        target = self._by_alias.get((item.scope or "").strip().casefold())
+        return target is not None and target.kind == "conversation"
+
+    def _is_said(self, content: str, sources: Sequence[BufferedMessage]) -> bool:
+        """Whether any of the words that tell something stands in what it was taken from, or in what was said just before."""
+        words = telling(_DAY.sub(" ", content), self._names)  # a day was reckoned
+        if len(words) < FEW:
+            return True
+        numbers = {near for message in sources for near in range(message.number - BEFORE, message.number + 1)}
+        said = [message.content or "" for message in self._window.messages if message.number in numbers]
+        return any(is_among(word, pieces(text)) for text in said for word in words)
 
     def _placed(
         self, item: ExtractedObservation, content: str, target: Target, sources: Sequence[BufferedMessage]

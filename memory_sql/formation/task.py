@@ -6,7 +6,6 @@ text can neither pose as a turn nor end its own fence. The instructions are the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -63,7 +62,7 @@ class ExtractionTask:
             group_items=self.group_items,
             max_words=self.max_words,
             now=minute_of(self.now),
-            nothing=json.dumps({alias: [] for alias in aliases}),
+            lists=", ".join(aliases),
             repair=self._asked_besides(wrong),
         )
         return Request("extraction", model, instructions, text, answer_for(aliases), self, prompt.version, mark)

@@ -27,7 +27,6 @@ from tests.loopback import (
     good,
     hang,
     loopback,
-    refusal,
     status,
     truncated,
 )
@@ -40,10 +39,9 @@ WRONG: dict[str, tuple[Reply, str]] = {
     "cut without a word": (good(GOOD[:40]), "truncated"),
     "empty": (empty(), "empty"),
     "blank": (good(" \n"), "empty"),
-    "wrong top-level key": (good(json.dumps({"memories": json.loads(GOOD)["observations"]})), "wrong_shape"),
-    "bare list": (good(json.dumps(json.loads(GOOD)["observations"])), "wrong_shape"),
+    "wrong top-level key": (good(json.dumps({"memories": "none", "n": 0})), "wrong_shape"),
+    "list of texts": (good('["Mia likes tea."]'), "wrong_shape"),
     "prose": (good("I found nothing of interest, sorry!"), "not_json"),
-    "refusal": (refusal(), "refused"),
     "429": (status(429), "rate_limit"),
     "500": (status(500), "server_error"),
     "401": (status(401), "auth"),
@@ -83,7 +81,7 @@ async def remembering(
 async def test_after_each_failure_the_next_good_answer_forms_the_messages_once(
     database_url: str, api: Literal["responses", "chat"]
 ) -> None:
-    """An answer that can't be used is asked for twice in each run, then for one scope; no answer and a refusal once."""
+    """An answer that can't be used is asked for twice in each run, then for one scope; where there is none, once."""
     calls = {name: 3 if code in UNUSABLE else 1 for name, (_, code) in WRONG.items()}
     script = [reply for name, (reply, _) in WRONG.items() for _ in range(calls[name])] + [good(GOOD)]
     async with remembering(database_url, script, api=api) as (memory, server):
@@ -102,7 +100,7 @@ async def test_after_each_failure_the_next_good_answer_forms_the_messages_once(
         assert len(server.requests) == sum(calls.values()) + 1
         assert await rows(memory, "SELECT count(*) FROM memory.runs WHERE answer IS NOT NULL") == [(0,)]
         tokens = "SELECT error_code, input_tokens FROM memory.runs WHERE input_tokens IS NOT NULL ORDER BY run_id"
-        answered = [(code, 11 * calls[name]) for name, (_, code) in WRONG.items() if code in UNUSABLE | {"refused"}]
+        answered = [(code, 11 * calls[name]) for name, (_, code) in WRONG.items() if code in UNUSABLE]
         assert await rows(memory, tokens) == [*answered, (None, 11)]
 
 

@@ -127,7 +127,7 @@ async def test_scope_with_both_lanes_is_asked_about_twice_in_one_call(memory: Me
     limits = {"observation_min_items": 1, "observation_max_items": 2, "buffer_max_items": 1, "buffer_max_words": 9}
     await lanes(memory, "both", **limits)
     await memory.observe("Berth 12 was free.", **MIA, lane="buffer")
-    await memory.add(conversation(4), **HERE)
+    await memory.add(conversation(4, saying="A berth is free."), **HERE)
     llm.then(
         extracted(
             ("Tea.", "individual"), ("Boats.", "individual"), ("Rum.", "individual"),
@@ -150,7 +150,7 @@ async def test_answer_of_a_scope_with_both_lanes_is_applied_the_same_after_a_cra
     memory: Memory, llm: Scripted
 ) -> None:
     await lanes(memory, "both")
-    await memory.add(conversation(4), **HERE)
+    await memory.add(conversation(4, saying="A berth is free."), **HERE)
     llm.then(extracted(("Tea.", "individual"), ("Berth 14 is free.", "individual_latest")))
     refuse = "CREATE RULE refuse AS ON INSERT TO memory.observations DO INSTEAD SELECT 1/0"
     await rows(memory, refuse)
@@ -202,7 +202,7 @@ async def test_legacy_shard_is_its_facts_then_its_text_then_suggestions(memory: 
 
 async def test_forgotten_conversation_leaves_nothing_in_the_buffer(memory: Memory, llm: Scripted) -> None:
     await lanes(memory, "buffer")
-    await memory.add(conversation(4), **HERE)
+    await memory.add(conversation(4, saying="A berth is free."), **HERE)
     llm.then(extracted(("Berth 14 is free.", "individual")))
     await memory.conversations.form(**ADA, conversation_id="s")
     assert "Berth 14" in str(await memory.context(**MIA))

@@ -370,7 +370,9 @@ async def test_late_commit_is_refused_whichever_of_the_calls_was_overtaken(
 
 async def test_each_scope_takes_up_to_its_limit_of_texts(memory: Memory, llm: Scripted) -> None:
     """R088, R090: thirty of fifty words unless the scope says otherwise."""
-    await memory.add(conversation(4), **HERE, group_ids=["harbor"])
+    await memory.add(
+        conversation(4, saying="Facts of the individual, the group and the collective."), **HERE, group_ids=["harbor"]
+    )
     await memory.observe("A plan.", agent_id="ada", group_id="harbor")
     await set_scopes(memory, "g:harbor", observation_max_items=0)
     items = [(f"{alias} fact {n}", alias) for n in range(32) for alias in ("individual", "group_1", "collective")]

@@ -129,7 +129,9 @@ async def test_quarantined_is_not_formed_again(memory: Memory, llm: Scripted) ->
 
 async def test_what_was_overtaken_stays_so_when_it_is_said_again(memory: Memory, llm: Scripted) -> None:
     """Nothing is learnt twice of one message, nor does what gave way to something newer come back so."""
-    await formed(memory, llm, ("Tern ships on 24 April.", "individual", [1]), ("Mia sails.", "individual", [3]))
+    await memory.add(conversation(4, saying="Tern ships on 24 April."), **HERE)
+    llm.then(extracted(("Tern ships on 24 April.", "individual", [1]), ("Mia sails.", "individual", [3])))
+    await memory.conversations.form(**SESSION)
     newer = await memory.observe("Tern ships on 8 May.", agent_id="ada", user_id="mia")
     gives_way = {"newer": "n3", "older": "n1", "was": "24 April", "now": "8 May"}
     llm.then(json.dumps({"text": "Tern ships on 8 May. Mia sails.", "contradictions": [gives_way]}))

@@ -50,7 +50,11 @@ async def test_question_too_many_is_noticed_whatever_the_work_makes_of_it(memory
 async def test_one_call_forms_observations_for_every_scope(memory: Memory, llm: Scripted) -> None:
     """R065–R067, R089, R093, R136."""
     await memory.configure(agent_id="ada", collective="direct")
-    await memory.add(conversation(4, name="Mia"), **HERE, group_ids=["harbor"])
+    await memory.add(
+        conversation(4, name="Mia", saying="The team ships in April, and large exports fail."),
+        **HERE,
+        group_ids=["harbor"],
+    )
     await memory.conversations.share(**SESSION)
     llm.then(
         listing(

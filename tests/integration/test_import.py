@@ -331,14 +331,16 @@ async def test_what_somebody_says_again_outlives_a_rollback(memory: Memory, llm:
         " AND o.seq > s.done_seq ORDER BY s.last_seq DESC, s.scope_id",
     )
     here: dict[str, Any] = {"agent_id": agent, "user_id": owner[2:], "conversation_id": "t"}
-    await memory.add([message("So it is, and I have bought a boat.")], **here)
+    await memory.add([message(f"{content} So it is, and I have bought a boat.")], **here)
     llm.then(extracted((content, "individual", [1]), ("Has bought a boat.", "individual", [1])))
     formed = await memory.conversations.form(agent_id=agent, conversation_id="t")
     assert formed.duplicates == 1
     await memory.imports.rollback(run)
     kept = await rows(memory, "SELECT content FROM memory.observations WHERE scope_id = :id ORDER BY seq", id=scope_id)
     assert kept == [(content,), ("Has bought a boat.",)]
-    assert await rows(memory, "SELECT content FROM memory.messages") == [("So it is, and I have bought a boat.",)]
+    assert await rows(memory, "SELECT content FROM memory.messages") == [
+        (f"{content} So it is, and I have bought a boat.",)
+    ]
 
 
 async def test_who_has_left_a_group_stays_away(memory: Memory, folder: Path) -> None:

@@ -27,7 +27,7 @@ from tests.hosts import AGENT, JONAS, MIA, HostScope, Legacy, Person, Session
 
 ADA = Person(AGENT)
 MIAS: dict[str, Any] = {"agent_id": AGENT, "user_id": MIA}
-TEXT = "Mia: I keep bees. Ada: How nice."
+TEXT = "Mia: I keep bees. The boat house is closed. Ada: How nice."
 BEES = ("Mia keeps bees.", "individual")
 
 

@@ -131,11 +131,11 @@ async def test_who_leaves_while_the_model_thinks_stores_nothing_in_a_groups_name
 
 async def test_scope_of_everybody_learns_only_where_that_is_stored_at_once(memory: Memory, llm: Scripted) -> None:
     await memory.scopes.create("collective", **ADA, name="boats")
-    await memory.add(conversation(4), **HERE)
+    await memory.add(conversation(4, saying="Hulls are checked."), **HERE)
     llm.then(extracted(), extracted(("Hulls are checked in spring.", "named_1")))
     assert await form(memory) == []
     await memory.configure(**ADA, collective="direct")
-    await memory.add(conversation(4, first=5), **HERE)
+    await memory.add(conversation(4, first=5, saying="Hulls are checked."), **HERE)
     assert await form(memory) == [("collective:boats", "Hulls are checked in spring.")]
     assert [offered(request) for request in llm.requests] == [
         ["individual", "collective"],

@@ -134,3 +134,25 @@ async def test_outage_is_no_reason_to_divide(database_url: str, settings: Settin
         with pytest.raises(UnavailableError):
             await memory.conversations.form(**SESSION)
         assert len(llm.requests) == 1
+
+
+async def test_empty_answer_after_one_of_the_wrong_shape_is_not_taken_for_nothing(
+    memory: Memory, llm: Scripted
+) -> None:
+    """Small models answer so when they are told that their answer was wrong."""
+    await memory.add(saying(*FACTS[:4]), **HERE)
+    garbled: list[dict[str, Any]] = [{"individual": FACTS[:4]}, {"individual": FACTS[:4], "collective": []}]
+    for n, wrong in enumerate(garbled):
+        if n:
+            await memory.add(saying(*(fact.replace("Fact", "Thing") for fact in FACTS[:4])), **HERE)
+        empty: dict[str, Any] = {"individual": []} | ({} if n else {"collective": []})
+        llm.then(json.dumps(wrong), json.dumps(empty), every, every)
+        done = await memory.conversations.form(**SESSION)
+        assert len(done.observations) == 4
+    assert len(llm.requests) == 8
+
+
+async def test_empty_first_answer_is_nothing_to_keep(memory: Memory, llm: Scripted) -> None:
+    await memory.add(saying(*FACTS[:4]), **HERE)
+    llm.then(json.dumps({"individual": [], "collective": []}))
+    assert (await memory.conversations.form(**SESSION)).observations == ()

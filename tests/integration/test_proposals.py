@@ -256,7 +256,7 @@ async def test_contact_of_a_group_stays_with_those_who_heard_it_and_of_its_peopl
 
 
 async def test_what_is_for_everybody_is_proposed_by_each_who_said_it(memory: Memory, parrot: Parrot) -> None:
-    await say(memory, "t", ("gene", "Everybody should know."), ("mia", "Yes."))
+    await say(memory, "t", ("gene", "Everybody should know: asynchronous communication."), ("mia", "Yes."))
     formed = await form(memory, parrot, "t", (ASYNC, "collective", [1, 2]))
     assert formed.refused == {"proposed": 1}
     assert await known(memory, "c") == []
@@ -275,7 +275,7 @@ async def test_proposal_reaches_everybody_when_three_people_of_two_groups_say_so
     for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo"), ("atlas", "tim")):
         await say(memory, f"{group}-{user}", (user, "Hello."), groups=(group,))
     for group, user in (("eden", "gene"), ("eden", "mia"), ("atlas", "jo")):
-        await say(memory, f"own-{user}", (user, "Everybody should know."), groups=(group,))
+        await say(memory, f"own-{user}", (user, "Everybody should know: asynchronous communication."), groups=(group,))
         await form(memory, parrot, f"own-{user}", (ASYNC, "collective", [1]))
         assert await known(memory, "c") == []
     for _ in range(2):
@@ -286,7 +286,7 @@ async def test_proposal_reaches_everybody_when_three_people_of_two_groups_say_so
 
 async def test_agent_may_have_it_at_once(memory: Memory, parrot: Parrot) -> None:
     await memory.configure(**ADA, collective="direct")
-    await say(memory, "t", ("gene", "Everybody should know."))
+    await say(memory, "t", ("gene", "Everybody should know: asynchronous communication."))
     await form(memory, parrot, "t", (ASYNC, "collective", [1]))
     assert await known(memory, "c") == [ASYNC]
 

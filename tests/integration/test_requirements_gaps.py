@@ -262,7 +262,7 @@ async def test_concurrent_observations_are_all_numbered_and_all_pending(memory: 
 async def test_what_one_conversation_teaches_is_known_in_another_at_once(memory: Memory, llm: Scripted) -> None:
     """R282: nothing is cached, so nothing has to be brought up to date."""
     assert str(await memory.context(**MIA, conversation_id="t")) == "<MemoryContext/>"
-    await memory.add(conversation(4), **HERE)
+    await memory.add(conversation(4, saying="I moor at a berth."), **HERE)
     llm.then(extracted(("Mia moors at berth 12.", "individual")))
     await memory.conversations.form(**SESSION)
     assert "berth 12" in str(await memory.context(**MIA, conversation_id="t"))

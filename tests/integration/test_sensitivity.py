@@ -168,7 +168,7 @@ async def test_what_is_personal_goes_to_who_said_it_wherever_the_model_puts_it(
 ) -> None:
     """D42: down, never up."""
     await memory.configure(agent_id="ada", collective="direct")
-    await memory.add(conversation(4, user_id="mia"), **HERE, group_ids=["harbor"])
+    await memory.add(conversation(4, user_id="mia", saying="Salary, address, team."), **HERE, group_ids=["harbor"])
     await memory.conversations.share(**SESSION)
     llm.then(
         listing(

@@ -24,7 +24,7 @@ def cued(*items: tuple[str, list[str]], alias: str = "individual") -> str:
 
 
 async def formed(memory: Memory, llm: Scripted, *items: tuple[str, list[str]]) -> None:
-    await memory.add([message("Hello", name="Mia")], **HERE)
+    await memory.add([message(" ".join(text for text, _ in items), name="Mia")], **HERE)
     llm.then(cued(*items))
     await memory.conversations.form(agent_id="ada", conversation_id="s")
 

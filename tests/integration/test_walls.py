@@ -109,7 +109,7 @@ async def counts(connection: Any, names: list[str]) -> dict[str, int]:
 async def live(memory: Memory, llm: Scripted) -> None:
     """Something in every table: Mia and Jonas in a group, each with a secret."""
     llm.then(extracted((SECRET, "individual")), "Mia knows the gate code 4711.", "Jonas's code is 4711, as hers.")
-    await memory.add(conversation(5), **MIA, conversation_id="s-mia", group_ids=["harbor"])
+    await memory.add(conversation(5, saying=SECRET), **MIA, conversation_id="s-mia", group_ids=["harbor"])
     await memory.conversations.form(agent_id="ada", conversation_id="s-mia")
     await memory.add(conversation(2), **JONAS, conversation_id="s-jonas", group_ids=["harbor"])
     for who in (MIA, JONAS):

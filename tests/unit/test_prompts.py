@@ -5,8 +5,7 @@ import re
 import pytest
 
 from memory_sql.errors import ConfigurationError
-from memory_sql.formation.answers import answer_for
-from memory_sql.llm import answers, prompts
+from memory_sql.llm import prompts
 
 SHIPPED = {
     "extraction": ("memory_sql.formation", "extraction"),
@@ -22,7 +21,7 @@ EXTRACTION: dict[str, str | int] = {
     "group_items": 20,
     "max_words": 50,
     "now": "2026-03-02T10:20Z",
-    "nothing": '{"individual": []}',
+    "lists": '{"individual": []}',
     "repair": "",
 }
 CONSOLIDATION: dict[str, str | int] = {
@@ -73,12 +72,14 @@ def test_instructions_of_extraction_are_the_same_in_every_call() -> None:
     assert "{{" not in prompts.load(*SHIPPED["extraction"]).instructions
 
 
-def test_the_extraction_prompt_shows_an_answer_that_is_json() -> None:
-    instructions, _ = prompts.load(*SHIPPED["extraction"]).render(**EXTRACTION)
-    (shown,) = re.findall(r"^comes\n(\{.*\})$", instructions, re.DOTALL | re.MULTILINE)
-    example = answers.read(shown, answer_for(("individual", "group_1", "collective"))).extraction
-    assert [(item.scope, item.sources) for item in example.observations] == [("individual", [7]), ("group_1", [7])]
-    assert (example.missing, example.unknown) == ((), 0)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_prompt_holds_an_example_that_could_pass_for_memory(name: str) -> None:
+    """A weak model remembers it: no day, no name, no sentence, but `<what stands there>`."""
+    prompt = prompts.load(*SHIPPED[name])
+    text = f"{prompt.instructions}\n{prompt.prompt}"
+    assert re.search(r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}:\d\d\b", text) is None
+    quoted = re.findall(r'"([^"\n]+)"', text)
+    assert [words for words in quoted if len(words.split()) > 4 and "<" not in words] == []
 
 
 def test_guidance_stands_outside_the_marks_and_may_be_empty() -> None:
@@ -110,7 +111,7 @@ def test_a_value_that_looks_like_a_slot_stays_text() -> None:
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@5\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
+    assert re.fullmatch(r"extraction@6\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from memory_sql.languages.anchors import small_words
 from memory_sql.languages.words import terms_of, words_in
 
 QUOTED = 1 / 3  # of the words may be missing: inflected differently, or inserted
 SAID_AGAIN = 1 / 8  # less tolerant: "with rum" is another fact than "with milk"
 SHORTEST_STEM, STEM_SHARE = 4, 0.6
+TELLING = 4  # a word of at least so many characters shows what a text is about
+_MASKED = re.compile(r"\[[a-z]+(?:: [a-z ]+)?\]")  # [secret: code]
 
 
 def stands_in(quote: str, text: str, others: float = QUOTED) -> bool:
@@ -25,6 +29,16 @@ def stands_word_for_word(quote: str, text: str) -> bool:
     """Whether the text has these words in a row. Case, accents and punctuation don't matter."""
     wanted, there = list(_pieces(quote)), list(_pieces(text))
     return bool(wanted) and any(there[n : n + len(wanted)] == wanted for n in range(len(there) - len(wanted) + 1))
+
+
+def telling(text: str, names: Collection[str] = ()) -> frozenset[str]:
+    """The words that show what a text is about, and its figures; without those of these names."""
+    small, called = small_words(), frozenset[str]().union(*map(pieces, names))
+    return frozenset(
+        word
+        for word in pieces(_MASKED.sub(" ", text)) - called
+        if word not in small and (len(word) >= TELLING or word.isdigit() or not word.isascii())
+    )
 
 
 def is_among(word: str, words: Collection[str]) -> bool:

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         Kept,
         KeptReason,
         MaintainResult,
+        ModelCheck,
         ObserveResult,
         Physical,
         PropagateResult,
@@ -253,6 +254,7 @@ __all__ = [
     "MemoryService",
     "Message",
     "MessageHit",
+    "ModelCheck",
     "NotFoundError",
     "Observation",
     "ObservationKind",
@@ -356,7 +358,7 @@ _HOME = {
     ),
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
-        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult Physical PropagateResult "
+        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Physical PropagateResult "
         "PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
         "ImportCheck ImportProgress ImportReport ImportRun RolledBack ObserveResult"
     ),

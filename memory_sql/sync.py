@@ -299,6 +299,7 @@ class Admin(Face):
     journal_status = _Blocking(admin.Admin.journal_status)
     agents = _Blocking(admin.Admin.agents)
     export = _Blocking(admin.Admin.export)
+    check_model = _Blocking(admin.Admin.check_model)
     prices = _Blocking(admin.Admin.prices)
     set_price = _Blocking(admin.Admin.set_price)
 

@@ -1,4 +1,4 @@
-"""The whole store: agents, stats, export, prices, verify, settings, restore-check."""
+"""The whole store: agents, stats, export, models, prices, verify, settings, restore-check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memory_sql.config import Settings
     from memory_sql.domain.prices import Price
     from memory_sql.domain.reading import RetrievalStats
-    from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
+    from memory_sql.domain.results import AgentSummary, JournalStatus, ModelCheck, Receipt, Stats, Violation
     from memory_sql.memory import Memory
 
 Journal = Annotated[
@@ -127,6 +127,28 @@ def export(
     if file is not None:
         told = {"view": view, "file": str(file), "rows": written}
         output.one(told, lambda _: f"{file}: {output.many(written, 'row')} of {view}", as_json)
+
+
+@app.command("check-model")
+def check_model(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Asks the configured model three tiny things: whether it answers, whether its answers pass, what that costs.
+
+    \b
+    memory-sql admin check-model
+
+    The exit code is 1 where one of them doesn't pass.
+    """
+    found = run(url, data, lambda memory: memory.admin.check_model())
+    output.rows(found, _check_line, as_json, "")
+    if any(check.problem for check in found):
+        raise typer.Exit(1)
+
+
+def _check_line(check: ModelCheck) -> str:
+    tokens = f"{check.input_tokens or 0:,} + {check.output_tokens or 0:,} tokens"
+    by = f"  [{check.asked_by}]" if check.asked_by else ""
+    result = f"fails: {check.problem}" if check.problem else "passes"
+    return output.plain(f"{check.step:<14}{check.model}  {result}  {check.seconds:.1f} s, {tokens}{by}")
 
 
 @app.command()

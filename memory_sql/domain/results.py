@@ -287,6 +287,22 @@ class Receipt(Value):
     physical: Physical
 
 
+class ModelCheck(Value):
+    """What became of one tiny thing that was asked of a model; `problem` None: it passes.
+
+    `step`: extraction, consolidation or propagation. `asked_by`: API and form of answer that its server takes, and what is
+    left out of requests for it; None: not known. Tokens are None where the server doesn't say.
+    """
+
+    step: str
+    model: str
+    problem: str | None = None
+    asked_by: str | None = None
+    seconds: float = 0.0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
 class JournalStatus(Value):
     """The forgettings in the journal that are missing in this database, whose id is `database`.
 

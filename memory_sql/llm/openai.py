@@ -136,6 +136,10 @@ class OpenAI:
             return noted._replace(output=self._output or noted.output)
         return Dialect(self._api or "responses", self._output or "json_schema")
 
+    async def asked_by(self, model: str) -> str | None:
+        """`taken` in words; None: it hasn't answered yet."""
+        return _in_words(self._worked[model]) if model in self._worked else None
+
     async def _answered(self, request: Request[T]) -> tuple[Dialect, bytes]:
         """By the dialect that the server takes. Raises the first refusal where nothing helps."""
         known = dialect = await self.taken(request.model)
@@ -163,8 +167,7 @@ class OpenAI:
         self._worked[model] = dialect
         if not is_new:
             return
-        without = f", without {', '.join(sorted(dialect.without))}" if dialect.without else ""
-        log.info("the model %s is asked by %s, for %s%s", model, dialect.api, dialect.output, without)
+        log.info("the model %s is asked by %s", model, _in_words(dialect))
         if self._notes is not None:
             try:
                 await self._notes.keep(self._server, model, dialect)
@@ -179,6 +182,11 @@ class OpenAI:
         response = await create(**sent.parameters)
         body: bytes = response.http_response.content
         return body
+
+
+def _in_words(dialect: Dialect) -> str:
+    without = f", without {', '.join(sorted(dialect.without))}" if dialect.without else ""
+    return f"{dialect.api}, {dialect.output}{without}"
 
 
 def deadline_of(timeout_seconds: float, max_retries: int) -> float:

@@ -22,8 +22,9 @@ from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.arguments import flags, id_of, needed_text, optional_id, path_of, within
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.prices import Price, amount_of, currency_of, day_of, model_of
-from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
+from memory_sql.domain.results import AgentSummary, JournalStatus, ModelCheck, Receipt, Stats, Violation
 from memory_sql.errors import InputError, NotFoundError
+from memory_sql.jobs.checking import check_models
 from memory_sql.lifecycle import corrections, forgetting, journal, restoring
 from memory_sql.llm.embeddings import name_of
 from memory_sql.resources.runtime import Face, asked_of
@@ -124,6 +125,15 @@ class Admin(Face):
         behind, most = optional_id("after", after), within("limit", limit, 1000)
         async with self._database.statement(principal=service(None)) as unit:
             return await list_agents(unit, behind, most)
+
+    async def check_model(self) -> Sequence[ModelCheck]:
+        """Asks the configured models three tiny things, which cost some thousand tokens; stores nothing.
+
+        One extraction (`fast_model`), one consolidation and one verdict (`slow_model`). Raises `ConfigurationError` where
+        there is no model; what a model or its server does is in the result.
+        """
+        checks = await check_models(self._runtime.llm, self._settings, self._now())
+        return [check.model_copy(update={"asked_by": await self._runtime.asked_by(check.model)}) for check in checks]
 
     async def prices(self) -> Sequence[Price]:
         """The prices that were set, in the order of the models, the newest price of each model first."""

@@ -179,6 +179,11 @@ class Runtime:
             self._opened.push_async_callback(self._own_llm.close)
         return self.telemetry.watch(self._own_llm, self.settings.llm_name or OF_THE_HOST)
 
+    async def asked_by(self, model: str) -> str | None:
+        """How our own client asks for the model, as far as that is known."""
+        told = getattr(self._own_llm, "asked_by", None)
+        return None if told is None else await told(model)
+
     @property
     def embeddings(self) -> EmbeddingModel | None:
         """None: there is none. Raises `ConfigurationError`."""

@@ -150,6 +150,10 @@ class _Dialogue:
             return await self._of_each(task, parts)
         if not isinstance(error, RefusedError) or len(task.turns) > 1:
             raise error
+        try:
+            return await self._ask(task)  # some refuse by chance
+        except RefusedError as again:
+            error = again
         self.refused = error
         self.aside |= {turn.n for turn in task.turns}
         return Extraction()

@@ -33,7 +33,7 @@ BEFORE = (
     3  # messages before a source that may say what it is about; of 1,312 honest observations 3 have no word in them
 )
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
-_DAY = re.compile(r"\d{4}-\d\d(?:-\d\d)?")
+_DAY = re.compile(r"(?<![\d-])\d{4}-\d\d(?:-\d\d)?(?![\d-])")
 _QUESTION = re.compile(r"[?\uFF1F\u061F]\W*$")
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 

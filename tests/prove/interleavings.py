@@ -63,7 +63,7 @@ LEFT = """
     WHERE due_at IS NOT NULL OR unformed_messages > 0 AND NOT excluded OR lease_until > now()
     UNION ALL
     SELECT concat_ws(' ', kind, owner, name), coalesce(due_at, propagate_at), lease_until FROM memory.scopes
-    WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now()
+    WHERE due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL OR lease_until > now()
 """
 SHOWN = (
     """

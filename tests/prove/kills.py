@@ -231,7 +231,8 @@ async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None
 LEFT = """
     SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations
             WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
-         + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now())
+         + (SELECT count(*) FROM memory.scopes WHERE due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL
+            OR lease_until > now())
 """
 OF_USERS = """
     FROM memory.observations t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual' AND s.name = ''

@@ -147,6 +147,7 @@ def text_so_far(prompt: str) -> str:
 NO_ANSWER = (status(429), status(500), status(503), hang(5), garbage(b"\xff\x00<html>"))
 NO_USE = (empty(), good(" "), refusal(), truncated('{"observations": ['))
 NO_JSON = good("nonsense")  # where a text is asked for, it is one
+NO_FACTS = (empty(), good(" "), truncated('{"observations": ['), NO_JSON)  # what is refused is set aside: not by chance
 
 
 def fickle(chance: random.Random) -> Reply:
@@ -158,7 +159,7 @@ def fickle(chance: random.Random) -> Reply:
             case 0:
                 reply = chance.choice(NO_ANSWER)
             case 1:
-                reply = chance.choice([*NO_USE, NO_JSON] if wants_facts(received) else NO_USE)
+                reply = chance.choice(NO_FACTS if wants_facts(received) else NO_USE)
             case _:
                 reply = good(answer(received))
         return await reply.respond(request, received)

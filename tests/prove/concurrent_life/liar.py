@@ -19,7 +19,7 @@ from aiohttp import web
 from tests.decoys import verdict
 from tests.fakes import by_scope
 from tests.loopback import Received, Reply, ShownTurn, good, numbered, turns
-from tests.prove.models import NO_ANSWER, NO_JSON, NO_USE, claims, text_of, wants_decisions, wants_facts
+from tests.prove.models import NO_ANSWER, NO_FACTS, NO_USE, claims, text_of, wants_decisions, wants_facts
 
 T = TypeVar("T")
 Item = tuple[str, str, list[int]]
@@ -35,7 +35,7 @@ def liar(told: Path, chance: random.Random) -> Reply:
             case 0:
                 reply = chance.choice(NO_ANSWER)
             case 1 | 2 | 3:  # some of it is given up
-                reply = chance.choice([*NO_USE, NO_JSON] if wants_facts(received) else NO_USE)
+                reply = chance.choice(NO_FACTS if wants_facts(received) else NO_USE)
             case _:
                 name, said = _answer(received, chance, lies=chance.randrange(3) == 0)
                 if name:

@@ -19,7 +19,7 @@
     │   ├── RestoredError           the database is a backup from before a forgetting: run restore-check first
     │   ├── SchemaError             the schema is missing, older or newer than this release
     │   └── EmbeddedError           the embedded Postgres can't be installed or started
-    ├── BudgetError                 the agent has used up its daily tokens; the work waits
+    ├── BudgetError                 the agent has used up its daily tokens or money; the work waits
     ├── BusyError                   another process holds the lease on this conversation or scope
     ├── StaleError                  the input of a model call has changed since; nothing was written
     └── LanguageModelError
@@ -245,14 +245,13 @@ class EmbeddedError(DatabaseError):
 
 
 class BudgetError(MemorySQLError):
-    """The agent has used up its daily tokens (setting `daily_tokens`). The work continues by itself at `until`."""
+    """The agent has used up its `daily_tokens` or its `daily_cost`. The work continues by itself at `until`."""
 
     until: datetime
 
-    def __init__(self, agent: str, limit: int, until: datetime) -> None:
-        super().__init__(
-            f"agent {agent} has used up its {limit:,} daily tokens; the work waits until {until:%Y-%m-%d %H:%MZ}"
-        )
+    def __init__(self, agent: str, limit: float, until: datetime, what: str = "tokens") -> None:
+        of_day = f"{limit:,} daily tokens" if what == "tokens" else f"daily cost of {limit:,.2f}"
+        super().__init__(f"agent {agent} has used up its {of_day}; the work waits until {until:%Y-%m-%d %H:%MZ}")
         self.until = until
 
 

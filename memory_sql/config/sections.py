@@ -125,6 +125,15 @@ class ModelSettings(Section):
             le=MOST_TOKENS_A_DAY,
         ),
     ] = None
+    daily_cost: Annotated[
+        float | None,
+        per_agent(
+            "money that an agent may cost in a day (UTC), by the prices of admin set-price, before its work waits; unset: no"
+            " limit",
+            ge=0,
+            le=1_000_000_000,
+        ),
+    ] = None
 
 
 class VectorSettings(Section):

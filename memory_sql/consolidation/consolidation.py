@@ -115,7 +115,7 @@ async def load(
     if not scope.consolidate or not scope.is_active:
         await _nothing(session, scope, settings, now)
         return None
-    await RunRepository(session).check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
+    await RunRepository(session).check_budget(agent_id, scope.agent_key, settings, now)
     batch = _batch(scope, settings), settings.consolidation_batch_characters
     begun = await ConsolidationRepository(session).begin(scope, *batch, now)
     if begun is None:

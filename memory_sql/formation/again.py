@@ -43,7 +43,7 @@ async def load(
     if stretch is None:
         await conversations.release(state)
         return state, None
-    await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
+    await runs.check_budget(state.agent_id, state.agent_key, settings, now)
     messages = await conversations.range(state, stretch[1], after=stretch[0])
     members = await formation.silent_members(session, state, messages)
     groups = await formation.groups_for(session, state, settings)

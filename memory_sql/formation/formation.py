@@ -105,7 +105,7 @@ async def load_claimed(
         run = await runs.take_over(answered.key, state.fence)
         found = await related.found(session, state.agent_id, queries, now)
     else:
-        await runs.check_budget(state.agent_id, state.agent_key, settings.daily_tokens, now)
+        await runs.check_budget(state.agent_id, state.agent_key, settings, now)
         run, found = await start(session, state, messages, targets, shown, list(members), queries, now)
     targets = tuple(target for offer in offers for target in offer.told(found))
     return Loaded(state, run, window, targets, shown, now, answered, reason)

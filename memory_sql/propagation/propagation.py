@@ -120,7 +120,7 @@ async def _screened(
                 verdicts.append(verdict)
         epochs |= screening.epochs
     if offers:
-        await RunRepository(session).check_budget(agent_id, scope.agent_key, settings.daily_tokens, now)
+        await RunRepository(session).check_budget(agent_id, scope.agent_key, settings, now)
     shown = {item.scope_id for offer in offers for item in offer.sources} | {scope.scope_id}
     names = await _names(repository, scope, [target for target, _ in found], shown)
     judged = [candidate for _, candidates in found for candidate in candidates]

@@ -10,7 +10,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.domain.prices import Price
-from memory_sql.errors import InputError
+from memory_sql.errors import BudgetError, InputError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
 from tests.database import rows
@@ -52,6 +52,25 @@ async def test_each_day_has_the_price_that_held_then(database_url: str, llm: Scr
         one = Decimal(100) * Decimal("0.25") / 10**6 + Decimal(10) * 2 / 10**6
         assert found == [(1, None, None), (2, one, "USD"), (3, one, "USD"), (4, one, "EUR")]
         assert (await memory.admin.stats(agent_id="ada")).costs == {"EUR": one, "USD": 2 * one}
+
+
+async def test_work_waits_for_the_next_day_when_its_money_is_spent(database_url: str, llm: Scripted) -> None:
+    """Each currency by itself; what has no price costs nothing."""
+    clock, settings = Day(), SETTINGS.model_copy(update={"daily_cost": 0.00008})  # a run costs 0.000045
+    async with Memory(database_url, llm, settings, clock=clock) as memory:
+        await form(memory, llm, clock, 1, 1)
+        await memory.admin.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
+        clock.day = 2
+        for n in range(2):
+            await memory.add([message("I keep bees.")], agent_id="ada", user_id="mia", conversation_id=f"two-{n}")
+            llm.then(extracted((f"Mia kept {n} bees.", "individual")))
+            await memory.conversations.form(agent_id="ada", conversation_id=f"two-{n}")
+        await memory.add([message("I keep bees.")], agent_id="ada", user_id="mia", conversation_id="late")
+        with pytest.raises(BudgetError, match=r"daily cost of 0\.00"):
+            await memory.conversations.form(agent_id="ada", conversation_id="late")
+        clock.day = 3
+        llm.then(extracted(("Mia keeps bees.", "individual")))
+        assert (await memory.conversations.form(agent_id="ada", conversation_id="late")).messages == 1
 
 
 async def test_price_of_the_same_day_replaces_the_one_before(memory: Memory) -> None:

@@ -32,7 +32,12 @@ ELSEWHERE = {
     "embedding_base_url",
 }  # of this machine
 FEWER = {"formation_phrases": MOST_PHRASES}  # than other lists may hold
-LIMITS = {"daily_tokens", "message_max_characters", "observation_max_characters"}  # at their least nothing goes on
+LIMITS = {
+    "daily_tokens",
+    "daily_cost",
+    "message_max_characters",
+    "observation_max_characters",
+}  # at their least nothing goes on
 GARBAGE = [10**13, -1, 2.5, 1e300, 10**400, 1e-300, "x", "", None, [], [None], ["x" * 100_000], {}, {"a": 1}]
 
 

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, bindparam, func, insert, null, select, true, update
+from sqlalchemy import BigInteger, Select, bindparam, func, insert, null, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.config import Settings
 from memory_sql.db.direct import ask
-from memory_sql.db.models import AgentRow, RunRow, columns_of
+from memory_sql.db.models import AgentRow, PriceRow, RunRow, columns_of
 from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
@@ -45,6 +46,22 @@ class TakenRun:
     to_number: int | None
     scope_id: int | None
     to_seq: int | None
+
+
+_sent, _back = func.coalesce(RunRow.input_tokens, 0), func.coalesce(RunRow.output_tokens, 0)
+
+
+def _costs(day: datetime) -> Select[Any]:
+    """What runs have cost, by the prices of that day, for each currency."""
+    price = (
+        select(PriceRow.currency, PriceRow.input_per_million, PriceRow.output_per_million)
+        .where(PriceRow.model == RunRow.model, PriceRow.valid_from <= day.date())
+        .order_by(PriceRow.valid_from.desc())
+        .limit(1)
+        .lateral("price")
+    )
+    cost = (_sent * price.c.input_per_million + _back * price.c.output_per_million) / 1_000_000
+    return select(func.sum(cost)).select_from(RunRow).join(price, true()).group_by(price.c.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,17 +263,22 @@ class RunRepository:
             .values(state="failed")
         )
 
-    async def check_budget(self, agent_id: str, agent_key: int, daily_tokens: int | None, now: datetime) -> None:
-        """Raises `BudgetError` if the agent's runs of the day (UTC) have used that many tokens, in and out."""
-        if daily_tokens is None:
-            return
+    async def check_budget(self, agent_id: str, agent_key: int, settings: Settings, now: datetime) -> None:
+        """Raises `BudgetError` if the agent's runs of the day (UTC) have used up its tokens, in and out, or its money.
+
+        By the prices that the operator has set, each currency by itself; what has no price costs nothing.
+        """
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        used = func.coalesce(RunRow.input_tokens, 0) + func.coalesce(RunRow.output_tokens, 0)
-        total = await self._session.scalar(
-            select(func.coalesce(func.sum(used), 0)).where(RunRow.agent_key == agent_key, RunRow.started_at >= midnight)
+        of_today = (RunRow.agent_key == agent_key, RunRow.started_at >= midnight)
+        limits: tuple[tuple[float | None, Select[Any], str], ...] = (
+            (settings.daily_tokens, select(func.sum(_sent + _back)).where(*of_today), "tokens"),
+            (settings.daily_cost, _costs(midnight).where(*of_today), "cost"),
         )
-        if total is not None and total >= daily_tokens:
-            raise BudgetError(agent_id, daily_tokens, midnight + timedelta(days=1))
+        for limit, used, what in limits:
+            if limit is None:
+                continue
+            if max((one or 0 for one in await self._session.scalars(used)), default=0) >= limit:
+                raise BudgetError(agent_id, limit, midnight + timedelta(days=1), what)
 
     async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:
         """Runs that were given up and wait for a person, oldest first."""

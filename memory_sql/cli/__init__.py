@@ -24,6 +24,7 @@ from memory_sql.cli import (
     conversations,
     database,
     demo,
+    estimating,
     forgetting,
     groups,
     holds,
@@ -76,6 +77,7 @@ for name, command in MAIN.items():
     app.command(name, rich_help_panel=tree.MAIN)(command)
 for name, face in FACES.items():
     app.add_typer(face, name=name, rich_help_panel=tree.FACES)
+app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)
 

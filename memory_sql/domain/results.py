@@ -287,6 +287,19 @@ class Receipt(Value):
     physical: Physical
 
 
+class Estimate(Value):
+    """What a step would cost for some conversations. `cost`: by the operator's newest price; None: there is none."""
+
+    step: str
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    observations: int
+    cost: Decimal | None = None
+    currency: str | None = None
+
+
 class ModelCheck(Value):
     """What became of one tiny thing that was asked of a model; `problem` None: it passes.
 

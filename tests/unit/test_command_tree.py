@@ -35,7 +35,7 @@ ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show"}  # what a comman
 MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids"}  # what `add` asks for
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "worker", "db"}  # commands that are no method of Memory
+ELSEWHERE = {"demo", "worker", "estimate", "db"}  # commands that are no method of Memory
 
 
 def methods(of: type) -> set[str]:

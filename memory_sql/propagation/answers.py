@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from memory_sql.llm.answers import AlsoRead
 
 
 class Decision(BaseModel):  # no docstring: it would go into the schema, and so to the model
@@ -32,10 +34,17 @@ class Decision(BaseModel):  # no docstring: it would go into the schema, and so 
         return None if self.valuable and self.text.strip() else "not_valuable"
 
 
-class PropagationAnswer(BaseModel):
+class PropagationAnswer(AlsoRead):
     model_config = ConfigDict(extra="ignore")
 
-    decisions: Sequence[Decision] = Field(default_factory=list)
+    decisions: Sequence[Decision]
+
+    @classmethod
+    def in_form(cls, value: object) -> object:
+        """Decisions alone, in a list or one of them."""
+        items = [value] if _is_decision(value) else value
+        is_list = isinstance(items, list) and bool(items) and all(map(_is_decision, items))
+        return {"decisions": items} if is_list else None
 
     @field_validator("decisions", mode="before")
     @classmethod
@@ -43,6 +52,10 @@ class PropagationAnswer(BaseModel):
         """Ignores decisions that can't be read: their claims stay where they are."""
         read = (_read(item) for item in value) if isinstance(value, list) else ()
         return [item for item in read if item is not None]
+
+
+def _is_decision(value: object) -> bool:
+    return isinstance(value, dict) and {"n", "to"} <= value.keys()
 
 
 def _read(item: object) -> Decision | None:

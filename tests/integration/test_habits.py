@@ -20,6 +20,7 @@ from memory_sql.formation.answers import ExtractionAnswer, answer_for
 from memory_sql.llm import Request
 from memory_sql.llm.dialect import Api
 from memory_sql.llm.openai import OpenAI
+from memory_sql.propagation.answers import PropagationAnswer
 from tests.loopback import garbage, good, loopback
 
 T = TypeVar("T", bound=BaseModel)
@@ -122,6 +123,20 @@ MESSAGES: dict[str, tuple[dict[str, Any], object]] = {
 }
 
 
+SHARED = {"n": 1, "to": "group_1", "personal": False, "general": True, "valuable": True, "text": "Tea is at four."}
+JUDGED: dict[str, tuple[str, object]] = {
+    "as asked for": (json.dumps({"decisions": [SHARED]}), [1]),
+    "nothing decided": ('{"decisions": []}', []),
+    "under a name": (json.dumps({"answer": {"decisions": [SHARED]}}), [1]),
+    "a bare list": (json.dumps([SHARED, SHARED | {"n": 2}]), [1, 2]),
+    "one alone": (json.dumps(SHARED), [1]),
+    "a line for each": (f"{json.dumps(SHARED)}\n{json.dumps(SHARED | {'n': 2})}", [1, 2]),
+    "single quotes": (str(SHARED | {"personal": 0}).replace("True", "true").replace("0", "false"), [1]),
+    "an empty object": ("{}", AnswerError),
+    "another key": ('{"verdicts": "yes"}', AnswerError),
+}
+
+
 @asynccontextmanager
 async def asked(api: Api, script: Any) -> AsyncIterator[OpenAI]:
     async with loopback(script) as server:
@@ -165,6 +180,14 @@ async def test_an_answer_is_found_where_the_server_puts_it(habit: str) -> None:
     body = json.dumps({"choices": [{"message": {"role": "assistant", **message}}]}).encode()
     async with asked("chat", garbage(body)) as model:
         assert placed(await outcome(model, answer_for(SCOPES))) == wanted
+
+
+@pytest.mark.parametrize("habit", JUDGED)
+async def test_verdicts_are_read_where_they_have_one_reading(api: Api, habit: str) -> None:
+    text, wanted = JUDGED[habit]
+    async with asked(api, good(text)) as model:
+        found = await outcome(model, PropagationAnswer)
+    assert (found if isinstance(found, type) else [decision.n for decision in found.decisions]) == wanted
 
 
 @pytest.mark.parametrize("habit", SUMMED_UP)

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from benchmarks.recall.formed import lines
 from memory_sql.consolidation.figures import Source
-from memory_sql.consolidation.grounding import ungrounded
+from memory_sql.consolidation.grounding import ungrounded_in
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.formation.answers import OfferedScope, handles_of
 from memory_sql.formation.task import ExtractionTask
@@ -202,7 +202,9 @@ class RecordedModel:
         shown = [Source(item.text, item.observed_at) for item in (*asked.known, *asked.observations)]
         shown += [Source(asked.current or ""), Source(asked.whose or "")]
         known = [
-            part for part in last if _is_heard(part, heard) and ungrounded(part, shown, (), asked.now, UTC) == ([], 0)
+            part
+            for part in last
+            if _is_heard(part, heard) and ungrounded_in([part], shown, (), asked.now, UTC) == [([], 0)]
         ]
         waiting = {word for part in last if part not in known for word in figures_of(part)}
         kept = list(known)

@@ -65,18 +65,10 @@ class Grounds:
         return any(value in self.values or value in self.restated.values for value in values)
 
 
-def ungrounded(
-    text: str, sources: Sequence[Source], figures: Sequence[Restated], now: datetime, zone: tzinfo
-) -> tuple[list[str], int]:
-    """The figures of the text that aren't grounded, in order, and the number of ungrounded links and addresses."""
-    each = ungrounded_in(sentences(text), sources, figures, now, zone)
-    return list(dict.fromkeys(figure for found, _ in each for figure in found)), sum(links for _, links in each)
-
-
 def ungrounded_in(
     texts: Sequence[str], sources: Sequence[Source], figures: Sequence[Restated], now: datetime, zone: tzinfo
 ) -> list[tuple[list[str], int]]:
-    """The same of each of these sentences."""
+    """Of each of these sentences its figures that aren't grounded, in order, and how many links and addresses aren't."""
     grounds = _grounds(sources, figures, now, zone)
     said = [part for source in sources for part in sentences(source.text)]
     return [_ungrounded_in(text, said, grounds) for text in texts]

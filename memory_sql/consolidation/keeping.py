@@ -56,12 +56,12 @@ def kept(
     known: Collection[str],
     whose: str,
     max_words: int,
-    problem_of: Callable[[Sequence[str]], Sequence[str | None]],
+    problems_of: Callable[[Sequence[str]], Sequence[str | None]],
 ) -> Kept:
-    """`problem_of`: why each of these sentences can't stand, by its figures and links."""
+    """`problems_of`: why each of these sentences can't stand, by its figures and links."""
     parts = list(_parts(text))
     told = [pieces(part) for part in parts]
-    problems = list(problem_of(parts))
+    problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
     if not any(problems) and fits(text, max_words):
@@ -72,16 +72,17 @@ def kept(
     for n in _beyond(parts, told, stand, old, new, max_words):
         stand.discard(n)
         problems[n] = "too_long"
-    pieces_left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
-    waits = {item.seq for item, words in zip(inputs, new, strict=True) if words and _best(words, pieces_left) < TOLD}
-    lost = [told[n] for n in range(len(parts)) if n not in stand]
-    waits |= {
-        item.seq
-        for item, words in zip(inputs, new, strict=True)
-        if words and _best(words, lost) > _best(words, pieces_left)
-    }
+    left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
+    gone = [told[n] for n in range(len(parts)) if n not in stand]
+    waits = {item.seq for item, words in zip(inputs, new, strict=True) if not _is_told(words, left, gone)}
     whole = "".join(_written(parts, stand, old)).strip()
-    return Kept(whole, frozenset(waits), Counter(problem for problem in problems if problem))
+    return Kept(whole, frozenset(waits), Counter(filter(None, problems)))
+
+
+def _is_told(words: Collection[str], left: Sequence[Collection[str]], gone: Sequence[Collection[str]]) -> bool:
+    """Whether a sentence that is left tells an observation of these words, and none that went does so better."""
+    best = _best(words, left)
+    return bool(words) and best >= TOLD and best >= _best(words, gone)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -68,7 +68,7 @@ async def extract(
         if scope.isolated:
             extraction += await dialogue.about(task, scope)
     is_one = is_last and len(task.turns) == 1
-    if dialogue.refused is not None and not is_one and dialogue.aside >= {turn.n for turn in task.turns}:
+    if dialogue.refused is not None and dialogue.last is None and not is_one:  # to nothing at all there was an answer
         dialogue.refused.usage = dialogue.usage
         raise dialogue.refused
     last = dialogue.last
@@ -99,21 +99,27 @@ class _Dialogue:
         shared = replace(task, scopes=tuple(scope for scope in task.scopes if not scope.isolated))
         if not shared.scopes:
             return Extraction()
-        found = await self._together(shared)
+        found = await self._complete(shared)
         if apart := {scope.alias.casefold() for scope in task.scopes if scope.isolated}:
             found = found.only(lambda item: _named(item) not in apart)
-        left_out = [scope for scope in shared.scopes if scope.alias in found.missing]
+        return found
+
+    async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
+        return _belonging(await self._complete(replace(task, scopes=(scope,))), scope)
+
+    async def _complete(self, task: ExtractionTask) -> Extraction:
+        """All scopes together, then by itself each that is missing; what is too long for one call in parts."""
+        if sum(len(turn.text) for turn in task.turns) > self._most and (parts := _halves(task.turns)):
+            return await self._of_each(task, parts)
+        found = await self._together(task)
         garbled = found.garbled
-        for scope in left_out:
+        for scope in [scope for scope in task.scopes if scope.alias in found.missing]:
             alone = replace(task, scopes=(scope,))
             answer = await self._ask(alone)
             if scope.alias in garbled:
                 answer = await self._unless_empty(alone, answer)
             found += _belonging(answer, scope)
         return found
-
-    async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
-        return _belonging(await self._ask_twice(replace(task, scopes=(scope,))), scope)
 
     async def _together(self, task: ExtractionTask) -> Extraction:
         """In one call; of several scopes each is missing where no answer can be used."""
@@ -125,9 +131,8 @@ class _Dialogue:
         return Extraction(missing=tuple(scope.alias for scope in task.scopes))
 
     async def _ask_twice(self, task: ExtractionTask) -> Extraction:
-        parts = _halves(task.turns) if sum(len(turn.text) for turn in task.turns) > self._most else ()
         try:
-            return await (self._of_each(task, parts) if parts else self._ask(task))
+            return await self._ask(task)
         except (AnswerError, TruncatedError) as error:
             wrong = str(error)
         except (RefusedError, PromptTooLongError) as error:
@@ -164,7 +169,7 @@ class _Dialogue:
         found = Extraction()
         for turns in parts:
             part = replace(task, turns=tuple(turns))
-            found += await (self._ask(part) if once else self._ask_twice(part))
+            found += await (self._ask(part) if once else self._complete(part))
         return found
 
     async def _ask(self, task: ExtractionTask, wrong: str | None = None) -> Extraction:

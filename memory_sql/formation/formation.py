@@ -305,14 +305,7 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
     """
     others = decided.others
     drafts, refused = drafts_of(decided.extraction, loaded, settings, others.evidence)
-    for n in sorted(decided.aside):
-        message = loaded.window.spoken[n - 1]
-        log.warning(
-            "message %s of conversation %s is set aside: the model refuses it",
-            message.number,
-            loaded.conversation.conversation_id,
-        )
-        refused["messages_set_aside"] += 1
+    refused += Counter(messages_set_aside=len(decided.aside))
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(
         loaded.conversation,
@@ -326,6 +319,9 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
         now,
     )
     saved = _saved(loaded, outcomes, refused)
+    for n in sorted(decided.aside):
+        number, where = loaded.window.spoken[n - 1].number, loaded.conversation.conversation_id
+        log.warning("message %s of conversation %s is set aside: the model refuses it", number, where)
     stored = [
         observation_of(drafts[one.place], one.key, one.outcome, loaded.run.run_id, now)
         for one in outcomes

@@ -16,7 +16,7 @@ from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.dates import days_of
-from memory_sql.languages.text import clean, count_words, normal_form, one_line, words_of
+from memory_sql.languages.text import QUESTION, clean, count_words, normal_form, one_line, words_of
 from memory_sql.languages.wording import is_among, pieces, telling
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, holds_mark, mask
@@ -34,7 +34,6 @@ BEFORE = (
 )
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
 _DAY = re.compile(r"(?<![\d-])\d{4}-\d\d(?:-\d\d)?(?![\d-])")
-_QUESTION = re.compile(r"[?\uFF1F\u061F]\W*$")
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
 
@@ -101,7 +100,7 @@ class _Sieve:
         if not content or len(content) > self._settings.observation_max_characters:
             self.refused["no_content" if not content else "too_long"] += 1
             return []
-        if _QUESTION.search(content):
+        if re.search(QUESTION, content):
             self.refused["question"] += 1
             return []
         sources = self._sources(item)

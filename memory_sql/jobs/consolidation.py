@@ -55,7 +55,7 @@ class Consolidation(ScopeJob):
         result = ConsolidateResult(
             scope=loaded.scope.ref,
             version=applied.version,
-            absorbed=len(loaded.inputs),
+            absorbed=len(loaded.inputs) - len(decided.waits),
             content=decided.content,
             run_id=loaded.run.run_id,
             model=decided.usage.model,

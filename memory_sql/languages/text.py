@@ -24,6 +24,7 @@ _OF_WORDS = re.compile(r"[^\W_]")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # punctuation that ends sentences in scripts without spaces
 _NARROW = r".!?\u2026\u061f\u06d4\u0964\u0965"  # in scripts with spaces: white space must follow
 _CLOSING = r"\u201d\u2019\u300d\u300f\uff09\u00bb\"')\]"
+QUESTION = r"[?\uFF1F\u061F]\W*$"  # the end of one, for Python and Postgres; also fullwidth, and Arabic
 _SENTENCE_END = re.compile(
     rf"(?<=[{_WIDE}])(?![{_WIDE}{_CLOSING}])|(?<=[{_WIDE}][{_CLOSING}])|(?<=[{_NARROW}])\s+"
     rf"|(?<=[{_NARROW}][{_CLOSING}])\s+|\n+"

@@ -20,7 +20,7 @@ class Dialects:
         self._now = now
 
     async def find(self, server: str, model: str) -> Dialect | None:
-        async with self._database().transaction(principal=service(None)) as unit:
+        async with self._database().statement(principal=service(None)) as unit:
             found = await find_dialect(unit, server, model, self._now())
         if found is None:
             return None
@@ -30,4 +30,4 @@ class Dialects:
         async def kept(unit: Session) -> None:
             await keep_dialect(unit, server, model, Found(*dialect), self._now())
 
-        await self._database().serving().write(kept)
+        await self._database().write(kept, principal=service(None))

@@ -52,7 +52,7 @@ async def test_wrong_figure_costs_its_sentence_and_no_second_call(memory: Memory
         await memory.observe(said, **MIA)
     llm.then(f"{TEA} The rent of the flat is 2,180 euros. {BOAT}")
     (done,) = (await memory.run_due()).consolidated
-    assert done.content == f"{TEA} {BOAT}"
+    assert (done.content, done.absorbed) == (f"{TEA} {BOAT}", 2)
     assert (len(llm.requests), await pending(memory)) == (1, [RENT])
     assert RENT in (await memory.context(**MIA)).xml
     assert await rows(memory, "SELECT refused FROM memory.runs") == [({"sentences_figures": 1},)]

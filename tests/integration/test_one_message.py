@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.errors import PromptTooLongError, RefusedError, UnavailableError
+from memory_sql.errors import LanguageModelError, PromptTooLongError, RefusedError, UnavailableError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
@@ -156,3 +156,23 @@ async def test_empty_first_answer_is_nothing_to_keep(memory: Memory, llm: Script
     await memory.add(saying(*FACTS[:4]), **HERE)
     llm.then(json.dumps({"individual": [], "collective": []}))
     assert (await memory.conversations.form(**SESSION)).observations == ()
+
+
+async def test_scope_that_an_answer_about_a_half_leaves_out_is_asked_about_by_itself(
+    memory: Memory, llm: Scripted
+) -> None:
+    await memory.add(saying(*FACTS[:2]), **HERE)
+    only, other = json.dumps({"collective": []}), json.dumps({"individual": [], "collective": []})
+    llm.then(PromptTooLongError("no"), only, every, other)
+    done = await memory.conversations.form(**SESSION)
+    assert [one.content for one in done.observations] == FACTS[:1]
+
+
+async def test_part_that_cannot_be_used_is_asked_for_again_and_not_the_whole(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(agent_id="ada", formation_window_characters=1000)
+    await memory.add(saying(" ".join(f"Paragraph {n} of the long letter." for n in range(80))), **HERE)
+    llm.then("nonsense", "nonsense", "nonsense", "nonsense")
+    with pytest.raises(LanguageModelError):
+        await memory.conversations.form(**SESSION)
+    shown = [sum(len(turn.text) for turn in turns(request.prompt)) for request in llm.requests]
+    assert max(shown) < 1500

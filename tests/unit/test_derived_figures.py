@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from memory_sql.consolidation.figures import Source
-from memory_sql.consolidation.grounding import ungrounded
+from memory_sql.consolidation.grounding import ungrounded_in
 from memory_sql.languages.dates import zone_of
 from tests.derived_figures import DERIVED, Derived
 
@@ -15,7 +15,7 @@ LEAST = 0.95
 
 def is_grounded(case: Derived, figure: str) -> bool:
     said = [Source(text, NOW) for text in case.said]
-    figures, _ = ungrounded(case.sentence.format(figure), said, [], NOW, zone_of("UTC"))
+    ((figures, _),) = ungrounded_in([case.sentence.format(figure)], said, [], NOW, zone_of("UTC"))
     return not figures
 
 

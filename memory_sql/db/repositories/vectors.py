@@ -27,8 +27,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ObservationVectorRow, ScopeRow
-
-QUESTION = r"[?\uFF1F\u061F]\W*$"  # also fullwidth, and Arabic
+from memory_sql.languages.text import QUESTION
 
 
 @dataclass(frozen=True, slots=True)

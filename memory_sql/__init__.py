@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         JudgeRate,
         Kept,
         KeptReason,
+        Late,
         MaintainResult,
         ModelCheck,
         ObserveResult,
@@ -241,6 +242,7 @@ __all__ = [
     "KeptReason",
     "LanguageModel",
     "LanguageModelError",
+    "Late",
     "LegacyMongoBackend",
     "LegacyReader",
     "LockTimeoutError",
@@ -359,7 +361,7 @@ _HOME = {
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Physical PropagateResult "
-        "PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
+        "PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late "
         "ImportCheck ImportProgress ImportReport ImportRun RolledBack ObserveResult"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",

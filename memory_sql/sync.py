@@ -281,6 +281,7 @@ class Work(Face):
     dead = _Blocking(work.Work.dead)
     failures = _Blocking(work.Work.failures)
     waiting = _Blocking(work.Work.waiting)
+    late = _Blocking(work.Work.late)
     retry = _Blocking(work.Work.retry)
     discard = _Blocking(work.Work.discard)
     reviews = _Blocking(work.Work.reviews)

@@ -1,4 +1,4 @@
-"""Background work: backlog, waiting, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
+"""Background work: backlog, waiting, late, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memory_sql.cli.options import Actor, Agent, AsJson, Data, Limit, OneAgent, 
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, MaintainResult, Review, Trimmed, Waiting
+    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, Late, MaintainResult, Review, Trimmed, Waiting
 
 REFUSALS = {"auth": "the key", "quota": "for lack of credit"}
 
@@ -47,6 +47,7 @@ def _backlog_text(backlog: Backlog) -> str:
         "retrying": f"{b.retrying:,}",
         "given up": f"{b.dead:,}",
         **({"held": many(b.held, "claim")} if b.held else {}),
+        **({"late": f"{b.late:,} for more than a day; memory-sql work late says why"} if b.late else {}),
     }
     lines = [f"{name:<12} {value}" for name, value in facts.items()]
     if not b.has_model:
@@ -64,7 +65,7 @@ def _backlog_text(backlog: Backlog) -> str:
 def dead(
     agent: OneAgent = None, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False
 ) -> None:
-    """Lists work that was given up, oldest first; it waits for `work retry` or `work discard`.
+    """Lists work that was given up, oldest first; each is tried again after a day or more.
 
     \b
     memory-sql work dead
@@ -112,6 +113,43 @@ def _waiting_line(waiting: Waiting) -> str:
     w = waiting
     since = f", the oldest since {output.minute(w.oldest_at)}" if w.oldest_at else ""
     return output.plain(f"{w.agent_id}  {w.work}  {w.waiting:,} {w.state.replace('_', ' ')}{since}")
+
+
+@app.command()
+def late(
+    agent: OneAgent = None,
+    hours: Annotated[int, typer.Option(help="Only what has waited for longer than this.")] = 24,
+    limit: Limit = 100,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists work that has waited for more than a day, and why, oldest first.
+
+    \b
+    memory-sql work late
+    memory-sql work late --hours 1
+    """
+    found = run(url, data, lambda memory: memory.work.late(agent_id=agent, hours=hours, limit=limit))
+    output.rows(found, _late_line, as_json, "nothing has waited for so long")
+
+
+def _late_line(late: Late) -> str:
+    target = f"conversation {late.conversation_id}" if late.scope_id is None else f"scope {late.scope_id}"
+    error = f" ({late.error_code})" if late.error_code else ""
+    again = f", again at {output.minute(late.due_at)}" if late.due_at and late.reason != "unclaimed" else ""
+    since = f" since {output.minute(late.since)}" if late.since else ""
+    return output.plain(f"{late.agent_id}  {late.work} of {target}{since}: {REASONS[late.reason]}{error}{again}")
+
+
+REASONS = {
+    "unclaimed": "due, but no worker has taken it",
+    "in_progress": "a worker has it",
+    "failing": "it fails and is retried",
+    "given_up": "it was given up; retried after a day or more (work retry: at once)",
+    "left_out": "its text couldn't tell everything; what is left is told word for word until then",
+    "not_due": "it waits for a silence, or for the end of a day's limit",
+}
 
 
 @app.command()

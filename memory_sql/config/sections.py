@@ -355,7 +355,7 @@ class WorkSettings(Section):
         ),
     ] = 120.0
     max_errors: Annotated[
-        int, per_agent("unusable answers in a row after which work is given up and waits for a person", ge=1, le=1000)
+        int, per_agent("unusable answers in a row after which work is given up for a day or more", ge=1, le=1000)
     ] = 3
     retry_first_seconds: Annotated[
         float, setting("seconds before the first retry; each further failure doubles them", ge=0.001, le=86_400)

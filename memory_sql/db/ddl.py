@@ -103,6 +103,7 @@ VIEWS = (
     "v_contradictions",
     "v_backlog",
     "v_pending",
+    "v_waiting",
     "v_users",
     "v_events",
     "v_formation_funnel",

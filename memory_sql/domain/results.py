@@ -166,8 +166,9 @@ class Backlog(Value):
 
     `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes.
     `waiting_conversations`: those with messages that are formed after a silence. `retrying` work failed and is retried
-    later; `dead` work was given up and waits for a person, as do the `held` claims (`work.reviews`). `has_model`: whether
-    the calling process has a language model; without one it does none of this work. `refusal`: the model's provider
+    later; `dead` work was given up for a day or more; the `held` claims wait for a person (`work.reviews`). `late`:
+    how many conversations, and scopes that are due, have waited for more than a day (`work.late` says why). `has_model`:
+    whether the calling process has a language model; without one it does none of this work. `refusal`: the model's provider
     refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't, or nobody has
     called it for half an hour.
     """
@@ -181,16 +182,18 @@ class Backlog(Value):
     retrying: int
     dead: int
     held: int
+    late: int = 0
     has_model: bool = True
     refusal: str | None = None
     refused_at: datetime | None = None
 
 
 class DeadRun(Value):
-    """Work that was given up after too many unusable answers; `work.retry` or `work.discard` it.
+    """Work that was given up after too many unusable answers.
 
-    Until then a conversation isn't formed any further. In a scope, one observation was set aside, and the scope continues
-    without it.
+    It is tried again after as long as it had waited, a day at least and a month at most; `work.retry` does so at once,
+    `work.discard` never. Until then a conversation isn't formed any further. In a scope, one observation was set aside, and
+    the scope continues without it.
     """
 
     run_id: int
@@ -204,7 +207,7 @@ class DeadRun(Value):
 
 
 class FailedRun(DeadRun):
-    """A run that failed, whether or not a later run succeeded. `state` dead: it was given up and waits for a person."""
+    """A run that failed, whether or not a later run succeeded. `state` dead: it was given up for a day or more."""
 
     state: str
     model: str | None
@@ -215,7 +218,8 @@ class Waiting(Value):
     """How much of an agent's work is in one state. `oldest_at`: since when the oldest has waited, None if unknown.
 
     `due`: it can be done now; `not_due`: a conversation that is formed after a silence; `in_progress`: a process is
-    working on it; `retrying`: it failed and is retried automatically; `given_up`: it waits for a person (`work.dead`).
+    working on it; `retrying`: it failed and is retried automatically; `given_up`: it is retried after a day or
+    more (`work.dead`).
     """
 
     agent_id: str
@@ -223,6 +227,24 @@ class Waiting(Value):
     state: Literal["due", "not_due", "in_progress", "retrying", "given_up"]
     waiting: int
     oldest_at: datetime | None
+
+
+class Late(Value):
+    """Work that has waited for long, and why; the conversation or the scope that it is about is named, the other None.
+
+    `since`: when the oldest message or observation that waits was stored. `reason`: `unclaimed` (due, but no worker has
+    taken it), `in_progress`, `failing` (retried after a pause), `given_up` (retried after a day or more), `left_out` (its
+    text couldn't tell everything) or `not_due` (after a silence, or when a day's limit ends). `error_code`: what failed last.
+    """
+
+    agent_id: str
+    work: Literal["formation", "consolidation", "propagation"]
+    conversation_id: str | None
+    scope_id: ScopeId | None
+    since: datetime | None
+    reason: Literal["unclaimed", "in_progress", "failing", "given_up", "left_out", "not_due"]
+    error_code: str | None
+    due_at: datetime | None
 
 
 class Violation(Value):

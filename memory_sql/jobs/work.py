@@ -173,10 +173,12 @@ class Jobs:
             self._catch_up_at = moved(now, timedelta(minutes=self._settings.maintenance_minutes))
 
     async def catch_up(self) -> None:
-        """Makes due what is due by the settings of now and wasn't by those before; in batches."""
+        """Makes due, in batches, what wasn't by earlier settings and is by those of now, and what was given up long ago."""
         for due in (self._conversations_due, self._scopes_due):
             while await self._database.write(partial(due, None)):
                 pass
+        while await self._database.write(lambda unit: dead.retry_oldest(unit, self._settings, self._now())):
+            pass
 
     async def make_due(self, session: Session, agent_key: int) -> None:
         """As `catch_up`, of one agent, in the transaction that changes its settings."""

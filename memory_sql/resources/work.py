@@ -8,7 +8,7 @@ from functools import partial
 
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.queries.backlog import read_backlog, read_waiting
+from memory_sql.db.queries.backlog import read_backlog, read_late, read_waiting
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import Cause
@@ -16,7 +16,17 @@ from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.domain.arguments import MOST_STORED, flags, id_of, moment_of, optional_id, reason_of, within
 from memory_sql.domain.ids import Id, moved
-from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, FailedRun, MaintainResult, Review, Trimmed, Waiting
+from memory_sql.domain.results import (
+    Backlog,
+    DeadRun,
+    EmbedResult,
+    FailedRun,
+    Late,
+    MaintainResult,
+    Review,
+    Trimmed,
+    Waiting,
+)
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import eviction, restoring, retention
@@ -40,7 +50,7 @@ class Work(Face):
         return waiting.model_copy(update={"has_model": self._runtime.has_llm})
 
     async def dead(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[DeadRun]:
-        """The work that was given up, oldest first; it waits for `retry` or `discard`."""
+        """The work that was given up, oldest first. Each is tried again after a day at least, or by `retry`."""
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await RunRepository(unit).dead(agent, within("limit", limit, 1000))
@@ -56,6 +66,13 @@ class Work(Face):
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await read_waiting(unit, agent, within("limit", limit, 1000))
+
+    async def late(self, *, agent_id: Id | None = None, hours: int = 24, limit: int = 100) -> Sequence[Late]:
+        """The work that has waited for more than so many hours, and why, oldest first; of one agent or all."""
+        agent = optional_id("agent_id", agent_id)
+        before = moved(self._now(), -timedelta(hours=within("hours", hours, 24 * 366, least=0)))
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await read_late(unit, agent, before, within("limit", limit, 1000))
 
     async def retry(self, *, agent_id: Id, run_id: int) -> None:
         """Makes work that was given up due again. Raises `NotFoundError`."""

@@ -34,7 +34,14 @@ from tests.factories import message
 from tests.fakes import Parrot
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
-ASKED = ["Is it up?", "How old is the backlog?", "What failed, and why?", "What does it cost?", "Who waits?"]
+ASKED = [
+    "Is it up?",
+    "How old is the backlog?",
+    "What failed, and why?",
+    "What does it cost?",
+    "Who waits?",
+    "What has waited too long, and why?",
+]
 SETTINGS = Settings(
     formation_min_messages=1,
     consolidation_threshold=1,

@@ -122,6 +122,60 @@ async def test_dead_run_may_be_tried_again(timed: Memory, llm: Scripted, clock: 
         await timed.work.retry(agent_id="ada", run_id=dead.run_id)
 
 
+async def test_conversation_that_was_given_up_is_tried_again_after_a_day(
+    timed: Memory, llm: Scripted, clock: Clock
+) -> None:
+    """Once a day, then as seldom as it has waited, a month at most; it needs nobody."""
+    await poison(timed, llm, clock)
+    asked = len(llm.requests)
+    llm.then(*["nonsense"] * 20)
+    for _ in range(24 * 9):
+        clock.goes_on(hours=1)
+        await timed.run_due()
+    tries = (len(llm.requests) - asked) / 3  # each asks three times
+    assert tries == 4  # after 1, 2, 4 and 8 days
+    llm.replies = [extracted(("Tea.", "individual"))]
+    clock.goes_on(days=31)
+    assert len((await timed.run_due()).formed[0].observations) == 1
+    assert (await timed.work.dead(), list(await timed.admin.verify())) == ([], [])
+
+
+async def test_what_waits_longer_than_a_day_says_why(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    """By the database's clock a message has come just now: the one of this process is ahead."""
+    await poison(timed, llm, clock)
+    await timed.add([message("I prefer tea.")], **{**HERE, "conversation_id": "later"})
+    llm.then(UnavailableError("connection", "down"))
+    assert len((await timed.run_due()).failed) == 1
+    assert await timed.work.late() == []
+    clock.goes_on(days=800)
+    late = {one.conversation_id: one for one in await timed.work.late()}
+    assert {name: (one.work, one.reason, one.error_code) for name, one in late.items()} == {
+        "s": ("formation", "given_up", "not_json"),
+        "later": ("formation", "failing", "connection"),
+    }
+    assert (await timed.work.backlog()).late == 1
+    assert list(await timed.work.late(agent_id="eve")) == []
+    assert len(await timed.work.late(limit=1)) == 1
+
+
+async def test_scope_that_nobody_consolidates_is_late(timed: Memory, clock: Clock) -> None:
+    await timed.configure(agent_id="ada", consolidation_threshold=1)
+    scope = (await timed.observe("Mia likes tea.", **MIA)).scope.id
+    clock.goes_on(days=800)
+    (late,) = await timed.work.late()
+    assert (late.work, late.scope_id, late.conversation_id) == ("consolidation", scope, None)
+    assert late.reason in ("unclaimed", "not_due")  # by which of the clocks
+    assert (await timed.work.backlog()).late == 1
+
+
+async def test_excluded_conversation_that_was_given_up_stays_so(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    await poison(timed, llm, clock)
+    await timed.conversations.exclude(**SESSION)
+    clock.goes_on(days=2)
+    assert await timed.run_due() == RunDueResult()
+    assert list(await timed.admin.verify()) == []
+
+
 async def test_discarded_messages_are_skipped_and_later_ones_formed(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await poison(timed, llm, clock)
     (dead,) = await timed.work.dead()
@@ -208,6 +262,20 @@ async def test_one_bad_observation_is_found_among_many_in_few_calls_and_holds_up
     await learn(strained, 10)
     await strained.run_due()
     assert choking.sizes == [10]
+
+
+async def test_observation_that_was_given_up_is_tried_again_after_a_day(
+    strained: Memory, choking: Choking, clock: Clock
+) -> None:
+    await learn(strained, 4, 3)
+    await days(strained, clock, 9)
+    assert len(await strained.work.dead()) == 1
+    choking.sizes.clear()
+    clock.goes_on(days=1)
+    await days(strained, clock, 6)
+    assert choking.sizes == [1, 1, 1]
+    assert len(await strained.work.dead()) == 1
+    assert list(await strained.admin.verify()) == []
 
 
 async def test_search_for_a_bad_observation_goes_on_when_the_scope_is_due_again(

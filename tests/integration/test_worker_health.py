@@ -41,6 +41,7 @@ IDLE = Backlog(
     retrying=0,
     dead=0,
     held=0,
+    late=0,
 )
 
 

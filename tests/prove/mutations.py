@@ -545,7 +545,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an isolated scope's call shows the others",
-        (Change("self._ask_twice(replace(task, scopes=(scope,)))", "self._ask_twice(task)"),),
+        (Change("self._complete(replace(task, scopes=(scope,)))", "self._complete(task)"),),
         DIALOGUE,
     ),
     Mutation(

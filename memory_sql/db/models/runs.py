@@ -77,7 +77,7 @@ class RunRow(Base):
     to_seq: Mapped[int | None] = column("… up to and including this one.", Integer)
     fence: Mapped[int] = column("The lease under which it ran.")
     state: Mapped[str] = constant(
-        "running, answered, succeeded, empty, failed, dead (given up, waits for a person), discarded or retired (another "
+        "running, answered, succeeded, empty, failed, dead (given up for a day or more), discarded or retired (another "
         "run has read its messages again)."
     )
     answer: Mapped[str | None] = erase("The model's raw answer, kept from its arrival until it is applied.")

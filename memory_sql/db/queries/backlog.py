@@ -26,9 +26,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import SCHEMA, AgentRow, ConversationRow, JudgedRow, RunRow, ScopeRow
-from memory_sql.domain.results import Backlog, Waiting
+from memory_sql.domain.results import Backlog, Late, Waiting
 from memory_sql.errors import ACCOUNT_REFUSED
 
+LATE = timedelta(days=1)
 REFUSED_LATELY = timedelta(minutes=30)  # an agent that keeps calling is refused more often than that
 
 
@@ -47,6 +48,7 @@ async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetim
         retrying=one.conversations_again + one.scopes_again + one.propagations_again,
         dead=one.dead,
         held=one.held,
+        late=one.late_conversations + one.late_scopes,
         refusal=one.refusal,
         refused_at=one.refused_at,
     )
@@ -61,6 +63,18 @@ async def read_waiting(session: AsyncSession, agent_id: str | None, limit: int) 
     return [Waiting(**row) for row in (await session.execute(statement)).mappings()]
 
 
+async def read_late(session: AsyncSession, agent_id: str | None, before: datetime, limit: int) -> list[Late]:
+    """The rows of `v_waiting` of one agent, or of all, that wait since before then, oldest first."""
+    own = v_waiting.c
+    statement = (
+        select(*own).where(own.since < before).order_by(own.since, own.conversation_id, own.scope_id).limit(limit)
+    )
+    if agent_id is not None:
+        statement = statement.where(own.agent_id == agent_id)
+    return [Late(**row) for row in (await session.execute(statement)).mappings()]
+
+
+v_waiting = table("v_waiting", *(column(name) for name in Late.model_fields), schema=SCHEMA)
 v_backlog = table("v_backlog", *(column(name) for name in Waiting.model_fields), schema=SCHEMA)
 _now = bindparam("now", type_=DateTime(timezone=True))
 # Literals, as in the conditions of the indexes: a plan for any parameter can't use such an index.
@@ -116,6 +130,13 @@ _PARTS: dict[str, tuple[Any, Any]] = {
         select(func.count().label("waiting")).where(_c.due_at > _now, ~_failed(_c.failures, _c.errors)),
     ),
     "dead": (RunRow, select(func.count().label("dead")).where(RunRow.state == _dead)),
+    "late_conversations": (
+        _c,
+        select(func.count().label("late_conversations")).where(
+            _c.due_at.is_not(None), _c.unformed_since < _now - literal(LATE, Interval)
+        ),
+    ),
+    "late_scopes": (_s, select(func.count().label("late_scopes")).where(_s.due_at < _now - literal(LATE, Interval))),
     "held": (JudgedRow, select(func.count().label("held")).where(JudgedRow.outcome == _held)),
 }
 

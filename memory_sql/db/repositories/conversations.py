@@ -251,8 +251,8 @@ class ConversationRepository:
             .values(due_at=until)
         )
 
-    async def revive(self, agent_key: int, conversation_id: str, run_id: int, now: datetime) -> None:
-        """The conversation given up with this run is due again."""
+    async def revive(self, agent_key: int, conversation_id: str, run_id: int, now: datetime, *, errors: int) -> None:
+        """The conversation given up with this run is due again, as after so many `errors`."""
         await self._session.execute(
             update(ConversationRow)
             .where(
@@ -261,7 +261,7 @@ class ConversationRepository:
                 ConversationRow.dead_run_id == run_id,
             )
             .values(
-                errors=0,
+                errors=errors,
                 dead_run_id=None,
                 due_at=_unless_excluded("due_at", now),
                 due_reason=_unless_excluded("due_reason", "retry"),

@@ -7,14 +7,16 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, bindparam, func, insert, null, select, true, update
+from sqlalchemy import BigInteger, Select, and_, bindparam, func, insert, literal, null, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
 from memory_sql.db.direct import ask
-from memory_sql.db.models import AgentRow, PriceRow, RunRow, columns_of
+from memory_sql.db.models import AgentRow, ConversationRow, ObservationRow, PriceRow, RunRow, columns_of
 from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
+
+AGAIN, MOST_AGAIN = timedelta(days=1), timedelta(days=30)  # until what was given up is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class AnsweredRun:
 class TakenRun:
     """What a dead run read: messages of a conversation, or the one observation `to_seq` of a scope."""
 
+    run_id: int
     conversation_id: str | None
     to_number: int | None
     scope_id: int | None
@@ -281,7 +284,7 @@ class RunRepository:
                 raise BudgetError(agent_id, limit, midnight + timedelta(days=1), what)
 
     async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:
-        """Runs that were given up and wait for a person, oldest first."""
+        """Runs that were given up, oldest first."""
         statement = (
             select(AgentRow.agent_id, *columns_of(RunRow, DeadRun.model_fields))
             .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
@@ -306,10 +309,42 @@ class RunRepository:
             statement = statement.where(AgentRow.agent_id == agent_id)
         return [FailedRun(**row) for row in (await self._session.execute(statement)).mappings()]
 
+    async def oldest_dead(self, now: datetime) -> tuple[str, int] | None:
+        """The agent and the run, of those that are due for another attempt; None if there is none.
+
+        Due after as long as the work had waited when it was given up, a day at least and a month at most.
+        """
+        since = func.coalesce(ConversationRow.unformed_since, ObservationRow.created_at, RunRow.finished_at)
+        waited = func.least(func.greatest(RunRow.finished_at - since, literal(AGAIN)), literal(MOST_AGAIN))
+        of_conversation = (
+            ConversationRow.agent_key == RunRow.agent_key,
+            ConversationRow.conversation_id == RunRow.conversation_id,
+            ConversationRow.dead_run_id == RunRow.run_id,
+        )
+        of_scope = (ObservationRow.scope_id == RunRow.scope_id, ObservationRow.seq == RunRow.to_seq)
+        found = await self._session.execute(
+            select(AgentRow.agent_id, RunRow.run_id)
+            .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
+            .outerjoin(ConversationRow, and_(*of_conversation))
+            .outerjoin(ObservationRow, and_(ObservationRow.agent_key == RunRow.agent_key, *of_scope))
+            .where(RunRow.state == "dead", RunRow.finished_at + waited <= now)
+            .where(or_(ConversationRow.excluded.is_(None), ~ConversationRow.excluded))
+            .order_by(RunRow.finished_at)
+            .limit(1)
+        )
+        row = found.one_or_none()
+        return None if row is None else (row.agent_id, row.run_id)
+
+    async def discard(self, agent_key: int, run_id: int) -> None:
+        """A failed run whose work can't be tried again."""
+        await self._session.execute(
+            update(RunRow).where(RunRow.agent_key == agent_key, RunRow.run_id == run_id).values(state="discarded")
+        )
+
     async def find_dead(self, agent_key: int, run_id: int) -> TakenRun | None:
         """What a dead run read; None if it isn't dead."""
         found = await self._session.execute(
-            select(RunRow.conversation_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
+            select(RunRow.run_id, RunRow.conversation_id, RunRow.to_number, RunRow.scope_id, RunRow.to_seq).where(
                 *_is_dead(agent_key, run_id)
             )
         )

@@ -625,7 +625,7 @@ COMMENT ON COLUMN memory.runs.scope_id IS 'The scope, for the other kinds.';
 COMMENT ON COLUMN memory.runs.from_seq IS 'A consolidation read the observations after this number …';
 COMMENT ON COLUMN memory.runs.to_seq IS '… up to and including this one.';
 COMMENT ON COLUMN memory.runs.fence IS 'The lease under which it ran.';
-COMMENT ON COLUMN memory.runs.state IS 'running, answered, succeeded, empty, failed, dead (given up, waits for a person), discarded or retired (another run has read its messages again).';
+COMMENT ON COLUMN memory.runs.state IS 'running, answered, succeeded, empty, failed, dead (given up for a day or more), discarded or retired (another run has read its messages again).';
 COMMENT ON COLUMN memory.runs.answer IS 'The model''s raw answer, kept from its arrival until it is applied.';
 COMMENT ON COLUMN memory.runs.held IS 'A text that failed the checks and waits for a person, with what it was made from; null: none.';
 COMMENT ON COLUMN memory.runs.model IS 'The model that answered.';

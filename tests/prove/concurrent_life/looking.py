@@ -96,6 +96,7 @@ class Looking(Actor):
             await work.backlog(agent_id=self.random.choice((agent, None))),
             await work.failures(agent_id=agent),
             await work.waiting(agent_id=agent),
+            await work.late(agent_id=agent, hours=0),
             await work.reviews(agent_id=agent),
             await work.embed(agent_id=agent),
         ]

@@ -1,7 +1,7 @@
 -- memory.v_backlog: counts of waiting work. One row per agent, work (formation of conversations, consolidation or
 -- propagation of scopes) and state that has any. due: can be done now, and no worker has it; not_due: will
--- be after a silence; in_progress: a worker has it; retrying: it failed and will be retried automatically; given_up: it
--- waits for a person.
+-- be after a silence; in_progress: a worker has it; retrying: it failed and will be retried automatically; given_up: its
+-- answers were unusable, and it is retried after a day at least.
 CREATE OR REPLACE VIEW memory.v_backlog WITH (security_invoker = true) AS
 SELECT a.agent_id, w.work, w.state, count(*) AS waiting, min(w.since) AS oldest_at, now() - min(w.since) AS oldest_age
 FROM (

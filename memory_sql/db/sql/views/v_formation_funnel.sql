@@ -92,7 +92,7 @@ COMMENT ON COLUMN memory.v_formation_funnel.runs IS 'Formations that began that 
 COMMENT ON COLUMN memory.v_formation_funnel.succeeded IS 'Runs that stored or confirmed something.';
 COMMENT ON COLUMN memory.v_formation_funnel.empty IS 'Runs that found nothing worth keeping.';
 COMMENT ON COLUMN memory.v_formation_funnel.failed IS 'Runs that failed; the work is retried by another run if needed.';
-COMMENT ON COLUMN memory.v_formation_funnel.dead IS 'Runs that were given up and wait for a person.';
+COMMENT ON COLUMN memory.v_formation_funnel.dead IS 'Runs that were given up and are retried after a day at least.';
 COMMENT ON COLUMN memory.v_formation_funnel.runs_discarded IS 'Runs that a person has discarded.';
 COMMENT ON COLUMN memory.v_formation_funnel.retired IS 'Runs whose messages another run has read again since.';
 COMMENT ON COLUMN memory.v_formation_funnel.under_way IS 'Runs that have not ended yet.';

@@ -134,7 +134,7 @@ def _trigger(settings: Settings, talk: Conversation, result: AddResult) -> str:
     """Why the conversation is due, or what it waits for."""
     from memory_sql.formation.intake import signal_in
 
-    signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m))]
+    signals = [(m.id, signal) for m in talk.messages if (signal := signal_in(m.role, m.content))]
     match result.trigger:
         case "signal":
             message_id, signal = signals[0] if signals else ("?", "?")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 REFUSALS = {"auth": "the key", "quota": "for lack of credit"}
 
+UNHEARD = " stored nothing though a message asked to be remembered; is the model too weak?"
+
 app = tree.group("Background work: what is due, what was given up, what waits for a person.")
 
 RunId = Annotated[int, typer.Argument(metavar="RUN_ID", help="The run, as `work dead` shows it.")]
@@ -47,6 +49,7 @@ def _backlog_text(backlog: Backlog) -> str:
         "retrying": f"{b.retrying:,}",
         "given up": f"{b.dead:,}",
         **({"held": many(b.held, "claim")} if b.held else {}),
+        **({"unheard": f"{many(b.unheard, 'formation')} of this week" + UNHEARD} if b.unheard else {}),
         **({"late": f"{b.late:,} for more than a day; memory-sql work late says why"} if b.late else {}),
     }
     lines = [f"{name:<12} {value}" for name, value in facts.items()]

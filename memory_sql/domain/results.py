@@ -167,7 +167,8 @@ class Backlog(Value):
     `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes.
     `waiting_conversations`: those with messages that are formed after a silence. `retrying` work failed and is retried
     later; `dead` work was given up for a day or more; the `held` claims wait for a person (`work.reviews`). `late`:
-    how many conversations, and scopes that are due, have waited for more than a day (`work.late` says why). `has_model`:
+    how many conversations, and scopes that are due, have waited for more than a day (`work.late` says why). `unheard`:
+    formations of the last week that stored nothing though a message asked to be remembered ("I prefer …"). `has_model`:
     whether the calling process has a language model; without one it does none of this work. `refusal`: the model's provider
     refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't, or nobody has
     called it for half an hour.
@@ -183,6 +184,7 @@ class Backlog(Value):
     dead: int
     held: int
     late: int = 0
+    unheard: int = 0
     has_model: bool = True
     refusal: str | None = None
     refused_at: datetime | None = None

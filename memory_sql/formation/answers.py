@@ -34,7 +34,7 @@ class Turn:
     """`n` counts from 1 within the call; it is the only name by which the model can point at a message.
 
     `person` is who spoke, by a name of ours for this call; None where only one person speaks, who is P1 then.
-    `conversation`: in which one, where a call shows several.
+    `conversation`: in which one, where a call shows several. `signals`: it asks to be remembered, by the rules.
     """
 
     n: int
@@ -44,6 +44,7 @@ class Turn:
     text: str
     person: str | None = None
     conversation: int = 0
+    signals: bool = False
 
 
 def handles_of(turns: Iterable[Turn]) -> list[str]:

@@ -6,21 +6,30 @@ that it refuses is set aside; where it refuses all of them, it is asked again la
 
 An empty answer after one of the wrong shape doesn't say that there is nothing: it is asked about the halves once.
 
+Where nothing is found though a message asks to be remembered, that message is asked about by itself (`single`).
+
 An isolated scope has a call of its own, and nothing but that call's answer goes into it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import NO_CALL, Usage
 from memory_sql.errors import AnswerError, LanguageModelError, PromptTooLongError, RefusedError, TruncatedError
 from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope, Turn
+from memory_sql.formation.single import tasks_of
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.text import sentence_ends
-from memory_sql.llm import Answer, LanguageModel, ask
+from memory_sql.llm import Answer, LanguageModel, Request, ask
+
+T = TypeVar("T", bound=BaseModel)
 
 SHORT = 2_000  # characters of a message that isn't divided any further
 MOST_CALLS = 200  # of one extraction
@@ -50,6 +59,7 @@ class Extracted:
     prompt_version: str
     others: Others = field(default_factory=Others)
     aside: frozenset[int] = frozenset()  # the numbers of the turns that the model refuses
+    unheard: frozenset[int] = frozenset()  # and of those that ask to be remembered, and nothing was found in them
 
 
 async def extract(
@@ -71,9 +81,12 @@ async def extract(
     if dialogue.refused is not None and dialogue.last is None and not is_one:  # to nothing at all there was an answer
         dialogue.refused.usage = dialogue.usage
         raise dialogue.refused
+    if not extraction.observations:
+        extraction += await dialogue.about_signals(task)
     last = dialogue.last
     raw = last.raw if last and last.value.extraction == extraction else extraction.as_json
-    return Extracted(extraction, raw, dialogue.usage, dialogue.prompt_version, aside=frozenset(dialogue.aside))
+    aside, unheard = frozenset(dialogue.aside), frozenset(dialogue.unheard)
+    return Extracted(extraction, raw, dialogue.usage, dialogue.prompt_version, aside=aside, unheard=unheard)
 
 
 class _Dialogue:
@@ -84,7 +97,7 @@ class _Dialogue:
         self._model = model
         self._most = most
         self._calls = 0
-        self.aside = set[int]()
+        self.aside, self.unheard = set[int](), set[int]()
         self.refused: RefusedError | None = None
         self.usage = Usage("", calls=0)
         self._versions: dict[str, None] = {}
@@ -106,6 +119,17 @@ class _Dialogue:
 
     async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
         return _belonging(await self._complete(replace(task, scopes=(scope,))), scope)
+
+    async def about_signals(self, task: ExtractionTask) -> Extraction:
+        """What messages tell that ask to be remembered; in those that can't be answered about there is nothing."""
+        found: list[ExtractedObservation] = []
+        asked = [single for single in tasks_of(task) if single.turn.n not in self.aside]
+        for single in asked:
+            with suppress(AnswerError, TruncatedError, RefusedError, PromptTooLongError):
+                answer = await self._answer(single.request(single.scope.model or self._model))
+                found += single.found(answer.value)
+        self.unheard = set() if found else {single.turn.n for single in asked}
+        return Extraction(tuple(found))
 
     async def _complete(self, task: ExtractionTask) -> Extraction:
         """All scopes together, then by itself each that is missing; what is too long for one call in parts."""
@@ -176,6 +200,10 @@ class _Dialogue:
         self._calls += 1
         models = {scope.model for scope in task.scopes}  # of an isolated scope, which is asked about alone
         request = task.request((models.pop() if len(models) == 1 else None) or self._model, wrong)
+        self.last = answer = await self._answer(request)
+        return answer.value.extraction
+
+    async def _answer(self, request: Request[T]) -> Answer[T]:
         try:
             answer = await ask(self._llm, request)
         except LanguageModelError as error:
@@ -184,8 +212,7 @@ class _Dialogue:
             raise
         self.usage += answer.usage
         self._versions[request.prompt_version] = None
-        self.last = answer
-        return answer.value.extraction
+        return answer
 
 
 def _halves(turns: Sequence[Turn]) -> Sequence[Sequence[Turn]]:

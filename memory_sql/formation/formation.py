@@ -305,7 +305,7 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
     """
     others = decided.others
     drafts, refused = drafts_of(decided.extraction, loaded, settings, others.evidence)
-    refused += Counter(messages_set_aside=len(decided.aside))
+    refused += Counter(messages_set_aside=len(decided.aside), signals_unheard=len(decided.unheard))
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(
         loaded.conversation,

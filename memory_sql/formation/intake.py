@@ -69,14 +69,14 @@ def weigh(message: Message) -> Weighed:
     if message.role in SKIPPED_ROLES or message.trigger is not None:
         return Weighed(message, 0.0, eligible=False, signal=None)
     weight = ROLE_WEIGHT[message.role] * len(message.content) / CHARACTERS_PER_TOKEN
-    return Weighed(message, round(weight, 2), eligible=True, signal=signal_in(message))
+    return Weighed(message, round(weight, 2), eligible=True, signal=signal_in(message.role, message.content))
 
 
-def signal_in(message: Message) -> str | None:
+def signal_in(role: str, content: str) -> str | None:
     """The name of the first signal in what a user said; nobody else can set one off (R145, R147)."""
-    if message.role != "user":
+    if role != "user":
         return None
-    text = _said(message.content).replace("’", "'")
+    text = _said(content).replace("’", "'")
     lower = text.lower()
     words = letters_in(lower)
     for one in _signals():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -15,8 +15,9 @@ from memory_sql.db.repositories.observations import Draft, Evidence
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.window import Loaded, Target
+from memory_sql.languages.anchors import small_words
 from memory_sql.languages.dates import days_of
-from memory_sql.languages.text import QUESTION, clean, count_words, normal_form, one_line, words_of
+from memory_sql.languages.text import QUESTION, clean, count_words, normal_form, one_line, sentences, words_of
 from memory_sql.languages.wording import is_among, pieces, telling
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import Classification, classify, holds_mark, mask
@@ -34,6 +35,7 @@ BEFORE = (
 )
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
 _DAY = re.compile(r"(?<![\d-])\d{4}-\d\d(?:-\d\d)?(?![\d-])")
+ECHO_KNOWN, ECHO_SAID = 0.75, 0.5  # of its words in a sentence of memory's, and in statements of its source's
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
 
@@ -97,27 +99,53 @@ class _Sieve:
         """One; none where it is refused; where several people said what goes to others as a proposal, one for each."""
         content = self._named(as_written(clean(item.content)[0].strip(), self._said))
         content = self._screened(content)
-        if not content or len(content) > self._settings.observation_max_characters:
-            self.refused["no_content" if not content else "too_long"] += 1
-            return []
-        if re.search(QUESTION, content):
-            self.refused["question"] += 1
-            return []
         sources = self._sources(item)
-        if all(message.role in AGENT_ROLES for message in sources):
-            self.refused["agents_own_words"] += 1  # it repeats what it was shown, memory included
-            return []
-        if not any(message.role == "user" for message in sources):
-            self.refused["no_users_words"] += 1  # a tool's or a function's: no user's fact
-            return []
-        if not self._is_of_conversation(item) and not self._is_said(content, sources):
-            self.refused["not_said"] += 1
+        if wrong := self._wrong_with(item, content, sources):
+            self.refused[wrong] += 1
             return []
         target = self._route(item, sources)
         if target is None:
             return []
         placed = self._placed(item, content, target, sources)
         return [self._draft(item, one) for one in placed if self._has_room(one.target, one.content)]
+
+    def _wrong_with(self, item: ExtractedObservation, content: str, sources: Sequence[BufferedMessage]) -> str | None:
+        """Why it is refused, whatever scope it is for."""
+        if not content or len(content) > self._settings.observation_max_characters:
+            return "no_content" if not content else "too_long"
+        if re.search(QUESTION, content):
+            return "question"
+        if all(message.role in AGENT_ROLES for message in sources):
+            return "agents_own_words"  # it repeats what it was shown, memory included
+        if not any(message.role == "user" for message in sources):
+            return "no_users_words"  # a tool's or a function's: no user's fact
+        if self._is_of_conversation(item):
+            return None
+        if not self._is_said(content, sources):
+            return "not_said"
+        return "echo" if self._is_echo(content, sources) else None
+
+    def _is_echo(self, content: str, sources: Sequence[BufferedMessage]) -> bool:
+        """Whether memory says so already, and its sources have stated neither that again nor what is new in it."""
+        words = pieces(content) - small_words() - self._called
+        if not words:
+            return False
+        stated = [pieces(one) for m in sources if m.role == "user" for one in _statements(m.content or "")]
+        again = {word for word in words if any(is_among(word, text) for text in stated)}
+        if len(again) >= ECHO_SAID * len(words):
+            return False
+        known = ({word for word in words if is_among(word, text)} for text in self._known)
+        return any(len(some) >= ECHO_KNOWN * len(words) and again <= some for some in known)
+
+    @cached_property
+    def _known(self) -> tuple[frozenset[str], ...]:
+        """The words of what the prompt showed of memory, sentence by sentence."""
+        shown = dict.fromkeys(text for target in self._loaded.targets for text in target.knows)
+        return tuple(pieces(sentence) for text in shown for sentence in sentences(text))
+
+    @cached_property
+    def _called(self) -> frozenset[str]:
+        return frozenset[str]().union(*map(pieces, self._names))
 
     @cached_property
     def _handles(self) -> dict[str, str]:
@@ -336,6 +364,10 @@ class _Sieve:
             self.refused["no_single_author" if target is None else "inactive_scope"] += 1
             return None
         return target
+
+
+def _statements(text: str) -> Iterator[str]:
+    return (sentence for sentence in sentences(text) if not re.search(QUESTION, sentence))
 
 
 def _takes(target: Target, users: Collection[str]) -> bool:

@@ -67,6 +67,7 @@ async def decide(llm: LanguageModel, call: Sequence[Loaded], settings: Settings)
             raw="",
             usage=free if n else answered.usage,
             aside=part.own(answered.aside),
+            unheard=part.own(answered.unheard),
             others=Others(
                 {other: epoch for other, epoch in epochs.items() if other != part.conversation_id}, part.evidence
             ),

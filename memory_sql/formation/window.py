@@ -15,6 +15,7 @@ from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import ScopeKind, owner_key
 from memory_sql.formation.answers import OfferedScope, Turn
+from memory_sql.formation.intake import signal_in
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.dates import zone_of
 
@@ -278,6 +279,7 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
             message.said_at.astimezone(window.zone),
             message.content or "",
             person=window.persons.get(message.user_id or "") if several else None,
+            signals=signal_in(message.role, message.content or "") is not None,
         )
         for n, message in enumerate(window.spoken, 1)
     )

@@ -70,11 +70,11 @@ def check_instructions(body: str) -> None:
 
 
 @cache
-def load(package: str, name: str) -> Prompt:
-    """The `prompt.md` of this package of ours. `name` is part of its version."""
-    source = resources.files(package) / "prompt.md"
+def load(package: str, name: str, file: str = "prompt.md") -> Prompt:
+    """The prompt in this file of a package of ours. `name` is part of its version."""
+    source = resources.files(package) / file
     if not source.is_file():
-        raise ConfigurationError(f"{package} has no prompt")
+        raise ConfigurationError(f"{package} has no prompt {file}")
     return parse(name, source.read_text(encoding="utf-8"))
 
 

@@ -624,7 +624,7 @@ def test_without_arguments_the_help_is_shown() -> None:
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 92
+    assert len(listed) == 93
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out

@@ -10,6 +10,10 @@ def said(text: str, role: Role = "user") -> Message:
     return Message(role=role, content=text)
 
 
+def signal_of(text: str, role: Role = "user") -> str | None:
+    return signal_in(role, text)
+
+
 @pytest.mark.parametrize(
     ("role", "weight"), [("user", 10.0), ("tool", 5.0), ("function", 5.0), ("assistant", 2.0), ("agent", 2.0)]
 )
@@ -32,15 +36,15 @@ SIGNALS = (Path(__file__).parent / "messages_with_signals.txt").read_text("utf-8
 @pytest.mark.parametrize("text", SIGNALS)
 def test_statement_that_asks_to_be_remembered_is_a_signal(text: str) -> None:
     """B.4: what it lists as HIGH, and the same in other languages."""
-    assert signal_in(said(text)) is not None
-    assert signal_in(said(text, "assistant")) is None
+    assert signal_of(text) is not None
+    assert signal_of(text, "assistant") is None
 
 
 def test_of_what_is_long_both_ends_are_read() -> None:
     pasted = "The log says that nothing happened. " * 1000
-    assert signal_in(said(f"Don't use emojis. Here it is: {pasted}")) == "standing instruction"
-    assert signal_in(said(f"{pasted}\nDon't use emojis.")) == "standing instruction"
-    assert signal_in(said(f"{pasted} I never eat fish. {pasted}")) is None
+    assert signal_of(f"Don't use emojis. Here it is: {pasted}") == "standing instruction"
+    assert signal_of(f"{pasted}\nDon't use emojis.") == "standing instruction"
+    assert signal_of(f"{pasted} I never eat fish. {pasted}") is None
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,7 @@ def test_of_what_is_long_both_ends_are_read() -> None:
     ],
 )
 def test_ordinary_request_is_no_signal(text: str) -> None:
-    assert signal_in(said(text)) is None
+    assert signal_of(text) is None
 
 
 ORDINARY = [
@@ -72,7 +76,7 @@ ORDINARY = [
 def test_ordinary_messages_set_nothing_off() -> None:
     """A signal costs a model call: of more than two hundred requests, questions and remarks none is one."""
     assert len(ORDINARY) > 200
-    assert {text: signal_in(said(text)) for text in ORDINARY if signal_in(said(text))} == {}
+    assert {text: signal_of(text) for text in ORDINARY if signal_of(text)} == {}
 
 
 @pytest.mark.parametrize("trigger", ["nightly", "0"])

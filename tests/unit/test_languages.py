@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from memory_sql.domain.messages import Message
 from memory_sql.errors import ConfigurationError
 from memory_sql.formation import intake
 from memory_sql.languages import data
@@ -52,7 +51,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
 
 
 def signal(text: str) -> str | None:
-    return intake.signal_in(Message(role="user", content=text))
+    return intake.signal_in("user", text)
 
 
 # One more word

@@ -30,6 +30,7 @@ from memory_sql.domain.results import Backlog, Late, Waiting
 from memory_sql.errors import ACCOUNT_REFUSED
 
 LATE = timedelta(days=1)
+HEARD_LATELY = timedelta(days=7)
 REFUSED_LATELY = timedelta(minutes=30)  # an agent that keeps calling is refused more often than that
 
 
@@ -48,6 +49,7 @@ async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetim
         retrying=one.conversations_again + one.scopes_again + one.propagations_again,
         dead=one.dead,
         held=one.held,
+        unheard=one.unheard,
         late=one.late_conversations + one.late_scopes,
         refusal=one.refusal,
         refused_at=one.refused_at,
@@ -137,6 +139,13 @@ _PARTS: dict[str, tuple[Any, Any]] = {
         ),
     ),
     "late_scopes": (_s, select(func.count().label("late_scopes")).where(_s.due_at < _now - literal(LATE, Interval))),
+    "unheard": (
+        RunRow,
+        select(func.count().label("unheard")).where(
+            RunRow.refused.op("?")(literal_column("'signals_unheard'", Text)),
+            RunRow.finished_at > _now - literal(HEARD_LATELY, Interval),
+        ),
+    ),
     "held": (JudgedRow, select(func.count().label("held")).where(JudgedRow.outcome == _held)),
 }
 

@@ -6,6 +6,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+MODEL := .venv-model
 BENCH_PYTHON ?= $(BIN)/python
 
 # The newest Python from 3.11 on that can fill a virtual environment; python3 if there is none.
@@ -23,7 +24,7 @@ help:
 	@echo "make bench        run the benchmarks"
 	@echo "make bench-peers  the same operations by this library and others, in turns"
 	@echo "make bench-recall   questions on the whole path; with DATA=DIR those of DIR, of this library and of others"
-	@echo "make prove        run the slow proofs (races, kills, sizes)"
+	@echo "make prove        run the slow proofs (races, kills, sizes, a small language model)"
 	@echo "make format       sort imports and format"
 	@echo "make constraints  write constraints.txt from what is installed"
 	@echo "make clean        remove the environment and caches (not the data of the embedded Postgres)"
@@ -62,8 +63,15 @@ bench-peers: $(VENV)/.installed-dev
 bench-recall: $(VENV)/.installed-dev
 	@$(BENCH_PYTHON) -m $(if $(DATA),benchmarks.recall --data "$(DATA)",benchmarks.recall.whole_path) $(ARGS)
 
-prove: $(VENV)/.installed-dev
+prove: $(VENV)/.installed-dev $(MODEL)/.installed
 	@$(PYTEST) -m prove --hypothesis-profile=full
+	@$(BIN)/python -m tests.prove.weak_model --environment $(MODEL)
+
+# In an environment of its own: 1.2 GB of a language model and its server.
+$(MODEL)/.installed: tests/prove/model-requirements.txt
+	@$(PYTHON) -m venv $(MODEL)
+	@$(MODEL)/bin/pip install --quiet -r $<
+	@touch $@
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
@@ -73,7 +81,7 @@ constraints: $(VENV)/.installed-dev
 	$(BIN)/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' > constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(MODEL) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # Debian's python3 can have pip without ensurepip: then the environment gets no pip, and the host's pip fills it.
 $(BIN)/python:

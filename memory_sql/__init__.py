@@ -151,6 +151,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
+    from memory_sql.resources.models import Models
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
     from memory_sql.resources.prompts import Prompts
@@ -257,6 +258,7 @@ __all__ = [
     "Message",
     "MessageHit",
     "ModelCheck",
+    "Models",
     "NotFoundError",
     "Observation",
     "ObservationKind",
@@ -382,6 +384,7 @@ _HOME = {
     "resources.conversations": "Conversations",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
+    "resources.models": "Models",
     "importers.mongo.options": "ImportOptions",
     "resources.imports": "Imports",
     "resources.observations": "Observations",

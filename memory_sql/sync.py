@@ -35,6 +35,7 @@ from memory_sql.resources import (
     groups,
     holds,
     imports,
+    models,
     observations,
     people,
     prompts,
@@ -276,6 +277,12 @@ class Holds(Face):
     release = _Blocking(holds.Holds.release)
 
 
+class Models(Face):
+    check = _Blocking(models.Models.check)
+    prices = _Blocking(models.Models.prices)
+    set_price = _Blocking(models.Models.set_price)
+
+
 class Work(Face):
     backlog = _Blocking(work.Work.backlog)
     dead = _Blocking(work.Work.dead)
@@ -300,9 +307,6 @@ class Admin(Face):
     journal_status = _Blocking(admin.Admin.journal_status)
     agents = _Blocking(admin.Admin.agents)
     export = _Blocking(admin.Admin.export)
-    check_model = _Blocking(admin.Admin.check_model)
-    prices = _Blocking(admin.Admin.prices)
-    set_price = _Blocking(admin.Admin.set_price)
 
 
 class Memory(Face):
@@ -339,6 +343,7 @@ class Memory(Face):
         self.groups = Groups(portal, memory.groups)
         self.people = People(portal, memory.people)
         self.holds = Holds(portal, memory.holds)
+        self.models = Models(portal, memory.models)
         self.work = Work(portal, memory.work)
         self.admin = Admin(portal, memory.admin)
 

@@ -30,7 +30,7 @@ def estimate(
     memory-sql estimate chats.jsonl --user mia
 
     The prompts are counted as they would be sent; how many observations are found is estimated. Money by the prices of
-    admin set-price. What is propagated isn't included.
+    model set-price. What is propagated isn't included.
     """
     from memory_sql.cli.files import Defaults, read_file
 
@@ -42,7 +42,7 @@ def estimate(
 async def _priced(memory: Memory, talks: Sequence[Sequence[Message]]) -> list[Estimate]:
     from memory_sql.jobs.estimating import estimate as estimated
 
-    prices = {price.model: price for price in reversed(await memory.admin.prices())}  # the newest of each
+    prices = {price.model: price for price in reversed(await memory.models.prices())}  # the newest of each
     found: list[Estimate] = []
     for one in estimated(talks, memory.settings, memory.now()):
         price = prices.get(one.model)

@@ -128,7 +128,7 @@ class ModelSettings(Section):
     daily_cost: Annotated[
         float | None,
         per_agent(
-            "money that an agent may cost in a day (UTC), by the prices of admin set-price, before its work waits; unset: no"
+            "money that an agent may cost in a day (UTC), by the prices of model set-price, before its work waits; unset: no"
             " limit",
             ge=0,
             le=1_000_000_000,

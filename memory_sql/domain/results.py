@@ -16,6 +16,11 @@ from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.domain.usage import Usage as Usage
+from memory_sql.domain.waiting import Backlog as Backlog
+from memory_sql.domain.waiting import DeadRun as DeadRun
+from memory_sql.domain.waiting import FailedRun as FailedRun
+from memory_sql.domain.waiting import Late as Late
+from memory_sql.domain.waiting import Waiting as Waiting
 
 
 class ObserveResult(Observation):
@@ -159,94 +164,6 @@ class MaintainResult(Value):
     evicted: int = 0
     counts: int = 0
     complete: bool
-
-
-class Backlog(Value):
-    """How much work waits. What is due can be done now, and no worker has it; `oldest_due_at`: since when the oldest is due.
-
-    `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes.
-    `waiting_conversations`: those with messages that are formed after a silence. `retrying` work failed and is retried
-    later; `dead` work was given up for a day or more; the `held` claims wait for a person (`work.reviews`). `late`:
-    how many conversations, and scopes that are due, have waited for more than a day (`work.late` says why). `unheard`:
-    formations of the last week that stored nothing though a message asked to be remembered ("I prefer …"). `has_model`:
-    whether the calling process has a language model; without one it does none of this work. `refusal`: the model's provider
-    refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't, or nobody has
-    called it for half an hour.
-    """
-
-    due_conversations: int
-    due_scopes: int
-    due_propagations: int
-    waiting_conversations: int
-    oldest_due_at: datetime | None
-    in_progress: int
-    retrying: int
-    dead: int
-    held: int
-    late: int = 0
-    unheard: int = 0
-    has_model: bool = True
-    refusal: str | None = None
-    refused_at: datetime | None = None
-
-
-class DeadRun(Value):
-    """Work that was given up after too many unusable answers.
-
-    It is tried again after as long as it had waited, a day at least and a month at most; `work.retry` does so at once,
-    `work.discard` never. Until then a conversation isn't formed any further. In a scope, one observation was set aside, and
-    the scope continues without it.
-    """
-
-    run_id: int
-    agent_id: str
-    kind: str
-    conversation_id: str | None
-    scope_id: ScopeId | None
-    error_code: str
-    error: str | None
-    finished_at: datetime
-
-
-class FailedRun(DeadRun):
-    """A run that failed, whether or not a later run succeeded. `state` dead: it was given up for a day or more."""
-
-    state: str
-    model: str | None
-    started_at: datetime
-
-
-class Waiting(Value):
-    """How much of an agent's work is in one state. `oldest_at`: since when the oldest has waited, None if unknown.
-
-    `due`: it can be done now; `not_due`: a conversation that is formed after a silence; `in_progress`: a process is
-    working on it; `retrying`: it failed and is retried automatically; `given_up`: it is retried after a day or
-    more (`work.dead`).
-    """
-
-    agent_id: str
-    work: Literal["formation", "consolidation", "propagation"]
-    state: Literal["due", "not_due", "in_progress", "retrying", "given_up"]
-    waiting: int
-    oldest_at: datetime | None
-
-
-class Late(Value):
-    """Work that has waited for long, and why; the conversation or the scope that it is about is named, the other None.
-
-    `since`: when the oldest message or observation that waits was stored. `reason`: `unclaimed` (due, but no worker has
-    taken it), `in_progress`, `failing` (retried after a pause), `given_up` (retried after a day or more), `left_out` (its
-    text couldn't tell everything) or `not_due` (after a silence, or when a day's limit ends). `error_code`: what failed last.
-    """
-
-    agent_id: str
-    work: Literal["formation", "consolidation", "propagation"]
-    conversation_id: str | None
-    scope_id: ScopeId | None
-    since: datetime | None
-    reason: Literal["unclaimed", "in_progress", "failing", "given_up", "left_out", "not_due"]
-    error_code: str | None
-    due_at: datetime | None
 
 
 class Violation(Value):
@@ -398,7 +315,7 @@ class Stats(Value):
     """Counts for one agent. `input_tokens` and `output_tokens` are as the provider counted them, over all recorded runs.
 
     `propagated`: observations made from those of narrower scopes. `held`: claims that wait for a person. `costs`: of the
-    tokens, by currency, as far as prices are known (`admin.set_price`). `vectors`: `off: ` and the reason, or `on: ` with
+    tokens, by currency, as far as prices are known (`models.set_price`). `vectors`: `off: ` and the reason, or `on: ` with
     the model, its dimensions and how many observations have a vector. `vectors_advised`: the scopes (`s12`) in which
     vectors may find what words don't: they are large, and searches were slow or found nothing too often.
     """

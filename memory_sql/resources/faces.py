@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
+    from memory_sql.resources.models import Models
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
     from memory_sql.resources.prompts import Prompts
@@ -28,6 +29,7 @@ FACES = {
     "groups": "Groups",
     "people": "People",
     "holds": "Holds",
+    "models": "Models",
     "work": "Work",
     "admin": "Admin",
 }
@@ -46,6 +48,7 @@ class Faces:
         groups: Groups
         people: People
         holds: Holds
+        models: Models
         work: Work
         admin: Admin
     else:

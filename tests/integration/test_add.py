@@ -135,10 +135,10 @@ async def test_result_says_what_became_of_the_conversation(memory: Memory, llm: 
     assert (await memory.add([signal], **HERE)).formation == "due"
     llm.then(extracted(("Mia prefers tea.", "individual")))
     assert (await memory.add([signal], **HERE, wait=True)).formation == "formed"  # known already, and still due
-    llm.then(extracted())
+    llm.then(extracted(), '{"facts": []}')
     assert (await memory.add([message("I prefer milk.", n=10)], **HERE, wait=True)).formation == "nothing"
     assert (await memory.add([signal], **HERE, wait=True, excluded=True)).formation == "excluded"
-    assert len(llm.requests) == 2
+    assert len(llm.requests) == 3
 
 
 async def test_error_of_waiting_says_why_nothing_was_formed(memory: Memory, llm: Scripted) -> None:

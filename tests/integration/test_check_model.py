@@ -46,7 +46,7 @@ async def checked(url: str, reply: Reply, **settings: Any) -> AsyncIterator[list
             patch.setenv("OPENAI_BASE_URL", server.base_url)
             given = Settings.load(llm="openai", llm_max_retries=0, llm_timeout_seconds=2, **settings)
             async with Memory(url, settings=given) as memory:
-                yield list(await memory.admin.check_model())
+                yield list(await memory.models.check())
 
 
 def no_responses(received: Received) -> Reply | None:
@@ -98,4 +98,4 @@ async def test_without_a_model_there_is_nothing_to_check(database_url: str, monk
         monkeypatch.delenv(name, raising=False)
     async with Memory(database_url) as memory:
         with pytest.raises(ConfigurationError, match="MEMORY_SQL_LLM"):
-            await memory.admin.check_model()
+            await memory.models.check()

@@ -640,7 +640,7 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", faces, re.M) == [
-        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "import", "work", "admin"
+        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "model", "import", "work", "admin"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", operations, re.M) == ["estimate", "worker", "db"]
 

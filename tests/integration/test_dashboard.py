@@ -62,7 +62,7 @@ async def test_every_query_answers_an_analyst_who_may_not_read_what_was_said(dat
             )
         await memory.run_due(agent_id="ada")
         await memory.search("bees", agent_id="ada", user_id="mia")
-        await memory.admin.set_price("parrot", input_per_million=1, output_per_million=2, currency="EUR")
+        await memory.models.set_price("parrot", input_per_million=1, output_per_million=2, currency="EUR")
         model.failing = UnavailableError("connection", "gone")
         await memory.run_due()
     await make(database_url, ROLES)

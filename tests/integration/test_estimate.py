@@ -35,7 +35,7 @@ def test_by_the_command_line(database_url: str, tmp_path: Path) -> None:
     assert "formation" in told
     assert "2 calls" in told
     assert told.count("no price") == 2
-    memory_sql("admin", "set-price", "gpt-5-mini", "--input", "0.25", "--output", "2", "--currency", "USD", *at)
+    memory_sql("model", "set-price", "gpt-5-mini", "--input", "0.25", "--output", "2", "--currency", "USD", *at)
     formation, consolidation = memory_sql("estimate", chat, "--user", "mia", "--json", *at).rows
     assert formation["currency"] == "USD"
     assert 0 < float(formation["cost"]) < 0.1

@@ -45,9 +45,9 @@ async def test_each_day_has_the_price_that_held_then(database_url: str, llm: Scr
         await form(memory, llm, clock, 1, 2, 3, 4)
         assert [cost for _, cost, _ in await rows(memory, COST)] == [None] * 4
         assert (await memory.admin.stats(agent_id="ada")).costs == {}
-        await memory.admin.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
-        await memory.admin.set_price("scripted", valid_from=date(2026, 3, 4), **{**USD, "currency": "EUR"})
-        await memory.admin.set_price("another", **{**USD, "input_per_million": 100})
+        await memory.models.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
+        await memory.models.set_price("scripted", valid_from=date(2026, 3, 4), **{**USD, "currency": "EUR"})
+        await memory.models.set_price("another", **{**USD, "input_per_million": 100})
         found = [(day.day, cost, currency) for day, cost, currency in await rows(memory, COST)]
         one = Decimal(100) * Decimal("0.25") / 10**6 + Decimal(10) * 2 / 10**6
         assert found == [(1, None, None), (2, one, "USD"), (3, one, "USD"), (4, one, "EUR")]
@@ -59,7 +59,7 @@ async def test_work_waits_for_the_next_day_when_its_money_is_spent(database_url:
     clock, settings = Day(), SETTINGS.model_copy(update={"daily_cost": 0.00008})  # a run costs 0.000045
     async with Memory(database_url, llm, settings, clock=clock) as memory:
         await form(memory, llm, clock, 1, 1)
-        await memory.admin.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
+        await memory.models.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
         clock.day = 2
         for n in range(2):
             await memory.add([message("I keep bees.")], agent_id="ada", user_id="mia", conversation_id=f"two-{n}")
@@ -75,10 +75,10 @@ async def test_work_waits_for_the_next_day_when_its_money_is_spent(database_url:
 
 async def test_price_of_the_same_day_replaces_the_one_before(memory: Memory) -> None:
     for output in (2, 3):
-        await memory.admin.set_price("m", valid_from=date(2026, 1, 1), **{**USD, "output_per_million": output})
-    await memory.admin.set_price("m", valid_from=date(2026, 2, 1), **USD)
-    await memory.admin.set_price("a", valid_from=date(2026, 2, 1), **USD)
-    told = [(each.model, each.valid_from.month, int(each.output_per_million)) for each in await memory.admin.prices()]
+        await memory.models.set_price("m", valid_from=date(2026, 1, 1), **{**USD, "output_per_million": output})
+    await memory.models.set_price("m", valid_from=date(2026, 2, 1), **USD)
+    await memory.models.set_price("a", valid_from=date(2026, 2, 1), **USD)
+    told = [(each.model, each.valid_from.month, int(each.output_per_million)) for each in await memory.models.prices()]
     assert told == [("a", 2, 2), ("m", 2, 2), ("m", 1, 3)]
     assert await memory.admin.verify() == []
 
@@ -99,20 +99,20 @@ async def test_price_of_the_same_day_replaces_the_one_before(memory: Memory) -> 
 async def test_wrong_price_is_refused_by_name(memory: Memory, wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(InputError, match=name):
-        await memory.admin.set_price("m", **{**USD, **wrong})
+        await memory.models.set_price("m", **{**USD, **wrong})
     with pytest.raises(InputError, match="model"):
-        await memory.admin.set_price(" ", **USD)
-    assert await memory.admin.prices() == []
+        await memory.models.set_price(" ", **USD)
+    assert await memory.models.prices() == []
 
 
 def test_prices_by_the_command_line(database_url: str) -> None:
-    def admin(*args: str, code: int = 0) -> Any:
-        return memory_sql("admin", *args, "--url", database_url, code=code)
+    def model(*args: str, code: int = 0) -> Any:
+        return memory_sql("model", *args, "--url", database_url, code=code)
 
-    assert admin("prices").out == "no prices yet\n"
+    assert model("prices").out == "no prices yet\n"
     asked = ("set-price", "gpt-5-mini", "--input", "0.25", "--output", "2", "--currency", "USD")
     line = "gpt-5-mini  from 2026-01-01: 0.25 in, 2 out, USD for a million tokens\n"
-    assert admin(*asked, "--from", "2026-01-01").out == admin("prices").out == line
-    assert admin(*asked, "--from", "soon", code=1).err == "memory-sql: --from must be a day: 2026-03-01\n"
-    (price,) = admin("prices", "--json").rows
+    assert model(*asked, "--from", "2026-01-01").out == model("prices").out == line
+    assert model(*asked, "--from", "soon", code=1).err == "memory-sql: --from must be a day: 2026-03-01\n"
+    (price,) = model("prices", "--json").rows
     assert Price(**price).input_per_million == Decimal("0.25")

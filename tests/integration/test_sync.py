@@ -198,6 +198,6 @@ def test_each_method_is_there_with_the_same_parameters() -> None:
             assert [one for one in wanted if one != "session"] == list(
                 inspect.signature(getattr(face, name)).parameters
             )
-    assert len(kinds) == 11
+    assert len(kinds) == 12
     wanted = [name for name in inspect.signature(awaited.Memory).parameters if name != "engine"]
     assert list(inspect.signature(sync.Memory).parameters) == wanted

@@ -198,7 +198,7 @@ async def test_budget_of_an_agent(memory: Memory, llm: Scripted) -> None:
     await memory.configure(agent_id="ada", daily_tokens=50)
     for session in ("s", "t"):
         await memory.add([message("Actually, I prefer tea.")], **{**HERE, "conversation_id": session})
-    llm.then(extracted())
+    llm.then(extracted(), '{"facts": []}')
     result = await memory.run_due()
     assert (len(result.formed), len(result.failed)) == (1, 1)
     assert "50 daily tokens" in next(iter(result.failed.values()))

@@ -1,6 +1,7 @@
 """`python -m tests.prove.weak_model`: what becomes of 60 messages with 30 plain facts by a small model, served locally.
 
-OPENAI_BASE_URL names the server, `--model` the model (default: the first that the server lists). Prints for each
+OPENAI_BASE_URL names the server, `--model` the model (default: the first that the server lists); with `--environment DIR` it
+is the one of `model-requirements.txt`, installed there (`make prove` does so). Prints for each
 conversation what was formed, and in the end: how many facts were found, by the words that tell them; observations with
 handles of the prompt in them, with other sources than the fact's message, that nobody said; and what was not formed. Nothing
 here is asserted: what a model can do isn't ours.
@@ -15,11 +16,14 @@ import os
 import re
 import urllib.request
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.server import fresh_database
 from memory_sql.config import Settings
 from memory_sql.memory import Memory
+from tests.prove.small_model import served
 
 HANDLE = re.compile(r"\b[PAT]\d\b")
 
@@ -158,8 +162,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.prove.weak_model", description=__doc__)
     parser.add_argument("--model", help="name of the model; without it the first that the server lists")
     parser.add_argument("--conversations", type=int, default=len(CONVERSATIONS), help="only so many")
+    parser.add_argument("--environment", type=Path, help="virtual environment with model-requirements.txt")
     options = parser.parse_args()
-    asyncio.run(run(options.model or _first_model(os.environ["OPENAI_BASE_URL"]), options.conversations))
+    with served(options.environment) if options.environment else nullcontext(os.environ["OPENAI_BASE_URL"]) as url:
+        os.environ |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY", "none")}
+        asyncio.run(run(options.model or _first_model(url), options.conversations))
 
 
 if __name__ == "__main__":

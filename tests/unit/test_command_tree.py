@@ -25,6 +25,7 @@ NOUNS = {
     "groups": "group",
     "people": "person",
     "holds": "hold",
+    "models": "model",
     "imports": "import",
     "work": "work",
     "admin": "admin",

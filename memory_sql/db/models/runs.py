@@ -58,7 +58,7 @@ class RunRow(Base):
         Index("runs_import_id_idx", "agent_key", "import_id", postgresql_where=text("import_id IS NOT NULL")),
         Index("runs_finished_at_idx", "agent_key", "run_id", postgresql_where=text("finished_at IS NULL")),
         Index("runs_error_code_idx", "finished_at", postgresql_where=text("error_code IS NOT NULL")),
-        Index("runs_unheard_idx", "finished_at", postgresql_where=text("refused ? 'signals_unheard'")),
+        Index("runs_signals_unheard_idx", "finished_at", postgresql_where=text("refused ? 'signals_unheard'")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per attempt at model work: what it read, what it cost and how it ended."},
     )

@@ -12,7 +12,7 @@ NOT_CALLED = {
     "open": "each life opens the memories of its clients, and at its end a backup",
     "close": "each life closes them",
     "require_llm": "it makes what the first use makes",
-    "admin.check_model": "it asks about the model, and reads and stores nothing",
+    "models.check": "it asks about the model, and reads and stores nothing",
     "admin.restore_check": "only for a backup: each life restores one at its end",
 }
 

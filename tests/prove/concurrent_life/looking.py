@@ -103,12 +103,12 @@ class Looking(Actor):
 
     async def look_at_store(self, agent: str) -> object:
         admin = self.memory.admin
-        await admin.set_price("fake", input_per_million=1, output_per_million=2, currency="EUR")
+        await self.memory.models.set_price("fake", input_per_million=1, output_per_million=2, currency="EUR")
         return [
             await admin.stats(agent_id=agent),
             await admin.settings(agent_id=agent),
             await admin.agents(),
-            await admin.prices(),
+            await self.memory.models.prices(),
             await self.memory.holds.list(agent_id=agent, released=self.random.randrange(2) == 0),
         ]
 

@@ -1,6 +1,6 @@
 -- memory.v_model_cost: the cost of model work. One row per agent, day (UTC) on which the work began, kind of run and
 -- model. Every run counts in exactly one row. The cost is computed with the price that applied on that day; the operator
--- sets prices with memory-sql admin set-price, and they are in memory.prices.
+-- sets prices with memory-sql model set-price, and they are in memory.prices.
 CREATE OR REPLACE VIEW memory.v_model_cost WITH (security_invoker = true) AS
 SELECT
     e.agent_id,

@@ -21,12 +21,12 @@ from memory_sql.domain.groups import Departure, Member
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import InputError, InvalidIdError, NotFoundError, StaleError, TooLargeError
+from memory_sql.errors import AnswerError, InputError, InvalidIdError, NotFoundError, StaleError, TooLargeError
 from memory_sql.formation import formation
 from memory_sql.formation.sieve import drafts_of
 from memory_sql.memory import Memory
 from tests.database import TOLD, rows, serving, statements
-from tests.factories import message
+from tests.factories import Clock, message
 from tests.fakes import Parrot
 from tests.forming import loading
 
@@ -184,6 +184,27 @@ async def test_leaving_twice_is_leaving_once(memory: Memory) -> None:
     assert (again.left_at, len(again.archived)) == (first.left_at, 1)
     assert await leave(memory) == first
     assert len(await events(memory, "membership")) == 3
+
+
+async def test_what_was_given_up_of_who_leaves_is_not_tried_again(
+    database_url: str, parrot: Parrot, clock: Clock
+) -> None:
+    settings = Settings(llm="offline", consolidation_threshold=1, max_errors=1)
+    async with Memory(database_url, parrot, settings, clock=clock) as memory:
+        await crew(memory, "mia", "jonas")
+        await stated(memory, "Mia's plan is to sell the boat.")
+        parrot.failing = AnswerError("nonsense")
+        for _ in range(4):
+            await memory.run_due()
+            clock.goes_on(hours=1)
+        parrot.failing = None
+        assert list((await standing(memory)).values()) == ["given_up"]
+        assert len((await leave(memory)).archived) == 1
+        clock.goes_on(days=40)
+        await memory.run_due()
+        assert list((await standing(memory)).values()) == ["archived"]
+        assert (await told(memory), await memory.work.dead()) == (None, [])
+        assert list(await memory.admin.verify()) == []
 
 
 async def test_comes_back_at_the_very_moment_of_leaving(database_url: str, parrot: Parrot) -> None:

@@ -268,7 +268,7 @@ class GroupRepository:
     ) -> tuple[ObservationKey, ...]:
         """Observations in these scopes, in use or possibly so again, that only these users support; only later than `since`.
 
-        What is quarantined may be again, unless that was said of it when they left.
+        What is quarantined may be again, unless that was said of it when they left; what was given up is tried again.
 
         The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
         whose scopes it came. What an observation was lent (`repeated_seq`) supports that which lent it, which stands again.
@@ -293,7 +293,7 @@ class GroupRepository:
             .where(
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
-                or_(IN_USE, may_return, may_be_released),
+                or_(IN_USE, may_return, may_be_released, t.status == "given_up"),
                 or_(theirs, of_them),
                 ~others,
                 true() if since is None else o.created_at > since,

@@ -24,6 +24,8 @@ from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.retracting import Choose, closure_of, erase_derived
 from memory_sql.lifecycle.corrections.texts import need, rebuild, rewind
 
+_TO_ARCHIVE = ("active", "given_up")  # the others stay as they are
+
 
 @dataclass(frozen=True, slots=True)
 class Departing:
@@ -43,13 +45,13 @@ class Departing:
 
     @property
     def archived(self) -> list[ObservationKey]:
-        return [one.key for one in self.standings if one.status == "active"]
+        return [one.key for one in self.standings if one.status in _TO_ARCHIVE]
 
     @property
     def changes(self) -> list[Change]:
         """What was superseded stays so, else a search would find it again; by nothing, so that it doesn't stand again."""
         return [
-            Change(one, "archived" if one.status == "active" else one.status, "leave", more=successor_of(one))
+            Change(one, "archived" if one.status in _TO_ARCHIVE else one.status, "leave", more=successor_of(one))
             for one in self.standings
         ]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from memory_sql.consolidation.names import renames
 from memory_sql.domain.scopes import PendingObservation
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import FunctionWords, ToldBy
@@ -129,13 +130,14 @@ def _made_up(
             found.append(n)
     if not found:
         return set()
-    untold = [item.content for item in inputs if _best(telling(item.content, [whose]), told) < TOLD_AT_ALL]
+    others = [words for n, words in enumerate(told) if n not in found]
+    untold = [item.content for item in inputs if _best(telling(item.content, [whose]), others) < TOLD_AT_ALL]
     if current and _language(current) not in (None, _language(" ".join(parts))):
         untold += sentences(current)  # told in another language from now on
     for n in list(found):
         language = _language(parts[n])
         other = next((text for text in untold if language is None or _language(text) != language), None)
-        if other is not None:
+        if other is not None and not renames(parts[n], other, language):
             untold.remove(other)
             found.remove(n)
     return set(found)

@@ -142,6 +142,29 @@ async def test_what_is_said_in_other_words_or_another_language_stays(memory: Mem
     assert (await text_of(memory), await pending(memory)) == (text, [])
 
 
+@pytest.mark.parametrize(
+    ("said", "sentence", "stays"),
+    [
+        ("李磊在明天科技工作。", "Li Lei works at Bright Sky Technology.", False),
+        ("李磊在明天科技工作。", "李磊 works at 明天科技 since this year.", True),
+        ("Анна работает в компании «Северный ветер».", "Anna works for the North Wind Company.", False),
+        ("Анна работает в компании «Северный ветер».", "Анна works for the company «Северный ветер».", True),
+        ("他星期一去参加圣诞派对。", "He goes to the Christmas party on Monday evening.", True),
+        ("Mia arbeitet bei der Bäckerei Kornblume.", "Mia works for the bakery Kornblume in town.", True),
+        ("田中さんは毎朝六時に走る。", "Er läuft jeden Morgen um sechs Uhr durch den Wald.", True),
+    ],
+)
+async def test_translation_keeps_names_as_they_are(
+    memory: Memory, llm: Scripted, said: str, sentence: str, stays: bool
+) -> None:
+    for one in (TEA, BOAT, said):
+        await memory.observe(one, **MIA)
+    llm.then(f"{TEA} {BOAT} {sentence}")
+    await memory.run_due()
+    kept = f"{TEA} {BOAT} {sentence}" if stays else f"{TEA} {BOAT}"
+    assert (await text_of(memory), await pending(memory)) == (kept, [] if stays else [said])
+
+
 async def test_text_a_fifth_over_the_limit_is_kept(memory: Memory, llm: Scripted) -> None:
     await memory.configure(agent_id="ada", consolidation_max_words=20)
     for said in (TEA, BOAT):

@@ -24,8 +24,9 @@ from typing import Any, NoReturn
 from memory_sql.config import Settings
 from memory_sql.consolidation import reviewing
 from memory_sql.consolidation.answers import NumberedText
+from memory_sql.consolidation.bounding import bounded
 from memory_sql.consolidation.checks import checked_text, kept_of, nothing_new, refused_as
-from memory_sql.consolidation.replacing import FEWEST, Replaced, Shown, replaced, within_bounds, without
+from memory_sql.consolidation.replacing import Replaced, Shown, in_most, replaced, without
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.consolidation.unnamed import with_rows
 from memory_sql.db import Session
@@ -215,8 +216,8 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
         contradictions = await with_rows(session, loaded.agent_id, scope, contradictions, newer, now)
     if any(item.older is not None for item in contradictions):  # what was derived from them goes with them
         await following.lock([scope.scope_id])
-    if len(contradictions) > FEWEST:
-        contradictions = within_bounds(contradictions, await states.count_active(scope))
+        asked = in_most(loaded.shown), loaded.now, loaded.run.run_id
+        contradictions = tuple(await bounded(session, scope, contradictions, *asked, now))
     older = {item.older: item.newer for item in contradictions if item.older is not None and not item.held}
     named = {item.newer: item.older for item in decided.replaced.repetitions}
     same_as = await states.repeating(scope, named) if named else {}

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedRepetition
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
+from memory_sql.languages.anchors import small_words
 from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, one_line
-from memory_sql.languages.wording import SAID_AGAIN, stands_in
+from memory_sql.languages.wording import SAID_AGAIN, pieces, stands_in
 from memory_sql.llm.notation import as_written
 
 QUOTE_CHARACTERS = 200  # of the quotation in a contradiction
+MANY = 6  # observations
 FEWEST, SHARE = 3, 5  # a version may supersede so many observations, or one in so many active ones
 
 Told = PendingObservation | AbsorbedObservation
@@ -97,7 +99,23 @@ def _problem_with(
     if older is not None and older.seq in gave_way:
         return "contradicted_twice"
     gives_way = shown.current if older is None else older.content
-    return None if stands_in(item.was or "", gives_way or "") else "not_its_words"
+    if not stands_in(item.was or "", gives_way or ""):
+        return "not_its_words"
+    return None if says_something(item.was or "") else "says_nothing"
+
+
+def in_most(shown: Shown) -> frozenset[str]:
+    """The words that stand in most of what was shown, where there is much of it: they tell none of it from the others."""
+    items: Sequence[Told] = [*shown.inputs, *shown.known]
+    texts = [pieces(item.content) for item in items]
+    counts = Counter(word for words in texts for word in words)
+    return frozenset(word for word, count in counts.items() if count > max(len(texts), MANY) / 2)
+
+
+def says_something(was: str, common: Collection[str] = ()) -> bool:
+    """Not only small words, such as stand in many texts, or a year."""
+    said = pieces(was) - small_words() - set(common)
+    return any(not word.isdigit() or len(word) not in (1, 4) for word in said)
 
 
 def _repeating(

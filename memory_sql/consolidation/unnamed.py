@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from memory_sql.consolidation.replacing import FEWEST
+from memory_sql.consolidation.replacing import FEWEST, says_something
 from memory_sql.db import Session
+from memory_sql.db.repositories.overtaking import OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
-from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction
-from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import sentences
-from memory_sql.languages.wording import SAID_AGAIN, pieces, stands_in
+from memory_sql.languages.wording import SAID_AGAIN, stands_in
 from memory_sql.retrieval.related import holding
 
 MOST_HELD = 10  # observations that a person is asked about, for one contradiction
@@ -39,7 +38,7 @@ async def with_rows(
             found.append(item)
             continue
         taken |= {row.seq for row in rows}
-        authors = await StateRepository(session).authors(scope, [item.newer, *(row.seq for row in rows)])
+        authors = await OvertakingRepository(session).authors(scope, [item.newer, *(row.seq for row in rows)])
         theirs = set().union(*(authors[row.seq] for row in rows))
         held = len(rows) > FEWEST or not theirs <= authors[item.newer]
         found += [item.model_copy(update={"older": row.seq, "held": held}) for row in rows[:MOST_HELD]]
@@ -60,9 +59,3 @@ async def _rows(
 def _made_up(content: str, was: str, said: Iterable[str]) -> bool:
     """Whether the observation has these words, and the text's sentence says nothing less than it."""
     return stands_in(was, content) and any(stands_in(content, part, SAID_AGAIN) for part in said)
-
-
-def says_something(was: str) -> bool:
-    """Not only small words or a year, which stand in many texts."""
-    said = pieces(was) - small_words()
-    return any(not word.isdigit() or len(word) not in (1, 4) for word in said)

@@ -127,16 +127,6 @@ class StateRepository:
         await self._tell(scope, details, now, **cause)
         return {seq: same[seq] for seq in repeated}
 
-    async def authors(self, scope: ScopeState, seqs: Sequence[int]) -> dict[int, set[str | None]]:
-        """Who said each of these; None: the host."""
-        found = await self._session.execute(
-            select(_e.seq, _e.user_id).where(in_scope(_e, scope), among(_e.seq, seqs), _e.withdrawn_by.is_(None))
-        )
-        authors: dict[int, set[str | None]] = {seq: set() for seq in seqs}
-        for seq, user_id in found:
-            authors[seq].add(user_id)
-        return authors
-
     async def repeating(self, scope: ScopeState, same_as: Mapping[int, int]) -> dict[int, int]:
         """Those that may stand behind the one that `same_as` names, since nothing is lost by it.
 

@@ -1,0 +1,78 @@
+"""How much a model may let be overtaken without a person: the rest is held for one, and the older observation stays.
+
+No model can be sure who may speak for whom. So what one person says in a group overtakes a few of what others said in a day,
+however many conversations it is said in; and of what a person has decided about a row while it was writing, it didn't know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from memory_sql.consolidation.replacing import FEWEST, says_something, within_bounds
+from memory_sql.db import Session
+from memory_sql.db.repositories.overtaking import OvertakingRepository
+from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.scopes import Contradiction
+
+OF_OTHERS = FEWEST  # observations of others that one person's words overtake in a day: as many as in one version
+A_DAY = timedelta(days=1)
+
+Authors = Mapping[int, set[str | None]]
+
+
+async def bounded(
+    session: Session,
+    scope: ScopeState,
+    contradictions: Sequence[Contradiction],
+    common: Collection[str],
+    read_at: datetime,
+    run_id: int,
+    now: datetime,
+) -> Sequence[Contradiction]:
+    """The contradictions, some held. The caller has locked the scope.
+
+    `common`: words that tell none of what was shown from the others. `read_at`, `run_id`: when the model was asked.
+    """
+    older = [item.older for item in contradictions if item.older is not None and not item.held]
+    if older:
+        overtaking = OvertakingRepository(session)
+        decided = await overtaking.decided_since(scope, older, read_at, run_id)
+        contradictions = [_held(item) if item.older in decided else item for item in contradictions]
+        if scope.kind != "individual":  # where all is its owner's
+            before = await overtaking.given_way_since(scope, now - A_DAY)
+            pairs = [*before, *((item.newer, seq) for item in contradictions if (seq := item.older) is not None)]
+            authors = await overtaking.authors(scope, sorted({seq for pair in pairs for seq in pair}))
+            contradictions = list(_within_a_day(contradictions, common, before, authors))
+    if len(contradictions) <= FEWEST:
+        return contradictions
+    return within_bounds(contradictions, await StateRepository(session).count_active(scope))
+
+
+def _within_a_day(
+    contradictions: Sequence[Contradiction],
+    common: Collection[str],
+    before: Sequence[tuple[int, int]],
+    authors: Authors,
+) -> Iterator[Contradiction]:
+    """Counts for each author, with what gave way before: beyond the bound it is held, and what common words overtake."""
+    counts = Counter(by for newer, older in before for by in _overtakes_others(newer, older, authors))
+    for item in contradictions:
+        by = () if item.held or item.older is None else _overtakes_others(item.newer, item.older, authors)
+        if by and (not says_something(item.was or "", common) or any(counts[author] >= OF_OTHERS for author in by)):
+            yield _held(item)
+            continue
+        counts.update(by)
+        yield item
+
+
+def _overtakes_others(newer: int, older: int, authors: Authors) -> Sequence[str | None]:
+    """Who said the newer one, where somebody else said the older one or nobody knows who; None: the host."""
+    said, theirs = authors[newer], authors[older]
+    return () if theirs and theirs <= said else sorted(said, key=str) or (None,)
+
+
+def _held(item: Contradiction) -> Contradiction:
+    return item.model_copy(update={"held": True})

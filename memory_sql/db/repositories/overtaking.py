@@ -1,0 +1,62 @@
+"""What is looked at before one observation overtakes another: who said both, what gave way lately, what people decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select, union
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.arrays import among
+from memory_sql.db.models import ConsolidationRow, EventRow, EvidenceRow
+from memory_sql.db.repositories.scopes import ScopeState, in_scope
+
+_e, _v, _c = EvidenceRow, EventRow, ConsolidationRow
+
+
+@dataclass(frozen=True, slots=True)
+class OvertakingRepository:
+    _session: AsyncSession
+
+    async def authors(self, scope: ScopeState, seqs: Sequence[int]) -> dict[int, set[str | None]]:
+        """Who said each of these; None: the host."""
+        found = await self._session.execute(
+            select(_e.seq, _e.user_id).where(in_scope(_e, scope), among(_e.seq, seqs), _e.withdrawn_by.is_(None))
+        )
+        authors: dict[int, set[str | None]] = {seq: set() for seq in seqs}
+        for seq, user_id in found:
+            authors[seq].add(user_id)
+        return authors
+
+    async def given_way_since(self, scope: ScopeState, since: datetime) -> list[tuple[int, int]]:
+        """The newer and the older observation of what versions written since then have overtaken, undone or not."""
+        found = await self._session.scalars(
+            select(_c.contradictions).where(
+                in_scope(_c, scope), _c.created_at > since, func.jsonb_array_length(_c.contradictions) > 0
+            )
+        )
+        return [
+            (item["newer"], item["older"])
+            for items in found
+            for item in items
+            if item["older"] is not None and not item.get("held")
+        ]
+
+    async def decided_since(self, scope: ScopeState, seqs: Sequence[int], since: datetime, run_id: int) -> set[int]:
+        """Those of which a person has decided something since then, or that were said again after this run had begun.
+
+        A legal hold that was placed or ended meanwhile may concern each of them.
+        """
+        by_people: tuple[Any, ...] = (
+            _v.agent_key == scope.agent_key,
+            _v.run_id.is_(None),
+            _v.created_at >= since,
+        )
+        about = select(_v.seq).where(*by_people, in_scope(_v, scope), among(_v.seq, seqs))
+        again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, seqs), _e.run_id > run_id)
+        decided = set(await self._session.scalars(union(about, again)))
+        holds = select(func.count()).select_from(_v).where(*by_people, _v.kind == "hold")
+        return {*seqs} if await self._session.scalar(holds) else decided

@@ -1,0 +1,122 @@
+"""What one person's words may overtake of what others said, by a model that obeys; and what people decide meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory_sql.llm import Request
+from memory_sql.memory import Memory
+from tests.database import rows
+from tests.factories import MONDAY
+from tests.fakes import Scripted
+from tests.integration.test_consolidation_replacing import answer, consolidated, known, observed, shown, statuses
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
+CREW: dict[str, Any] = {**ADA, "group_id": "crew"}
+OTHERS = ("mia", "jonas", "lena")
+
+
+def rule(n: int) -> str:
+    return f"The {['red', 'blue', 'green', 'white'][n % 4]} boat number {n} sails at {n % 12 + 6} o'clock in 2026."
+
+
+async def crew(memory: Memory, llm: Scripted, count: int) -> int:
+    """A group's scope with so many things that three members have said, all of it in its text."""
+    for n in range(count):
+        said = await memory.observe(rule(n), **CREW, user_id=OTHERS[n % 3], observed_at=MONDAY + timedelta(minutes=n))
+    await consolidated(memory, llm, said.scope.key, " ".join(map(rule, range(count))))
+    return said.scope.key
+
+
+def overtaking(was: Callable[[str], str], most: int = 3) -> Callable[[Request[Any]], str]:
+    """A model that takes the last thing said for one that overtakes three of those that it is shown."""
+
+    def reply(request: Request[Any]) -> str:
+        task = shown(request)
+        named = [("n1", f"k{item.n}", was(item.text), "no longer") for item in task.known[:most]]
+        return answer(f"{task.current} {task.observations[-1].text}", named)
+
+    return reply
+
+
+@pytest.mark.parametrize(("was", "asked"), [("the", 0), ("is", 0), ("2026", 0), ("boat", 3), ("the boat number", 3)])
+async def test_words_that_say_nothing_of_an_observation_overtake_nothing(
+    memory: Memory, llm: Scripted, was: str, asked: int
+) -> None:
+    """Nor do those that stand in most of them, unless a person says so."""
+    scope = await crew(memory, llm, 9)
+    await memory.observe(
+        "The boat number 3 has a new sail.", **CREW, user_id="eve", observed_at=MONDAY.replace(year=2027)
+    )
+    llm.then(overtaking(lambda _: was))
+    done = await memory.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert (done.superseded, await statuses(memory)) == (0, {})
+    assert len(await memory.work.reviews(**ADA)) == asked
+
+
+async def test_one_members_words_overtake_a_few_of_others_in_a_day(timed: Memory, llm: Scripted, clock: Any) -> None:
+    """Ten conversations, three rows of others each."""
+    scope = await crew(timed, llm, 30)
+    for n in range(10):
+        text = f"The boat number {n + 100} is sold, and boat number {n} with it."
+        await timed.observe(text, **CREW, user_id="eve", observed_at=clock.now + timedelta(days=400))
+        llm.then(overtaking(lambda text: text.strip(".")))
+        await timed.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+        clock.goes_on(minutes=30)
+    assert len([seq for seq in await statuses(timed) if seq <= 30]) == 3
+    assert len(await timed.work.reviews(**ADA)) >= 15
+    clock.goes_on(days=1)
+    await timed.observe(
+        "The boat number 200 is sold.", **CREW, user_id="eve", observed_at=clock.now + timedelta(days=400)
+    )
+    llm.then(overtaking(lambda text: text.strip(".")))
+    await timed.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert len([seq for seq in await statuses(timed) if seq <= 30]) == 6
+    assert list(await timed.admin.verify()) == []
+
+
+async def test_what_one_said_oneself_is_not_bounded(memory: Memory, llm: Scripted) -> None:
+    for n in range(6):
+        said = await memory.observe(rule(n), **CREW, user_id="eve", observed_at=MONDAY + timedelta(minutes=n))
+    await consolidated(memory, llm, said.scope.key, " ".join(map(rule, range(6))))
+    for n in range(2):
+        text = f"Boat number {n + 100} is new, so boat number {n} is gone."
+        await memory.observe(text, **CREW, user_id="eve", observed_at=MONDAY + timedelta(days=n + 1))
+        llm.then(overtaking(lambda text: text.strip(".")))
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{said.scope.key}")
+    assert len(await statuses(memory)) == 6
+    assert await memory.work.reviews(**ADA) == []
+
+
+DECISIONS: dict[str, Callable[[Memory, str], Awaitable[Any]]] = {
+    "confirmed": lambda memory, id: memory.observations.confirm(id, **MIA),
+    "disputed": lambda memory, id: memory.observations.dispute(id, **MIA),
+    "held": lambda memory, id: memory.holds.place(**ADA, user_id="mia", reason="audit"),
+}
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+async def test_what_a_person_decides_while_the_model_writes_waits_for_a_person(
+    memory: Memory, llm: Scripted, decision: str
+) -> None:
+    scope = await observed(memory, "Mia drinks tea.")
+    await consolidated(memory, llm, scope, "Mia drinks tea.")
+    await observed(memory, "Mia drinks coffee.", day=1)
+
+    async def meanwhile(request: Request[Any]) -> str:
+        assert known(request) == ["Mia drinks tea."]
+        await DECISIONS[decision](memory, f"o{scope}-1")
+        return answer("Mia drinks coffee.", [("n1", "k1", "drinks tea", "coffee")])
+
+    llm.then(meanwhile)
+    done = await memory.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert (done.superseded, await statuses(memory)) == (0, {})
+    (review,) = await memory.work.reviews(**ADA)
+    assert (review.kind, review.says) == ("contradiction", "Mia drinks coffee.")
+    assert list(await memory.admin.verify()) == []
+    assert len(await rows(memory, "SELECT 1 FROM memory.consolidations")) == 2

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedLeftOut
-from memory_sql.consolidation.keeping import LONGEST_WORD, allowed, fits
+from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHORT_WORDS, allowed, fits
 from memory_sql.consolidation.replacing import Shown
 from memory_sql.languages.text import count_words
 from memory_sql.languages.wording import TELLING, is_among, pieces, stands_in
 
-SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
 GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version
 SLIGHT_INPUTS = 3 / 4  # of the new observations may be dropped as slight
 FEW_WORDS = 20  # may always be dropped: a sentence
@@ -38,13 +37,14 @@ class Refusal:
 class Account:
     """Shares of the old text. `replaced`: overtaken or repeated; `gone`: over or too slight.
 
-    `slight_inputs`: the share of the new observations that were too slight. Shares are measured in words, or in
-    characters for scripts without spaces.
+    `explained`: the numbers of the sentences of both kinds, of what is gone as many as may go at a time. `slight_inputs`: the
+    share of the new observations that were too slight. In words, or in characters for scripts without spaces.
     """
 
     replaced: float = 0.0
     gone: float = 0.0
     slight_inputs: float = 0.0
+    explained: frozenset[int] = frozenset()
 
 
 def account(
@@ -68,11 +68,24 @@ def account(
             elif _is_about_the_same(sentences[n - 1], item.by, shown, whose):
                 replaced.add(n)
     inputs = [item.content for item in shown.inputs]
+    gone -= replaced
+    may_go = [
+        n for place, n in enumerate(sorted(gone), 1) if _share(sorted(gone)[:place], sentences) <= most_gone(sentences)
+    ]
     return Account(
         _share(replaced, sentences),
-        _share(gone - replaced, sentences),
+        _share(gone, sentences),
         _share(slight, inputs) if _is_long(inputs) else 0,
+        frozenset(replaced.union(may_go)),
     )
+
+
+def most_gone(sentences: Sequence[str]) -> float:
+    """The share of a text that may go as over or slight at a time: of a short one all, else a quarter, or a sentence."""
+    old = " ".join(sentences)
+    if not old or (count_words(old) <= SHORT_WORDS and len(old) <= SHORT_CHARACTERS):
+        return 1.0
+    return max(GONE, FEW_WORDS / max(count_words(old), len(old) / LONGEST_WORD))
 
 
 def _share(numbers: Iterable[int], texts: Sequence[str]) -> float:
@@ -105,9 +118,7 @@ def refusal(text: str, current: str | None, accounted: Account, max_words: int, 
             f"It has {size}: too many. At most {max_words} words: keep what matters most.",
             too_long=True,
         )
-    return _too_much_gone(current or "", accounted, max_words) or _too_short(
-        text, current or "", accounted, max_words, min_ratio
-    )
+    return _too_much_slight(accounted) or _too_short(text, current or "", accounted, max_words, min_ratio)
 
 
 def _fits(old: str, max_words: int) -> float:
@@ -115,24 +126,27 @@ def _fits(old: str, max_words: int) -> float:
     return min(1.0, max_words / max(count_words(old), 1), max_words * LONGEST_WORD / max(len(old), 1))
 
 
-def _too_much_gone(old: str, accounted: Account, max_words: int) -> Refusal | None:
-    is_short = count_words(old) <= SHORT_WORDS and len(old) <= SHORT_CHARACTERS
-    most = max(GONE, FEW_WORDS / max(count_words(old), len(old) / LONGEST_WORD)) if old else 0.0
-    if not is_short and accounted.gone > most + 1 - _fits(old, max_words):
-        share = f"{accounted.gone:.0%} of the old text"
-        return Refusal(
-            f"{share} are left out as over or slight",
-            f"It leaves out {share} as over or slight, and a quarter may go at a time: keep more of it.",
-            review=True,
-        )
-    if accounted.slight_inputs > SLIGHT_INPUTS:
-        share = f"{accounted.slight_inputs:.0%} of the new observations"
-        return Refusal(
-            f"{share} are left out as slight",
-            f"It leaves out {share} as slight: keep more of them.",
-            review=True,
-        )
-    return None
+def too_much_lost(share: float, current: str | None, max_words: int) -> Refusal | None:
+    """Why a text that has no room for so much of the old one must not replace it; None: it may."""
+    old = current or ""
+    if share <= most_gone([old]) + 1 - _fits(old, max_words):
+        return None
+    return Refusal(
+        f"{share:.0%} of the old text have no counterpart, and no room",
+        f"It leaves out {share:.0%} of the current text, and a quarter may go at a time: keep more of it.",
+        review=True,
+    )
+
+
+def _too_much_slight(accounted: Account) -> Refusal | None:
+    if accounted.slight_inputs <= SLIGHT_INPUTS:
+        return None
+    share = f"{accounted.slight_inputs:.0%} of the new observations"
+    return Refusal(
+        f"{share} are left out as slight",
+        f"It leaves out {share} as slight: keep more of them.",
+        review=True,
+    )
 
 
 def _too_short(text: str, old: str, accounted: Account, max_words: int, min_ratio: float) -> Refusal | None:

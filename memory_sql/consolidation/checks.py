@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memory_sql.config import Settings
-from memory_sql.consolidation.accounting import Refusal, account, refusal
+from memory_sql.consolidation.accounting import Account, Refusal, account, refusal
 from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.consolidation.figures import Restated, Source
 from memory_sql.consolidation.grounding import ungrounded_in
@@ -31,8 +31,12 @@ def refused_as(
     text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings
 ) -> Refusal | None:
     """Why the whole answer is refused; None: it isn't."""
-    accounted = account(answer.left_out, answer.contradictions, numbered(task.current), shown, task.whose or "")
+    accounted = accounted_for(answer, task, shown)
     return refusal(text, task.current, accounted, task.max_words, settings.consolidation_min_ratio)
+
+
+def accounted_for(answer: ConsolidatedText, task: ConsolidationTask, shown: Shown) -> Account:
+    return account(answer.left_out, answer.contradictions, numbered(task.current), shown, task.whose or "")
 
 
 def kept_of(text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings) -> Kept:
@@ -48,7 +52,8 @@ def kept_of(text: str, answer: ConsolidatedText, task: ConsolidationTask, shown:
         return ["figures" if figures else "links" if links else None for figures, links in found]
 
     known = [NOTICE, *(item.content for item in shown.known)]
-    of_answer = kept(text, task.current, shown.inputs, known, task.whose or "", task.max_words, problems_of)
+    whose, accounted = task.whose or "", accounted_for(answer, task, shown)
+    of_answer = kept(text, task.current, shown.inputs, known, whose, task.max_words, problems_of, accounted.explained)
     done = {item.what for item in answer.left_out} | {item.n for item in answer.same_as}
     done |= {item.older for item in answer.contradictions if item.older}
     dropped = {item.seq for name in done if name.startswith("n") and (item := shown.find(name)) is not None}

@@ -23,9 +23,11 @@ from typing import Any, NoReturn
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import reviewing
+from memory_sql.consolidation.accounting import too_much_lost
 from memory_sql.consolidation.answers import NumberedText
 from memory_sql.consolidation.bounding import bounded
 from memory_sql.consolidation.checks import checked_text, kept_of, nothing_new, refused_as
+from memory_sql.consolidation.keeping import Kept
 from memory_sql.consolidation.replacing import Replaced, Shown, in_most, replaced, without
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.consolidation.unnamed import with_rows
@@ -86,7 +88,7 @@ class Decided:
     prompt_version: str
     replaced: Replaced = field(default_factory=Replaced)
     waits: frozenset[int] = frozenset()  # the numbers of observations that stay pending
-    left_out: Counter[str] = field(default_factory=Counter)  # sentences of the answer
+    sentences: Counter[str] = field(default_factory=Counter)  # left out of the answer, or put back, by reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +186,21 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
         if refusal is None or (refusal.too_long and attempt == ATTEMPTS):
             kept = kept_of(text, answer.value, asked, loaded.shown, settings)
             refusal = nothing_new(kept, len(loaded.inputs), asked.max_words)
+            refusal = refusal or too_much_lost(kept.lost, asked.current, asked.max_words)
             if refusal is None:
                 given = without(named, kept.waits)
                 words = count_words(kept.text)
-                return Decided(kept.text, words, usage, request.prompt_version, given, kept.waits, kept.left_out)
+                return Decided(kept.text, words, usage, request.prompt_version, given, kept.waits, _counted(kept))
     assert refusal is not None
     error = GuardError(refusal.reason, raw=raw)
     if refusal.review:
         error.held = reviewing.kept(loaded.scope, loaded.inputs, text, named)
     raise _costing(usage, error)
+
+
+def _counted(kept: Kept) -> Counter[str]:
+    counts = Counter({f"sentences_{reason}": count for reason, count in kept.left_out.items()})
+    return counts + Counter(sentences_put_back=kept.put_back)
 
 
 def again(loaded: Loaded, now: datetime) -> timedelta:
@@ -237,7 +245,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
         usage=decided.usage,
         prompt_version=decided.prompt_version,
         reason=loaded.reason,
-        refused=refused + Counter({f"sentences_{reason}": count for reason, count in decided.left_out.items()}),
+        refused=refused + decided.sentences,
         now=now,
         propagation_interval=timedelta(minutes=settings.propagation_interval_minutes),
         threshold=threshold,

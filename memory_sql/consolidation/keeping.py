@@ -26,17 +26,24 @@ SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sente
 TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
 TOLD_AT_ALL = 1 / 4
 LONGEST_WORD = 12  # characters per word, on average
+LOST = 0.4  # of its words, and of those that only it had, fewer stand in one new sentence: by honest answers it is half
+SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
 SPARE = 1.2  # how far above the limit a text may be: no model can count
 SURE = 2  # function words of a language by which a text is known to be in it
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`waits`: the numbers of the observations that stay pending. `left_out`: how many sentences, by reason."""
+    """`waits`: the numbers of the observations that stay pending. `left_out`: how many sentences, by reason.
+
+    `put_back`: how many of the old text, which the answer dropped without a word; `lost`: what share of it had no room.
+    """
 
     text: str
     waits: frozenset[int] = frozenset()
     left_out: Counter[str] = field(default_factory=Counter)
+    put_back: int = 0
+    lost: float = 0.0
 
 
 def allowed(max_words: int) -> tuple[int, int]:
@@ -58,14 +65,19 @@ def kept(
     whose: str,
     max_words: int,
     problems_of: Callable[[Sequence[str]], Sequence[str | None]],
+    explained: Collection[int] = (),
 ) -> Kept:
-    """`problems_of`: why each of these sentences can't stand, by its figures and links."""
+    """`problems_of`: why each of these sentences can't stand, by its figures and links.
+
+    `explained`: the numbers of those of the old text of which the answer says why it drops them.
+    """
     parts = list(_parts(text))
     told = [pieces(part) for part in parts]
     problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
-    if not any(problems) and fits(text, max_words):
+    silent = _silent(current, told, whose, explained) if _is_comparable(text, current or "", max_words) else []
+    if not any(problems) and fits(text, max_words) and not silent:
         return Kept(text)
     new = [telling(item.content, [whose]) for item in inputs]
     stand = {n for n, problem in enumerate(problems) if problem is None}
@@ -76,8 +88,56 @@ def kept(
     left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
     gone = [told[n] for n in range(len(parts)) if n not in stand]
     waits = {item.seq for item, words in zip(inputs, new, strict=True) if not _is_told(words, left, gone)}
+    again = {sentence for some in old.values() for sentence in some}
+    silent = [n for n in silent if sentences(current or "")[n] not in again]
+    lost = _put_back_silent(parts, told, stand, old, current or "", silent, max_words)
     whole = "".join(_written(parts, stand, old)).strip()
-    return Kept(whole, frozenset(waits), Counter(filter(None, problems)))
+    share = count_words(" ".join(lost)) / max(count_words(current or ""), 1)
+    return Kept(whole, frozenset(waits), Counter(filter(None, problems)), len(silent) - len(lost), share)
+
+
+def _is_comparable(text: str, current: str, max_words: int) -> bool:
+    """A short text may be written anew; one above the limit has to be. In another language none has the same words."""
+    is_short = count_words(current) <= SHORT_WORDS and len(current) <= SHORT_CHARACTERS
+    languages = {_language(text), _language(current)} - {None}
+    return not is_short and count_words(current) <= max_words and len(languages) < 2
+
+
+def _silent(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
+    """The places of the old text's sentences that have no counterpart, though the answer doesn't say that it drops them.
+
+    Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number.
+    """
+    old = [telling(sentence, [whose]) for sentence in sentences(current or "")]
+    counts, found = Counter(word for words in old for word in words), list[int]()
+    for n, words in enumerate(old):
+        own = [word for word in words if counts[word] == 1]
+        best = max((min(_share(own, there), _share(words, there)) for there in told), default=0.0)
+        if n + 1 not in explained and own and best < LOST:
+            found.append(n)
+    return found
+
+
+def _put_back_silent(
+    parts: Sequence[str],
+    told: Sequence[frozenset[str]],
+    stand: Collection[int],
+    old: dict[int, list[str]],
+    current: str,
+    silent: Sequence[int],
+    max_words: int,
+) -> list[str]:
+    """Adds these sentences of the old text to `old`, each behind what tells the last before it; returns those without room."""
+    before, lost = sentences(current), list[str]()
+    for n in silent:
+        ahead = [m for m in range(n) if m not in silent]
+        words = telling(before[ahead[-1]]) if ahead else frozenset[str]()
+        place = max(range(len(parts)), key=lambda k: (k in stand) * _share(words, told[k]), default=0)
+        old.setdefault(place, []).append(before[n])
+        if not fits("".join(_written(parts, stand, old)).strip(), max_words):
+            old[place].pop()
+            lost.append(before[n])
+    return lost
 
 
 def _is_told(words: Collection[str], left: Sequence[Collection[str]], gone: Sequence[Collection[str]]) -> bool:
@@ -100,7 +160,7 @@ def _parts(text: str) -> Iterator[str]:
 def _written(parts: Sequence[str], stand: Collection[int], old: dict[int, list[str]]) -> Iterator[str]:
     for n, part in enumerate(parts):
         if n in stand:
-            yield part
+            yield part if part[-1:].isspace() or not old.get(n) else f"{part} "
         yield from (f"{sentence} " for sentence in old.get(n, ()))
 
 

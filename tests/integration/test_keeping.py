@@ -20,6 +20,7 @@ from tests.loopback import numbered
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 TEA, RENT, BOAT = "Mia drinks green tea.", "The rent of the flat is 1,980 euros.", "The boat lies in Kiel."
+COLOURS = ("red", "blue", "green", "white", "yellow", "purple", "orange", "brown")
 MONDAY = datetime(2026, 11, 23, 9, tzinfo=UTC)
 
 
@@ -163,6 +164,40 @@ async def test_translation_keeps_names_as_they_are(
     await memory.run_due()
     kept = f"{TEA} {BOAT} {sentence}" if stays else f"{TEA} {BOAT}"
     assert (await text_of(memory), await pending(memory)) == (kept, [] if stays else [said])
+
+
+async def test_text_that_goes_over_into_another_language_is_taken_as_it_is(memory: Memory, llm: Scripted) -> None:
+    english = "Mia drinks green tea in the morning and has a boat that lies in Kiel, which she sails with her brother. "
+    english += (
+        "She lives in Graz with two cats and works for the town, where she plans the parks. She is allergic to nuts "
+    )
+    english += "and never eats fish. Her sister lives in Lyon with her husband and their three children."
+    german = "Mia trinkt morgens grünen Tee und hat ein Boot, das in Kiel liegt und das sie mit ihrem Bruder segelt. "
+    german += (
+        "Sie wohnt in Graz mit zwei Katzen, arbeitet für die Stadt und plant dort Parks. Sie verträgt keine Nüsse "
+    )
+    german += "und isst nie Fisch. Ihre Schwester lebt in Lyon mit ihrem Mann und ihren drei Kindern."
+    scope = (await memory.observe(english, **MIA)).scope.id
+    llm.then(english)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
+    await memory.observe("Mia schreibt ab jetzt lieber Deutsch.", **MIA)
+    llm.then(f"{german} Sie schreibt ab jetzt lieber Deutsch.")
+    await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
+    assert await text_of(memory) == f"{german} Sie schreibt ab jetzt lieber Deutsch."
+
+
+async def test_sentences_that_go_without_a_word_stand_again(memory: Memory, llm: Scripted) -> None:
+    rooms = [f"Room {n} of the boat house is painted {colour}." for n, colour in enumerate(COLOURS, 1)]
+    scope = (await memory.observe(" ".join(rooms), **MIA)).scope.id
+    llm.then(" ".join(rooms))
+    await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
+    await memory.observe(TEA, **MIA)
+    llm.then(" ".join([*rooms[:2], *rooms[5:], TEA]))
+    await memory.scopes.consolidate(agent_id="ada", scope_id=scope)
+    assert await text_of(memory) == " ".join([*rooms, TEA])
+    assert await rows(memory, "SELECT refused FROM memory.runs ORDER BY run_id DESC LIMIT 1") == [
+        ({"sentences_put_back": 3},)
+    ]
 
 
 async def test_text_a_fifth_over_the_limit_is_kept(memory: Memory, llm: Scripted) -> None:

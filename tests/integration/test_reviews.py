@@ -21,7 +21,9 @@ Run = Callable[..., Ran]
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 OLD = " ".join(f"Mia looks after garden number {n} near the harbour." for n in range(1, 31))
-SHORT = "Mia looks after garden number 1 near the harbour, and sold her boat."
+PLANTED = [f"Mia planted tree number {n} on the hill beside the church." for n in range(1, 11)]
+SHORT = f"{OLD} {PLANTED[0]}"
+LEFT_OUT = [{"what": f"n{n}", "why": "slight"} for n in range(2, 11)]
 
 
 @pytest.fixture
@@ -45,9 +47,9 @@ async def with_held_text(memory: Memory, llm: Scripted) -> str:
     scope = (await memory.observe(OLD, **MIA)).scope.id
     llm.then(OLD)
     await memory.run_due()
-    await memory.observe("Mia sold her boat.", **MIA)
-    left_out = [{"what": f"s{n}", "why": "slight"} for n in range(2, 31)]
-    llm.then(*[json.dumps({"text": SHORT, "left_out": left_out})] * 2)
+    for text in PLANTED:
+        await memory.observe(text, **MIA)
+    llm.then(*[json.dumps({"text": SHORT, "left_out": LEFT_OUT})] * 2)
     assert (await memory.run_due()).failed
     return scope
 
@@ -99,12 +101,12 @@ async def test_text_that_leaves_out_too_much_waits_and_is_accepted(memory: Memor
     assert (review.says, review.instead_of) == (SHORT, OLD)
     context = (await memory.context(**MIA)).xml
     assert OLD in context  # meanwhile the old text and what is pending
-    assert "Mia sold her boat." in context
+    assert PLANTED[9] in context
     assert list(await memory.admin.verify()) == []
     await memory.work.decide(review.id, **ADA, accept=True)
     (version, *_) = await memory.scopes.history(**MIA)
     assert (version.version, version.content) == (2, SHORT)
-    assert [o.pending for o in await memory.observations.list(**MIA)] == [False, False]
+    assert [o.pending for o in await memory.observations.list(**MIA)] == [False] * 11
     assert await waiting(memory) == []
     assert list(await memory.admin.verify()) == []
     undone = await memory.scopes.undo(**ADA, scope_id=scope)
@@ -124,12 +126,13 @@ async def test_refused_text_is_dropped(memory: Memory, llm: Scripted) -> None:
 async def test_text_is_overtaken_by_the_next_version(memory: Memory, llm: Scripted) -> None:
     scope = await with_held_text(memory, llm)
     (review,) = await waiting(memory)
-    llm.then(f"{OLD} She sold her boat.")
+    whole = " ".join([OLD, *PLANTED])
+    llm.then(whole)
     await memory.scopes.consolidate(**ADA, scope_id=scope)
     assert await waiting(memory) == []
     with pytest.raises(NotFoundError):
         await memory.work.decide(review.id, **ADA, accept=True)
-    assert (await memory.scopes.history(**MIA))[0].content == f"{OLD} She sold her boat."
+    assert (await memory.scopes.history(**MIA))[0].content == whole
 
 
 async def test_text_that_waits_is_forgotten_with_what_it_was_made_of(memory: Memory, llm: Scripted) -> None:
@@ -145,22 +148,20 @@ async def test_text_is_not_kept_when_something_in_it_was_forgotten_meanwhile(mem
     await memory.observe(OLD, **MIA)
     llm.then(OLD)
     await memory.run_due()
-    sold = await memory.observe("Mia sold her boat.", **MIA)
-    await memory.observe("Mia bought a kite.", **MIA)
-    left_out = [{"what": f"s{n}", "why": "slight"} for n in range(2, 31)]
-    short = json.dumps({"text": f"{SHORT} She bought a kite.", "left_out": left_out})
+    planted = [await memory.observe(text, **MIA) for text in PLANTED]
+    short = json.dumps({"text": SHORT, "left_out": LEFT_OUT})
 
     async def forgotten(_: object) -> str:
-        await memory.forget(sold.id, **ADA, wait=False)
+        await memory.forget(planted[0].id, **ADA, wait=False)
         return short
 
     llm.then(short, forgotten)
     assert (await memory.run_due()).failed
     assert await waiting(memory) == []
     assert await rows(memory, "SELECT count(*) FROM memory.runs WHERE held IS NOT NULL") == [(0,)]
-    llm.then(f"{OLD} She bought a kite.")
+    llm.then(" ".join([OLD, *PLANTED[1:]]))
     (consolidated,) = (await memory.run_due()).consolidated
-    assert consolidated.absorbed == 1
+    assert consolidated.absorbed == 9
     assert list(await memory.admin.verify()) == []
 
 

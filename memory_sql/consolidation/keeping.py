@@ -127,7 +127,7 @@ def _put_back_silent(
     silent: Sequence[int],
     max_words: int,
 ) -> list[str]:
-    """Adds these sentences of the old text to `old`, each behind what tells the last before it; returns those without room."""
+    """Adds these sentences of the old text to `old`, each behind what tells the last before it. Returns what has no room."""
     before, lost = sentences(current), list[str]()
     for n in silent:
         ahead = [m for m in range(n) if m not in silent]

@@ -12,11 +12,12 @@ from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import StaleError
+from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY, message
 from tests.fakes import Scripted, listing
-from tests.integration.test_consolidation_replacing import MIA, consolidated, found, observed, statuses
+from tests.integration.test_consolidation_replacing import MIA, consolidated, found, known, observed, statuses
 
 OLD, NEW = "The team meets on Tuesdays at 10:00 in room 4.", "The team meets on Thursdays."
 STILL, TOLD = "The team meets at 10:00 in room 4.", "The team meets on Thursdays at 10:00 in room 4."
@@ -26,6 +27,64 @@ OTHER_WORDS = "The team meets at 10:00 in the red room."
 def answer(text: str, *, older: str | None = "k1", was: str = "on Tuesdays", still: Any = STILL) -> str:
     named = {"newer": "n1", "older": older, "was": was, "now": "on Thursdays", "still": still}
     return json.dumps({"text": text, "contradictions": [named]})
+
+
+# As a strong model answers the prompt as it is sent: known, new, was, now, still.
+HONEST: tuple[tuple[str, str, str, str, str | None], ...] = (
+    (OLD, NEW, "meets on Tuesdays", "meets on Thursdays", STILL),
+    ("Mia lives in Lyon.", "Mia moved to Oslo.", "lives in Lyon", "lives in Oslo", None),
+    (
+        "Mia works at Bosch in Graz, cycles to work and eats lunch with Ole.",
+        "Mia started at Siemens in Linz.",
+        "works at Bosch in Graz",
+        "works at Siemens in Linz",
+        None,  # nobody can say that she still cycles there or sees Ole
+    ),
+    (
+        "The offsite is on 2027-05-06 in Malmö; Piet books the hotel for 14 people, without breakfast.",
+        "The offsite was moved to 2027-05-13.",
+        "on 2027-05-06",
+        "on 2027-05-13",
+        "The offsite is in Malmö; Piet books the hotel for 14 people, without breakfast.",
+    ),
+    (
+        "Die Chorprobe ist montags um 19:30 in der Aula der Kepler-Schule.",
+        "Die Chorprobe beginnt ab Januar schon um 18:45.",
+        "um 19:30",
+        "um 18:45 ab Januar",
+        "Die Chorprobe ist montags in der Aula der Kepler-Schule.",
+    ),
+    (
+        "Chloé prend 5 mg de ramipril le matin et ne mange pas de noix.",
+        "Le médecin de Chloé a arrêté le ramipril.",
+        "prend 5 mg de ramipril le matin",
+        "ne prend plus de ramipril",
+        "Chloé ne mange pas de noix.",
+    ),
+    (
+        "Lucía vive en Sevilla con su hijo Hugo y su gata Nube.",
+        "Lucía se mudó a Cádiz con Hugo y Nube.",
+        "vive en Sevilla",
+        "vive en Cádiz",
+        "Lucía vive con su hijo Hugo y su gata Nube.",
+    ),
+    ("Анна пьёт кофе без сахара.", "Анна больше не пьёт кофе.", "пьёт кофе", "не пьёт кофе", None),
+    ("团队每周二10点在4号会议室开会。", "团队改为每周四开会。", "每周二", "每周四", "团队10点在4号会议室开会。"),
+    (
+        "ミアはリヨンに住み、猫を二匹飼っている。",
+        "ミアはオスロに引っ越した。",
+        "リヨンに住み",
+        "オスロに住む",
+        "ミアは猫を二匹飼っている。",
+    ),
+    (
+        "민수는 서울에 살고 매일 녹차를 마신다.",
+        "민수는 부산으로 이사했다.",
+        "서울에 살고",
+        "부산에 산다",
+        "민수는 매일 녹차를 마신다.",
+    ),
+)
 
 
 @pytest.fixture
@@ -70,6 +129,27 @@ async def test_what_still_holds_is_an_observation_of_its_own(memory: Memory, llm
 async def test_nothing_stays_where_nothing_still_holds(memory: Memory, llm: Scripted, nothing: Any) -> None:
     await moved(memory, llm, answer(NEW, still=nothing))
     assert await active(memory) == [NEW]
+    assert await memory.work.reviews(agent_id="ada") == []
+    await verified(memory)
+
+
+@pytest.mark.parametrize(("older", "newer", "was", "now", "still"), HONEST)
+async def test_honest_answers_come_out_as_they_are_meant(
+    memory: Memory, llm: Scripted, older: str, newer: str, was: str, now: str, still: str | None
+) -> None:
+    scope = await observed(memory, older)
+    await consolidated(memory, llm, scope, older)
+    await observed(memory, newer, day=2)
+    told = newer if still is None else f"{newer} {still}"
+
+    async def honest(request: Request[Any]) -> str:
+        """The observation by its number where it is shown, else the words of the text."""
+        named = {"newer": "n1", "older": "k1" if known(request) else None, "was": was, "now": now, "still": still}
+        return json.dumps({"text": told, "contradictions": [named]})
+
+    llm.then(honest)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope}")
+    assert await active(memory) == [newer, *([] if still is None else [still])]
     assert await memory.work.reviews(agent_id="ada") == []
     await verified(memory)
 
@@ -229,6 +309,46 @@ async def test_another_authors_word_keeps_what_still_holds_when_it_is_accepted(
     assert await rows(memory, "SELECT related_users FROM memory.observations WHERE part_of IS NOT NULL") == (
         [(["mia"],)] if accept else []
     )
+    await verified(memory)
+
+
+async def test_what_is_overtaken_before_any_text_told_it_leaves_its_part_too(memory: Memory, llm: Scripted) -> None:
+    scope = await observed(memory, OLD)
+    await observed(memory, NEW, day=2)
+    named = {"newer": "n2", "older": "n1", "was": "on Tuesdays", "now": "on Thursdays", "still": STILL}
+    await consolidated(memory, llm, scope, json.dumps({"text": TOLD, "contradictions": [named]}))
+    assert await active(memory) == [NEW, STILL]
+    await verified(memory)
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope}")
+    assert await active(memory) == [OLD, NEW]
+    await verified(memory)
+
+
+async def test_a_part_may_be_overtaken_in_its_turn(memory: Memory, llm: Scripted) -> None:
+    scope = await moved(memory, llm)
+    await observed(memory, "The team meets at 11:30.", day=4)
+    room = "The team meets in room 4."
+
+    async def again(request: Request[Any]) -> str:
+        older = f"k{known(request).index(STILL) + 1}"
+        named = {"newer": "n1", "older": older, "was": "at 10:00", "now": "at 11:30", "still": room}
+        return json.dumps({"text": "The team meets on Thursdays at 11:30 in room 4.", "contradictions": [named]})
+
+    llm.then(again)
+    await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope}")
+    assert await active(memory) == [NEW, "The team meets at 11:30.", room]
+    await verified(memory)
+    await memory.forget(f"o{scope}-1", agent_id="ada", wait=False)
+    assert await active(memory) == [NEW, "The team meets at 11:30."]
+    assert await rows(memory, "SELECT count(*) FROM memory.observations") == [(2,)]
+    await verified(memory)
+
+
+async def test_the_same_said_by_another_is_no_part_and_stays(memory: Memory, llm: Scripted) -> None:
+    scope = await moved(memory, llm)
+    await memory.observe(STILL, **MIA, observed_at=MONDAY + timedelta(days=5))
+    await memory.forget(f"o{scope}-1", agent_id="ada", wait=False)
+    assert await active(memory) == [NEW, STILL]
     await verified(memory)
 
 

@@ -17,11 +17,11 @@ _NOT = re.compile(r"n['’]t\b", re.IGNORECASE)
 
 
 def holds_of(still: str, older: str, was: str) -> bool:
-    """Whether `still` says a part of `older`: each word and figure of it stands there, and it isn't all that was overtaken.
+    """Whether `still` says a part of `older`: each telling word and figure stands there, and not all that was overtaken.
 
     Small words may differ, but none that denies: what is denied there is denied here, unless that is what was overtaken.
     """
-    if not stands_in(still, older, 0) and not _in_words_of(still, older):
+    if not _in_words_of(still, older):
         return False
     if stands_in(was, still, 0) or stands_in(older, still, 0):
         return False
@@ -37,7 +37,7 @@ def _in_words_of(still: str, older: str) -> bool:
 
 def _of_letters(word: str, letters: Collection[str]) -> bool:
     """A pair of characters of a text without spaces, where other pairs are made by what is left out."""
-    return len(word) <= 2 and not word.isascii() and not word.isnumeric() and all(one in letters for one in word)
+    return is_unspaced(word) and all(one in letters for one in word)
 
 
 def _denials(text: str) -> int:

@@ -38,13 +38,23 @@ class Named(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
+def _said(value: object) -> object:
+    """None for what small models write in the place of null; it costs no contradiction."""
+    text = value.strip() if isinstance(value, str) else ""
+    return text if text.casefold() not in ("", "null", "none") else None
+
+
 class NamedContradiction(Named):
-    """Observation `newer` says otherwise than `older`, a new or a known one, or (None) than the text so far."""
+    """Observation `newer` says otherwise than `older`, a new or a known one, or (None) than the text so far.
+
+    `still`: what else `older` says and still holds.
+    """
 
     newer: Reference
     older: Reference | None = None
     was: str | None = None
     now: str = ""
+    still: Annotated[str | None, BeforeValidator(_said)] = None
 
 
 class NamedRepetition(Named):

@@ -28,6 +28,7 @@ from memory_sql.consolidation.answers import NumberedText
 from memory_sql.consolidation.bounding import bounded
 from memory_sql.consolidation.checks import checked_text, kept_of, nothing_new, refused_as
 from memory_sql.consolidation.keeping import Kept
+from memory_sql.consolidation.parts import keep_parts
 from memory_sql.consolidation.replacing import Replaced, Shown, in_most, replaced, without
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.consolidation.unnamed import with_rows
@@ -231,13 +232,15 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     same_as = await states.repeating(scope, named) if named else {}
     refused = decided.replaced.refused + Counter(not_the_same=len(named) - len(same_as))
     threshold = settings.consolidation_threshold
+    parts = await keep_parts(session, scope, contradictions, settings, now)
+    to_seq = max(loaded.to_seq, *parts) if parts else loaded.to_seq
     more = await ConsolidationRepository(session).commit_version(
         scope,
         loaded.run,
         content=decided.content,
         words=decided.words,
-        inputs=[item.seq for item in loaded.inputs if item.seq not in decided.waits],
-        to_seq=loaded.to_seq,
+        inputs=[*(item.seq for item in loaded.inputs if item.seq not in decided.waits), *parts],
+        to_seq=to_seq,
         extra_seqs=[seq for seq in loaded.extra_seqs if seq not in decided.waits],
         contradictions=[item.model_dump() for item in contradictions],
         repetitions=[Repetition(newer=newer, older=older).model_dump() for newer, older in same_as.items()],
@@ -261,7 +264,7 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     await states.repeat(scope, same_as, now, **cause)
     if superseded:
         await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
-    waits = await ScopeRepository(session).refresh_due_after(scope, loaded.to_seq, threshold, now)
+    waits = await ScopeRepository(session).refresh_due_after(scope, to_seq, threshold, now)
     return Applied(version, len(superseded), more if decided.waits else waits)
 
 

@@ -10,15 +10,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedRepetition
+from memory_sql.consolidation.holding import holds_of
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, one_line
 from memory_sql.languages.wording import SAID_AGAIN, pieces, stands_in
 from memory_sql.llm.notation import as_written
+from memory_sql.privacy.classify import mask
 
 QUOTE_CHARACTERS = 200  # of the quotation in a contradiction
 MANY = 6  # observations
+STILL_CHARACTERS = 1_000  # of what still holds
 FEWEST, SHARE = 3, 5  # a version may supersede so many observations, or one in so many active ones
 
 Told = PendingObservation | AbsorbedObservation
@@ -84,7 +87,8 @@ def _contradicting(named: Sequence[NamedContradiction], shown: Shown, refused: C
             continue
         gave_way |= set() if older is None else {older.seq}
         older_seq = None if older is None else older.seq
-        yield Contradiction(newer=newer.seq, older=older_seq, was=quoted(item.was), now=quoted(item.now))
+        found = Contradiction(newer=newer.seq, older=older_seq, was=quoted(item.was), now=quoted(item.now))
+        yield found if item.still is None else with_still(found, _one_sentence(item.still), older)
 
 
 def _problem_with(
@@ -116,6 +120,18 @@ def says_something(was: str, common: Collection[str] = ()) -> bool:
     """Not only small words, such as stand in many texts, or a year."""
     said = pieces(was) - small_words() - set(common)
     return any(not word.isdigit() or len(word) not in (1, 4) for word in said)
+
+
+def _one_sentence(text: str) -> str | None:
+    """As it may be stored: cut nowhere, since half a sentence may say the opposite."""
+    plain = mask(as_written(one_line(clean(text)[0]))).text
+    return plain if len(plain) <= STILL_CHARACTERS else None
+
+
+def with_still(item: Contradiction, still: str | None, older: Told | None) -> Contradiction:
+    """With what of the older one still holds; what isn't in its words waits for a person. None: it is not known yet which."""
+    asks = older is not None and still is not None and not holds_of(still, older.content, item.was or "")
+    return item.model_copy(update={"still": still, "asks": asks})
 
 
 def _repeating(

@@ -6,10 +6,12 @@ sentence in which these words stand: few, and of the same author; else a person 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from memory_sql.consolidation.replacing import FEWEST, says_something
+from memory_sql.consolidation.holding import holds_of
+from memory_sql.consolidation.replacing import FEWEST, says_something, with_still
 from memory_sql.db import Session
 from memory_sql.db.repositories.overtaking import OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
@@ -35,14 +37,24 @@ async def with_rows(
         rows = await _rows(session, agent_id, scope, item, newer.get(item.newer), now) if item.older is None else []
         rows = [row for row in rows if row.seq not in taken]
         if not rows:
-            found.append(item)
+            found.append(item if item.older is not None else item.model_copy(update={"still": None}))
             continue
         taken |= {row.seq for row in rows}
         authors = await OvertakingRepository(session).authors(scope, [item.newer, *(row.seq for row in rows)])
         theirs = set().union(*(authors[row.seq] for row in rows))
         held = len(rows) > FEWEST or not theirs <= authors[item.newer]
-        found += [item.model_copy(update={"older": row.seq, "held": held}) for row in rows[:MOST_HELD]]
+        found += [item.model_copy(update={"older": row.seq, "held": held} | part) for row, part in _parts(item, rows)]
     return tuple(found)
+
+
+def _parts(
+    item: Contradiction, rows: Sequence[AbsorbedObservation]
+) -> Iterator[tuple[AbsorbedObservation, dict[str, Any]]]:
+    """Each with what still holds of it: of several only what is in its own words."""
+    asks = with_still(item, item.still, rows[0]).asks if len(rows) == 1 else False
+    for row in rows[:MOST_HELD]:
+        is_its = item.still is not None and (asks or holds_of(item.still, row.content, item.was or ""))
+        yield row, {"still": item.still if is_its else None, "asks": asks}
 
 
 async def _rows(

@@ -14,6 +14,7 @@ from memory_sql.domain.adding import RefusedMessage as RefusedMessage
 from memory_sql.domain.ids import ScopeId, Value
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import RetrievalStats
+from memory_sql.domain.reviews import Review as Review
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.domain.usage import Usage as Usage
 from memory_sql.domain.waiting import Backlog as Backlog
@@ -106,23 +107,6 @@ class PropagateResult(Value):
     @property
     def propagated(self) -> tuple[Judged, ...]:
         return tuple(item for item in self.judged if item.outcome == "propagated")
-
-
-class Review(Value):
-    """Something that waits for a person's decision (`work.reviews`, `work.decide`).
-
-    `says` is what applies if it is accepted: a claim for the scope `target_scope_id`, a newer observation, or a new text.
-    `instead_of` is what it would replace: the older observation, or the current text; None: nothing. `why` is one word.
-    """
-
-    id: str
-    kind: Literal["claim", "contradiction", "text"]
-    scope_id: ScopeId
-    why: str
-    since: datetime
-    says: str
-    instead_of: str | None = None
-    target_scope_id: ScopeId | None = None
 
 
 class RunDueResult(Value):

@@ -58,7 +58,9 @@ class Contradiction(Value):
     """A contradiction that a consolidation found, by the numbers (`seq`) of its scope's observations.
 
     `older` None: only the text said it. `was` and `now`: the model's short description; None if it gave none. `held`: the
-    version would have superseded too much, so this waits for a person, and the older observation stays active.
+    version would have superseded too much, so this waits for a person, and the older observation stays active. `still`: what
+    else the older one says and still holds, which is an observation of its own from then on; `asks`: once a person has said
+    that it is so, since it isn't in the words of the older one.
     """
 
     newer: int
@@ -66,6 +68,8 @@ class Contradiction(Value):
     was: str | None = None
     now: str | None = None
     held: bool = False
+    still: str | None = None
+    asks: bool = False
 
 
 class Repetition(Value):

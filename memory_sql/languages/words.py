@@ -106,7 +106,7 @@ def terms_of(word: str, variants: Iterable[str] = ()) -> list[Term]:
     """The terms for one word of a query: the word itself, a compound and its parts, the pairs of a run."""
     if word.isascii() and word.isalnum() and _CAMEL.search(word) is None:  # as most are
         return [Term(word, tuple(dict.fromkeys((word.lower(), *variants))))]
-    if _is_unspaced(word):
+    if is_unspaced(word):
         return [Term(form, extra=(form,)) for form in dict.fromkeys(_pairs(word))] + [
             term for part in _run_of(_UNSPACED).sub(" ", word).split() for term in terms_of(part)
         ]
@@ -124,7 +124,7 @@ def encoded(word: str) -> str:
 
 def _forms(word: str) -> Iterator[str]:
     """What is stored beside a word. Nothing, unless the word has other spellings or the parser would split it."""
-    if _is_unspaced(word):
+    if is_unspaced(word):
         yield from _pairs(word)
         yield from "".join(_run_of(_HAN).findall(word))
         if len(word) == 2 and _HANGUL[0] <= word[0] <= _HANGUL[-1]:  # a noun of one syllable, and its particle
@@ -148,7 +148,7 @@ def _pairs(word: str) -> Iterator[str]:
         yield from (encoded(run[n : n + 2]) for n in range(max(1, len(run) - 1)))
 
 
-def _is_unspaced(word: str) -> bool:
+def is_unspaced(word: str) -> bool:
     return not word.isascii() and max(word) >= _UNSPACED[0] and _run_of(_UNSPACED).search(word) is not None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
+from memory_sql.consolidation.parts import keep_parts
 from memory_sql.db import Session
 from memory_sql.db.queries.reviews import HeldClaimKey, HeldContradictionKey, HeldTextKey, ReviewKey, Reviews
 from memory_sql.db.repositories.corrections import Cause
@@ -15,6 +16,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.scopes import Contradiction
 
 
 async def decided(
@@ -51,17 +53,20 @@ async def _contradiction(
 ) -> dict[str, Any] | None:
     following = FollowingRepository(session, agent_key)
     await following.lock([key.scope_id])
-    newer = await Reviews(session, agent_key).newer_of(key)
-    if newer is None:
+    named = await Reviews(session, agent_key).named_by(key)
+    if named is None:
         return None
     if accept:
         (scope,) = await ScopeRepository(session).lock(agent_key, scope_ids=[key.scope_id])
+        settings = settings.of_agent(scope.agent_settings)
+        found = Contradiction(newer=named.newer, older=key.older, still=named.still)
+        await keep_parts(session, scope, [found], settings, entry.at)
         cause = {"version": key.version, "actor": entry.actor, "reason": entry.reason}
-        await StateRepository(session).supersede(scope, {key.older: newer}, entry.at, **cause)
-        threshold = settings.of_agent(scope.agent_settings).consolidation_threshold
+        await StateRepository(session).supersede(scope, {key.older: named.newer}, entry.at, **cause)
+        threshold = settings.consolidation_threshold
         await following.settle([key.scope_id], threshold, entry.at)
         await ScopeRepository(session).refresh_due(agent_key, [key.scope_id], threshold, entry.at)
-    detail = {"to": "accepted" if accept else "refused", "by": newer}
+    detail = {"to": "accepted" if accept else "refused", "by": named.newer}
     return {"scope_id": key.scope_id, "seq": key.older, "version": key.version, "detail": detail}
 
 

@@ -511,6 +511,9 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.observation_states SET status = 'superseded', superseded_by = seq"
         " WHERE (agent_key, scope_id, seq) IN {extras}",
     ],
+    "parts_follow_what_they_are_part_of": [
+        "UPDATE memory.observations SET part_of = 1 WHERE seq = 2 AND scope_id = {due}",
+    ],
     "what_is_set_aside_is_in_no_text": [
         "UPDATE memory.observation_states SET status = 'quarantined' WHERE (agent_key, scope_id, seq) IN {extras}",
         "UPDATE memory.observation_states SET status = 'given_up' WHERE (agent_key, scope_id, seq) IN {extras}",

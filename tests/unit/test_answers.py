@@ -327,4 +327,4 @@ def test_schema_of_a_consolidation_asks_for_text_and_contradictions() -> None:
     assert list(schema["properties"]) == schema["required"] == [
         "text", "contradictions", "same_as", "left_out", "figures",
     ]  # fmt: skip
-    assert schema["$defs"]["NamedContradiction"]["required"] == ["newer", "older", "was", "now"]
+    assert schema["$defs"]["NamedContradiction"]["required"] == ["newer", "older", "was", "now", "still"]

@@ -64,6 +64,7 @@ class ObservationRow(Base):
         key_of("runs", "run_id"),
         CheckConstraint("seq > 0", name="seq"),
         CheckConstraint("content ~ '\\S'", name="content"),
+        CheckConstraint("part_of < seq", name="part_of"),
         CheckConstraint(f"observed_at {READABLE}", name="observed_at"),
         CheckConstraint(f"given_at {READABLE}", name="given_at"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
@@ -97,6 +98,13 @@ class ObservationRow(Base):
         ),
         # observation_id of the views
         Index("observations_seq_idx", text("((('o'::text || scope_id::text) || '-'::text) || seq::text)")),
+        Index(
+            "observations_part_of_idx",
+            "agent_key",
+            "scope_id",
+            "part_of",
+            postgresql_where=text("part_of IS NOT NULL"),
+        ),
         Index("observations_created_at_idx", "agent_key", "scope_id", "created_at", "seq"),
         Index("observations_buffer_idx", "agent_key", "scope_id", "seq", postgresql_where=text("lane = 'buffer'")),
         # With a pending list, every search would have to read it, and some save would have to empty it.
@@ -127,7 +135,11 @@ class ObservationRow(Base):
     message_ids: Mapped[list[str]] = host_id("The messages that it comes from.", server_default=NO_TEXTS)
     related_users: Mapped[list[str]] = host_id("The users who said it.", server_default=NO_TEXTS)
     subjects: Mapped[list[str]] = host_id("The users whom it is about, as far as is known.", server_default=NO_TEXTS)
-    run_id: Mapped[int | None] = column("The run that made it; null: none.")
+    part_of: Mapped[int | None] = column(
+        "The observation of the same scope of which this is what still held when that was overtaken; null: none.",
+        Integer,
+    )
+    run_id: Mapped[int | None] = column("The run that made it, or what it is a part of; null: none.")
     legacy_ref: Mapped[str | None] = host_id(
         "The document that it was imported from, as collection:id; null: it wasn't imported."
     )

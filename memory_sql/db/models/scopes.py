@@ -340,7 +340,9 @@ class ConsolidationRow(Base):
             "agent_key",
             "scope_id",
             "version",
-            postgresql_where=text("live AND contradictions @> '[{\"held\": true}]'::jsonb"),
+            postgresql_where=text(
+                "live AND (contradictions @> '[{\"held\": true}]'::jsonb OR contradictions @> '[{\"asks\": true}]'::jsonb)"
+            ),
         ),
         {"comment": "One row per version of a scope's text. Never changed, except for live."},
     )

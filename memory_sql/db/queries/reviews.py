@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sqlalchemy import Integer, and_, column, func, literal_column, select
+from sqlalchemy import Boolean, Integer, and_, column, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import JudgedRow, ObservationRow, RunRow, ScopeRow
@@ -36,6 +36,14 @@ class HeldContradictionKey:
 
     def __str__(self) -> str:
         return f"s{self.scope_id}v{self.version}-{self.older}"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldContradiction:
+    """`still`: what else the older one says and still holds."""
+
+    newer: int
+    still: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class Reviews:
 
     async def _contradictions(self, limit: int) -> list[Review]:
         held = func.memory.held_contradictions(self._agent_key).table_valued(
-            "scope_id", "version", "older", "says", "instead_of", "created_at"
+            "scope_id", "version", "older", "says", "instead_of", "still", column("too_much", Boolean), "created_at"
         )
         found = await self._session.execute(
             select(held).order_by(held.c.created_at, held.c.scope_id, held.c.older).limit(limit)
@@ -105,10 +113,11 @@ class Reviews:
                 id=str(HeldContradictionKey(row.scope_id, row.version, row.older)),
                 kind="contradiction",
                 scope_id=row.scope_id,
-                why="too_many",
+                why="too_many" if row.too_much else "still",
                 since=row.created_at,
-                says=row.says,
+                says=row.says if row.too_much else row.still,
                 instead_of=row.instead_of,
+                still=row.still,
             )
             for row in found
         ]
@@ -140,14 +149,15 @@ class Reviews:
             for row in found
         ]
 
-    async def newer_of(self, key: HeldContradictionKey) -> int | None:
-        """The observation that would supersede the older one; None: the contradiction no longer waits."""
+    async def named_by(self, key: HeldContradictionKey) -> HeldContradiction | None:
+        """What would supersede the older one; None: the contradiction no longer waits."""
         held = func.memory.held_contradictions(self._agent_key).table_valued(
-            column("scope_id"), column("version"), column("older"), column("newer", Integer)
+            *map(column, ("scope_id", "version", "older", "newer", "still"))
         )
-        newer: int | None = await self._session.scalar(
-            select(held.c.newer).where(
+        found = await self._session.execute(
+            select(held.c.newer, held.c.still).where(
                 held.c.scope_id == key.scope_id, held.c.version == key.version, held.c.older == key.older
             )
         )
-        return newer
+        row = found.one_or_none()
+        return None if row is None else HeldContradiction(row.newer, row.still)

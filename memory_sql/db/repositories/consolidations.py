@@ -434,5 +434,5 @@ def _commit() -> Any:
 
 
 _VERSION_GIVEN = "to_seq extra_seqs contradictions repetitions content words model prompt_version reason run_id".split()
-_RUN_GIVEN = "model input_tokens output_tokens latency_seconds calls prompt_version observations refused".split()
+_RUN_GIVEN = "to_seq model input_tokens output_tokens latency_seconds calls prompt_version observations refused".split()
 _BEGIN, _COMMIT = _begin(), _commit()

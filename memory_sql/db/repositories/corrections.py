@@ -17,6 +17,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     cast,
+    column,
     exists,
     false,
     func,
@@ -280,6 +281,17 @@ class CorrectionRepository:
         )
         line = line.union(before)
         return tuple((scope_id, n) for n in await self._session.scalars(select(line.c.seq).order_by(line.c.seq)))
+
+    async def with_parts(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
+        """These, what they are parts of, and their parts, and so on."""
+        if not keys:
+            return ()
+        given = unnested((ObservationRow.scope_id, ObservationRow.seq), sorted(keys))
+        found = select(given.c.scope_id, given.c.seq).cte("found", recursive=True)
+        parts = func.memory.parts(self._agent_key, found.c.scope_id, found.c.seq)
+        part = parts.table_valued(column("seq", Integer), name="part").render_derived()
+        found = found.union(select(found.c.scope_id, part.c.seq).select_from(found.join(part, true())))
+        return tuple((row.scope_id, row.seq) for row in await self._session.execute(select(found)))
 
     async def with_twins(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
         """These, and others that say the same from the same message in another scope of the same owner, as duplicates."""

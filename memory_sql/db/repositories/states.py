@@ -1,6 +1,5 @@
-"""The status of observations: every change with an event that says why. The caller has locked the scope.
-
-Each method calls `refresh_due` at the end (rule 11): what is set aside is no longer pending, what is restored is.
+"""The status of observations: every change with an event that says why. The caller has locked the scope, and
+calls `refresh_due` at the end (rule 11): what is set aside is no longer pending, what is restored is.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from memory_sql.db.repositories.lines import (
     line_of,
     linked,
 )
+from memory_sql.db.repositories.parts import whole_again
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope
 from memory_sql.privacy import SENSITIVITIES
 
@@ -342,6 +342,7 @@ class StateRepository:
         details = [(seq, {"from": before[seq].status, "to": "active", **why}) for seq in back]
         details += [(seq, {"from": before[seq].status, "to": "superseded", "why": whys[seq]}) for seq in sorted(whys)]
         await self._tell(scope, details, now, **cause)
+        await whole_again(self._session, scope, back, now, **cause)
         await self._give_way_at_last(scope, older, now, **cause)
         return back, sorted(newer)
 

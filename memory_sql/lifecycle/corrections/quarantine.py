@@ -109,6 +109,7 @@ async def _rewound(
 async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Poisoned:
     repository, lineage = CorrectionRepository(session, agent_key), LineageRepository(session, agent_key)
     chosen = {one.key for one in await _chosen(session, asked, agent_key, selection)}
+    chosen |= {*await repository.with_parts(chosen)}
     chosen |= {one.key for one in await repository.twins(chosen, "active")} if chosen else set()
     standings = await _fresh(repository, asked, chosen)
     merged = await lineage.merged(await lineage.derived([one.key for one in standings])) if standings else ()
@@ -217,7 +218,9 @@ def _check_right(asked: Asked, releasable: Releasable) -> None:
 async def _releasable(session: Session, asked: Asked, agent_key: int, selection: Selection) -> Releasable:
     repository = CorrectionRepository(session, agent_key)
     seeds = {one.key for one in await _chosen(session, asked, agent_key, selection) if _is_itself(one)}
-    seeds |= {one.key for one in await repository.twins(seeds, "quarantined") if _is_itself(one)} if seeds else set()
+    seeds |= {*await repository.with_parts(seeds)}
+    seeds |= {one.key for one in await repository.twins(seeds, "quarantined")} if seeds else set()
+    seeds = {one.key for one in await repository.standings(seeds) if _is_itself(one)} if seeds else set()
     standings = await repository.standings(seeds) if seeds else []
     return Releasable(tuple(standings), await repository.quarantines(seeds) if seeds else {})
 

@@ -18,6 +18,7 @@ from memory_sql.db.repositories.observations import (
     observation_of,
     stored_as,
 )
+from memory_sql.db.repositories.parts import whole_again
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.arguments import without_secrets
@@ -176,6 +177,7 @@ async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int
     await refuse_twins(repository, [locked.key])
     line = await repository.successors(standing)
     await repository.change([Change(standing, "active", "reinstate")], asked.entry)
+    await _whole_again(session, asked, locked.agent_key, [locked.key])
     await rebuild_with(session, asked.settings, asked.entry, locked.scope, line, line)
     return await locked.reread(session)
 
@@ -214,10 +216,21 @@ async def change(
     )
     overtaken = {**(replaced or {}), **await StateRepository(session).giving_way(agent_key, back, going)}
     await CorrectionRepository(session, agent_key).change(changes, asked.entry)
+    await _whole_again(session, asked, agent_key, back)
     touched = sorted({scope_id for scope_id, _ in overtaken})
     for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
         by = {seq: new for (scope_id, seq), new in overtaken.items() if scope_id == scope.scope_id}
         await _give_way(session, asked.settings, asked.entry, scope, by)
+
+
+async def _whole_again(session: Session, asked: Asked, agent_key: int, keys: Collection[ObservationKey]) -> None:
+    """What was kept of these gives way."""
+    entry = asked.entry
+    for scope in (
+        await ScopeRepository(session).lock(agent_key, scope_ids=sorted({key[0] for key in keys})) if keys else ()
+    ):
+        seqs = [seq for scope_id, seq in keys if scope_id == scope.scope_id]
+        await whole_again(session, scope, seqs, entry.at, actor=entry.actor, reason=entry.reason)
 
 
 async def stand_again(session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int]) -> None:

@@ -25,7 +25,7 @@ Choose = Callable[[], Awaitable[Collection[ObservationKey]]]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """An observation with what it has superseded (`line`), and all that was made of these."""
+    """An observation with what it has superseded and the parts of these (`line`), and all that was made of them."""
 
     line: tuple[ObservationKey, ...]
     closure: Closure
@@ -38,7 +38,7 @@ class Spread:
 async def spread_of(session: Session, agent_key: int, key: ObservationKey) -> Spread:
     """What was made of several goes with any of them, as in forgetting; the words that it was made of stay."""
     corrections = CorrectionRepository(session, agent_key)
-    line = await corrections.with_twins(await corrections.with_predecessors(key))
+    line = await corrections.with_twins(await corrections.with_parts(await corrections.with_predecessors(key)))
     derived = await LineageRepository(session, agent_key).derived(line)
     return Spread(line, await closure_of(session, agent_key, derived))
 

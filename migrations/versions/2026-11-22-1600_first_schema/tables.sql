@@ -675,7 +675,7 @@ CREATE TABLE memory.consolidations (
     CONSTRAINT consolidations_live_until_check CHECK (live = (live_until IS NULL))
 );
 CREATE UNIQUE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq) WHERE live AND to_seq > from_seq;
-CREATE INDEX consolidations_held_idx ON memory.consolidations (agent_key, scope_id, version) WHERE live AND contradictions @> '[{"held": true}]'::jsonb;
+CREATE INDEX consolidations_held_idx ON memory.consolidations (agent_key, scope_id, version) WHERE live AND (contradictions @> '[{"held": true}]'::jsonb OR contradictions @> '[{"asks": true}]'::jsonb);
 COMMENT ON TABLE memory.consolidations IS 'One row per version of a scope''s text. Never changed, except for live.';
 COMMENT ON COLUMN memory.consolidations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.consolidations.scope_id IS 'The scope.';
@@ -732,6 +732,7 @@ CREATE TABLE memory.observations (
     message_ids TEXT[] DEFAULT '{}'::text[] NOT NULL,
     related_users TEXT[] DEFAULT '{}'::text[] NOT NULL,
     subjects TEXT[] DEFAULT '{}'::text[] NOT NULL,
+    part_of INTEGER,
     run_id BIGINT,
     legacy_ref TEXT,
     lane TEXT DEFAULT 'absorb' NOT NULL,
@@ -760,6 +761,7 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_agent_key_run_id_fkey FOREIGN KEY(agent_key, run_id) REFERENCES memory.runs (agent_key, run_id),
     CONSTRAINT observations_seq_check CHECK (seq > 0),
     CONSTRAINT observations_content_check CHECK (content ~ '\S'),
+    CONSTRAINT observations_part_of_check CHECK (part_of < seq),
     CONSTRAINT observations_observed_at_check CHECK (observed_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT observations_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT observations_confidence_check CHECK (confidence BETWEEN 0 AND 1),
@@ -774,6 +776,7 @@ CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
 CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, created_at, seq);
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
+CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search || cues)) WITH (fastupdate = off);
 CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
@@ -792,7 +795,8 @@ COMMENT ON COLUMN memory.observations.speaker IS 'Who said it, by name.';
 COMMENT ON COLUMN memory.observations.message_ids IS 'The messages that it comes from.';
 COMMENT ON COLUMN memory.observations.related_users IS 'The users who said it.';
 COMMENT ON COLUMN memory.observations.subjects IS 'The users whom it is about, as far as is known.';
-COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it; null: none.';
+COMMENT ON COLUMN memory.observations.part_of IS 'The observation of the same scope of which this is what still held when that was overtaken; null: none.';
+COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it, or what it is a part of; null: none.';
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from, as collection:id; null: it wasn''t imported.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).';
 COMMENT ON COLUMN memory.observations.category IS 'The host''s word for it: preference, decision …; null: not classified.';

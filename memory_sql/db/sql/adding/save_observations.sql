@@ -2,8 +2,8 @@
 -- adds evidence to what isn't. One row per draft, by its `place`. The caller has locked the scopes. A draft is an
 -- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else),
 -- evidence (objects), columns of memory.observations. Known is what the scope learnt last, if it is in use, undisputed,
--- not about to be replaced (`replaced`, its number), of the same fact key, lane and days, and what stands in the batch
--- already. Anything older is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word
+-- not about to be replaced (`replaced`, its number), no part of another, of the same fact key, lane and days, and what stands in
+-- the batch already. Anything older is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word
 -- counts; a consolidation that supersedes the first "tea" may never come. Known is also what is set aside: it doesn't
 -- come back, unless it is withdrawn, and said again.
 CREATE OR REPLACE FUNCTION memory.save_observations(
@@ -38,6 +38,7 @@ BEGIN
               AND o.dates IS NOT DISTINCT FROM g.days
               AND o.seq = g.last
               AND o.seq IS DISTINCT FROM p_replaced
+              AND o.part_of IS NULL
               AND o.lane = g.goes
               AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
               AND memory.in_use(t.status)
@@ -61,12 +62,12 @@ BEGIN
             agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, speaker,
             message_ids, related_users, subjects, run_id, lane, category, kind, confidence, importance, sensitivity,
             no_propagate, confidential, proposed, tags, metadata, content_hash, hash_version, language, search_extra, terms,
-            dates, fact_key, categories
+            dates, fact_key, categories, part_of
         )
         SELECT p_agent, p.scope, p.number, content, observed_at, given_at, p_at, source_kind, conversation_id, speaker,
                message_ids, related_users, subjects, p_run, lane, category, kind, confidence, importance, sensitivity,
                no_propagate, confidential, proposed, tags, metadata, p.hash, hash_version, p.words, search_extra, terms,
-               dates, fact_key, categories
+               dates, fact_key, categories, part_of
         FROM placed p
         CROSS JOIN jsonb_populate_record(NULL::memory.observations, p.draft) r
         WHERE p.is_new

@@ -11,6 +11,7 @@
 --   that is the word of an observation which stands again without it, so that the order of forgettings doesn't matter;
 --   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
+--   what an observation that goes is a part of, and its parts (memory.parts): their texts have the same words;
 --   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent.
 -- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
 -- nothing. `touches_others`: something stays that loses evidence, or was made of what goes.
@@ -114,6 +115,10 @@ BEGIN
                 WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
                 OFFSET 0
             ) l
+        ) OR EXISTS (
+            SELECT FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+            CROSS JOIN LATERAL memory.parts(p_agent, k.scope_id, k.seq) p
+            WHERE (k.scope_id, p) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
         );
 
         SELECT '{}', '{}' INTO v_round_scope_ids, v_round_seqs;
@@ -153,6 +158,10 @@ BEGIN
                 UNION
                 SELECT d.scope_id, d.seq
                 FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
+                UNION
+                SELECT k.scope_id, p
+                FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+                CROSS JOIN LATERAL memory.parts(p_agent, k.scope_id, k.seq) p
             ) o
             WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs));
         END IF;

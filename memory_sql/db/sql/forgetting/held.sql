@@ -79,7 +79,7 @@ COMMENT ON FUNCTION memory.holds_message IS 'Whether an open hold keeps this mes
 
 -- memory.held_observations(agent_key, hold_id): the observations that an open hold keeps: any, or this one. One row per
 -- observation. What something held was made of is held with it: without that nobody could say where it comes from, nor find it
--- when the hold has ended. Reads all of the agent's, as memory.held_messages does.
+-- when the hold has ended; so is what is of one text with it (memory.parts). Reads all of the agent's, as memory.held_messages does.
 CREATE OR REPLACE FUNCTION memory.held_observations(
     p_agent bigint, p_hold bigint DEFAULT NULL
 ) RETURNS TABLE (scope_id bigint, seq integer)
@@ -92,9 +92,15 @@ LANGUAGE sql STABLE AS $$
           AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
           AND memory.holds_observation(p_agent, p_hold, o, s.owner)
         UNION
-        SELECT k.source_scope_id, k.source_seq
+        SELECT k.scope_id, k.seq
         FROM line n
-        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+        CROSS JOIN LATERAL (
+            SELECT l.source_scope_id AS scope_id, l.source_seq AS seq
+            FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = n.scope_id AND l.seq = n.seq
+            UNION ALL
+            SELECT n.scope_id, p FROM memory.parts(p_agent, n.scope_id, n.seq) p
+            OFFSET 0
+        ) k
     )
     SELECT n.scope_id, n.seq FROM line n
 $$;
@@ -139,6 +145,8 @@ LANGUAGE sql STABLE AS $$
             CROSS JOIN LATERAL (
                 SELECT l.scope_id, l.seq FROM memory.lineage l
                 WHERE l.agent_key = p_agent AND l.source_scope_id = n.scope_id AND l.source_seq = n.seq
+                UNION ALL
+                SELECT n.scope_id, p FROM memory.parts(p_agent, n.scope_id, n.seq) p
                 OFFSET 0
             ) k
         )

@@ -44,10 +44,10 @@ BEGIN
               SELECT FROM memory.observation_states t
               WHERE t.agent_key = p_agent AND t.scope_id = o.scope_id AND t.seq = o.seq AND t.withdrawn_by IS NOT NULL
           )
-        RETURNING before.run_id
+        RETURNING before.run_id, before.part_of
     )
     UPDATE memory.runs r SET forgotten = r.forgotten + n.observations
-    FROM (SELECT run_id, count(*)::integer AS observations FROM left_over GROUP BY run_id) n
+    FROM (SELECT run_id, count(*)::integer AS observations FROM left_over WHERE part_of IS NULL GROUP BY run_id) n
     WHERE r.agent_key = p_agent AND r.run_id = n.run_id;
 
     v_whole := ARRAY(

@@ -1,5 +1,6 @@
 -- A formation, propagation or import stored as many observations as it recorded, less those forgotten since, which the run
--- counts. One that didn't succeed stored none, and no other kind of run stored any.
+-- counts. One that didn't succeed stored none, and no other kind of run stored any. A part of an observation names the run
+-- of that, which didn't store it.
 SELECT
     a.agent_id,
     'run ' || r.run_id AS key,
@@ -10,7 +11,7 @@ JOIN memory.agents a USING (agent_key)
 LEFT JOIN (
     SELECT agent_key, run_id, count(*) AS observations
     FROM memory.observations
-    WHERE run_id IS NOT NULL
+    WHERE run_id IS NOT NULL AND part_of IS NULL
     GROUP BY agent_key, run_id
 ) o USING (agent_key, run_id)
 WHERE coalesce(o.observations, 0)

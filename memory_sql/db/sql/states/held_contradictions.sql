@@ -1,21 +1,27 @@
--- memory.held_contradictions(agent_key): the contradictions that a live version of a text held because it would have
--- superseded too much at once, and that nobody has decided yet. One row per contradiction whose two observations are both
--- in use.
+-- memory.held_contradictions(agent_key): the contradictions of a live version of a text about which a person is asked and nobody has
+-- decided yet. One row per contradiction: it was held because it would have superseded too much at once, and both are in use; or
+-- (`too_much` false) what still holds of the older one, by the model, isn't in its words.
 CREATE OR REPLACE FUNCTION memory.held_contradictions(p_agent bigint)
 RETURNS TABLE (
-    scope_id bigint, version integer, newer integer, older integer, says text, instead_of text, created_at timestamptz
+    scope_id bigint, version integer, newer integer, older integer, says text, instead_of text, still text, too_much boolean,
+    created_at timestamptz
 )
 LANGUAGE sql STABLE AS $$
-    SELECT c.scope_id, c.version, n.seq, o.seq, n.content, o.content, c.created_at
+    SELECT c.scope_id, c.version, n.seq, o.seq, n.content, o.content, i.still, coalesce(i.held, false), c.created_at
     FROM memory.consolidations c
-    CROSS JOIN LATERAL jsonb_to_recordset(c.contradictions) AS i (newer integer, older integer, held boolean)
+    CROSS JOIN LATERAL jsonb_to_recordset(c.contradictions) AS i (
+        newer integer, older integer, still text, held boolean, asks boolean
+    )
     JOIN memory.observations n ON n.agent_key = c.agent_key AND n.scope_id = c.scope_id AND n.seq = i.newer
     JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.scope_id AND o.seq = i.older
-    WHERE c.agent_key = p_agent AND c.live AND c.contradictions @> '[{"held": true}]'::jsonb AND i.held
+    LEFT JOIN memory.observation_states t ON t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq = o.seq
+    WHERE c.agent_key = p_agent AND c.live
+      AND (c.contradictions @> '[{"held": true}]'::jsonb OR c.contradictions @> '[{"asks": true}]'::jsonb)
+      AND CASE WHEN i.held THEN memory.in_use(t.status)
+          ELSE i.asks AND t.status = 'superseded' AND t.superseded_by = n.seq END
       AND NOT EXISTS (
-          SELECT FROM memory.observation_states t
-          WHERE t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq IN (n.seq, o.seq)
-            AND NOT memory.in_use(t.status)
+          SELECT FROM memory.observation_states u
+          WHERE u.agent_key = c.agent_key AND u.scope_id = c.scope_id AND u.seq = n.seq AND NOT memory.in_use(u.status)
       )
       AND NOT EXISTS (
           SELECT FROM memory.events e

@@ -20,6 +20,7 @@ SELECT
     o.related_users,
     o.subjects,
     o.run_id,
+    'o' || o.scope_id::text || '-' || o.part_of::text AS part_of,
     o.legacy_ref,
     o.lane,
     o.category,
@@ -79,7 +80,8 @@ COMMENT ON COLUMN memory.v_observations.speaker IS 'Who said it, by name; null: 
 COMMENT ON COLUMN memory.v_observations.message_ids IS 'The host''s ids for the messages that it was made from; what confirmed it later is in memory.evidence.';
 COMMENT ON COLUMN memory.v_observations.related_users IS 'The host''s ids for the users who said it.';
 COMMENT ON COLUMN memory.v_observations.subjects IS 'The host''s ids for the users whom it is about, as far as extraction recorded them.';
-COMMENT ON COLUMN memory.v_observations.run_id IS 'The run that made it; null: none.';
+COMMENT ON COLUMN memory.v_observations.run_id IS 'The run that made it, or what it is a part of; null: none.';
+COMMENT ON COLUMN memory.v_observations.part_of IS 'observation_id of the one of which this is what still held when that was overtaken; null: none.';
 COMMENT ON COLUMN memory.v_observations.legacy_ref IS 'The document of another store that it was imported from, as collection:id; null: it wasn''t imported.';
 COMMENT ON COLUMN memory.v_observations.lane IS 'absorb: it goes into the scope''s text; buffer: only the newest are kept, and they never go into the text.';
 COMMENT ON COLUMN memory.v_observations.category IS 'fact, preference, decision …, as classified by extraction; null: not classified.';

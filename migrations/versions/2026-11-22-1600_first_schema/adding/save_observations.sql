@@ -30,6 +30,7 @@ BEGIN
               AND o.dates IS NOT DISTINCT FROM g.days
               AND o.seq = g.last
               AND o.seq IS DISTINCT FROM p_replaced
+              AND o.part_of IS NULL
               AND o.lane = g.goes
               AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
               AND memory.in_use(t.status)
@@ -53,12 +54,12 @@ BEGIN
             agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, speaker,
             message_ids, related_users, subjects, run_id, lane, category, kind, confidence, importance, sensitivity,
             no_propagate, confidential, proposed, tags, metadata, content_hash, hash_version, language, search_extra, terms,
-            dates, fact_key, categories
+            dates, fact_key, categories, part_of
         )
         SELECT p_agent, p.scope, p.number, content, observed_at, given_at, p_at, source_kind, conversation_id, speaker,
                message_ids, related_users, subjects, p_run, lane, category, kind, confidence, importance, sensitivity,
                no_propagate, confidential, proposed, tags, metadata, p.hash, hash_version, p.words, search_extra, terms,
-               dates, fact_key, categories
+               dates, fact_key, categories, part_of
         FROM placed p
         CROSS JOIN jsonb_populate_record(NULL::memory.observations, p.draft) r
         WHERE p.is_new

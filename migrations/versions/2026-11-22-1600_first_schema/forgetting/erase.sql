@@ -227,7 +227,7 @@ BEGIN
         DELETE FROM memory.observations o
         USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
         WHERE o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
-        RETURNING o.run_id
+        RETURNING CASE WHEN o.part_of IS NULL THEN o.run_id END AS run_id  -- of parts the run made none
     ), counted AS (
         UPDATE memory.runs r
         SET forgotten = r.forgotten + g.observations

@@ -96,6 +96,10 @@ BEGIN
                 WHERE l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
                 OFFSET 0
             ) l
+        ) OR EXISTS (
+            SELECT FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+            CROSS JOIN LATERAL memory.parts(p_agent, k.scope_id, k.seq) p
+            WHERE (k.scope_id, p) NOT IN (SELECT * FROM unnest(scope_ids, seqs))
         );
         SELECT '{}', '{}' INTO v_round_scope_ids, v_round_seqs;
         IF touches_others THEN
@@ -134,6 +138,10 @@ BEGIN
                 UNION
                 SELECT d.scope_id, d.seq
                 FROM memory.derived(p_agent, scope_ids, seqs, evidence_ids) d
+                UNION
+                SELECT k.scope_id, p
+                FROM unnest(scope_ids, seqs) AS k (scope_id, seq)
+                CROSS JOIN LATERAL memory.parts(p_agent, k.scope_id, k.seq) p
             ) o
             WHERE (o.scope_id, o.seq) NOT IN (SELECT * FROM unnest(scope_ids, seqs));
         END IF;

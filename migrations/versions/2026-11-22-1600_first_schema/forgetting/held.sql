@@ -72,9 +72,15 @@ LANGUAGE sql STABLE AS $$
           AND EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
           AND memory.holds_observation(p_agent, p_hold, o, s.owner)
         UNION
-        SELECT k.source_scope_id, k.source_seq
+        SELECT k.scope_id, k.seq
         FROM line n
-        JOIN memory.lineage k ON k.agent_key = p_agent AND k.scope_id = n.scope_id AND k.seq = n.seq
+        CROSS JOIN LATERAL (
+            SELECT l.source_scope_id AS scope_id, l.source_seq AS seq
+            FROM memory.lineage l WHERE l.agent_key = p_agent AND l.scope_id = n.scope_id AND l.seq = n.seq
+            UNION ALL
+            SELECT n.scope_id, p FROM memory.parts(p_agent, n.scope_id, n.seq) p
+            OFFSET 0
+        ) k
     )
     SELECT n.scope_id, n.seq FROM line n
 $$;
@@ -110,6 +116,8 @@ LANGUAGE sql STABLE AS $$
             CROSS JOIN LATERAL (
                 SELECT l.scope_id, l.seq FROM memory.lineage l
                 WHERE l.agent_key = p_agent AND l.source_scope_id = n.scope_id AND l.source_seq = n.seq
+                UNION ALL
+                SELECT n.scope_id, p FROM memory.parts(p_agent, n.scope_id, n.seq) p
                 OFFSET 0
             ) k
         )

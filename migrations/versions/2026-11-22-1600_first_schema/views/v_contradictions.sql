@@ -12,6 +12,7 @@ SELECT
     'o' || c.scope_id::text || '-' || i.older::text AS older_id,
     i.was,
     i.now,
+    i.still,
     coalesce(i.held, false) AS held,
     CASE WHEN o.seq IS NOT NULL THEN coalesce(t.status, 'active') END AS older_status,
     c.model,
@@ -19,7 +20,9 @@ SELECT
 FROM memory.consolidations c
 JOIN memory.scopes s ON s.agent_key = c.agent_key AND s.scope_id = c.scope_id
 JOIN memory.agents a ON a.agent_key = c.agent_key
-CROSS JOIN LATERAL jsonb_to_recordset(c.contradictions) AS i (newer integer, older integer, was text, now text, held boolean)
+CROSS JOIN LATERAL jsonb_to_recordset(c.contradictions) AS i (
+    newer integer, older integer, was text, now text, still text, held boolean
+)
 LEFT JOIN memory.observations o ON o.agent_key = c.agent_key AND o.scope_id = c.scope_id AND o.seq = i.older
 LEFT JOIN memory.observation_states t ON t.agent_key = c.agent_key AND t.scope_id = c.scope_id AND t.seq = i.older;
 COMMENT ON VIEW memory.v_contradictions IS
@@ -36,6 +39,7 @@ COMMENT ON COLUMN memory.v_contradictions.newer_id IS 'observation_id of the new
 COMMENT ON COLUMN memory.v_contradictions.older_id IS 'observation_id of the older observation; null: the contradicted statement was in the previous text.';
 COMMENT ON COLUMN memory.v_contradictions.was IS 'What was true before, in a few words of the model; null: it gave none.';
 COMMENT ON COLUMN memory.v_contradictions.now IS 'What is true now, in a few words of the model; null: it gave none.';
+COMMENT ON COLUMN memory.v_contradictions.still IS 'What else the older observation says and still holds, in the words of the model; null: nothing.';
 COMMENT ON COLUMN memory.v_contradictions.held IS 'True: the version would have superseded too much at once, so the contradiction was held for a person.';
 COMMENT ON COLUMN memory.v_contradictions.older_status IS 'Current status of the older observation; null: there is none, or it was forgotten.';
 COMMENT ON COLUMN memory.v_contradictions.model IS 'The model that named it.';

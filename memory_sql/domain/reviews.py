@@ -1,0 +1,27 @@
+"""What waits for a person's decision."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from memory_sql.domain.ids import ScopeId, Value
+
+
+class Review(Value):
+    """Something that waits for a person's decision (`work.reviews`, `work.decide`).
+
+    `says` is what applies if it is accepted: a claim for the scope `target_scope_id`, a newer observation, or a new text.
+    `instead_of` is what it would replace: the older observation, or the current text; None: nothing. `why` is one word.
+    `still`: what else of the older observation would stay, as one of its own; that alone is asked where `why` is `still`.
+    """
+
+    id: str
+    kind: Literal["claim", "contradiction", "text"]
+    scope_id: ScopeId
+    why: str
+    since: datetime
+    says: str
+    instead_of: str | None = None
+    target_scope_id: ScopeId | None = None
+    still: str | None = None

@@ -53,7 +53,7 @@ class OvertakingRepository:
         by_people: tuple[Any, ...] = (
             _v.agent_key == scope.agent_key,
             _v.run_id.is_(None),
-            _v.created_at >= since,
+            _v.created_at > since,
         )
         about = select(_v.seq).where(*by_people, in_scope(_v, scope), among(_v.seq, seqs))
         again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, seqs), _e.run_id > run_id)

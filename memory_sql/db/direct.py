@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +17,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
-from sqlalchemy.util.concurrency import in_greenlet
 
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import Principal, serving
@@ -123,14 +122,6 @@ def drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
         raise DisconnectionError
 
 
-def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
-    """Opens a connection as the driver does; raises before it begins where SQLAlchemy couldn't wait for it."""
-    if not in_greenlet():
-        raise MissingGreenlet
-    opened: Awaitable[Any] = asyncpg.connect(*arguments, **named)
-    return opened
-
-
 class Lent:
     """A connection lent by the pool (`Database.reading`); the driver's errors are translated to the library's.
 
@@ -146,7 +137,7 @@ class Lent:
         try:
             self._pooled = await self._taken()
         except RAISED as error:
-            raise_named(error)
+            raise_named(error, self._engine.url)
         return Direct(self._pooled.driver_connection, self._engine.dialect, self._served)
 
     async def __aexit__(
@@ -158,7 +149,7 @@ class Lent:
         else:
             await greenlet_spawn(self._pooled.close)
         if isinstance(error, RAISED):
-            raise_named(error)
+            raise_named(error, self._engine.url)
 
     async def _taken(self) -> PoolProxiedConnection:
         pool: Any = self._engine.pool

@@ -20,9 +20,10 @@ from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
 from sqlalchemy.util import greenlet_spawn
 
 from memory_sql.db.direct import Direct, Lent
-from memory_sql.db.engine import OVERFLOW, POOLED, SERVED, SERVER_SETTINGS, Database, is_pooled
+from memory_sql.db.engine import OVERFLOW, POOLED, SERVED, SERVER_SETTINGS, Database
 from memory_sql.db.failures import RAISED, named_errors, raise_named
 from memory_sql.db.principals import Principal
+from memory_sql.db.urls import is_pooled
 from memory_sql.db.waiting import Limits, limits_locks
 from memory_sql.errors import ConfigurationError, InputError
 
@@ -109,7 +110,7 @@ class HostDatabase(Database):
 
     async def check_schema(self) -> None:
         """Also raises `ConfigurationError` for an engine with its own JSON serializer or deserializer."""
-        with named_errors():
+        with named_errors(self.url):
             if await greenlet_spawn(_is_of_another_loop, self._pool, asyncio.get_running_loop()):
                 raise InputError(LOOP_OF_ENGINE)
             self.pooled = self.pooled or await self._keeps_no_statements()
@@ -182,7 +183,7 @@ class Borrowed(Lent):
         try:
             self._pooled = await greenlet_spawn(_checked_out, self._engine.sync_engine)
         except RAISED as error:
-            raise_named(error)
+            raise_named(error, self._engine.url)
         return Limiting(self._pooled.driver_connection, self._engine.dialect, self._served, self._lock_limit)
 
     async def __aexit__(
@@ -190,7 +191,7 @@ class Borrowed(Lent):
     ) -> None:
         await greenlet_spawn(self._pooled.close)
         if isinstance(error, RAISED):
-            raise_named(error)
+            raise_named(error, self._engine.url)
 
 
 @dataclass(frozen=True, slots=True)

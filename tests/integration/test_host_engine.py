@@ -16,9 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.principals import service
 from memory_sql.db.roles import Roles
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, DatabaseError, InputError, LockTimeoutError, PoolFullError
 from memory_sql.memory import Memory

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from memory_sql.cli import output, tree
-from memory_sql.cli.options import AsJson, Data, Url, resolve
+from memory_sql.cli.options import AsJson, Data, Url, named_database, resolve, tell_database
 
 app = tree.group("The schema, and the embedded Postgres.")
 
@@ -47,11 +47,15 @@ def _patiently(seconds: float, work: Callable[[], T]) -> T:
 def _reachable(url: str | None, data: Data) -> Iterator[str]:
     """The URL of the chosen database; the embedded one runs until the end."""
     from memory_sql import embedded
+    from memory_sql.config.environment import warn_of_unread
 
     settings = resolve(url, data)
+    tell_database(url, data, settings)
     if settings.url is not None:
         yield settings.url.get_secret_value()
         return
+    if settings.is_embedded_by_default:
+        warn_of_unread(named_database(settings))
     with embedded.acquire(settings.embedded_data_dir) as server:
         yield server.url
 

@@ -11,8 +11,8 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each
-from memory_sql.cli.options import AsJson, Data, Url, resolve, run
-from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
+from memory_sql.cli.options import AsJson, Data, Url, named_database, resolve, run
+from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with
 from memory_sql.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def demo(
     page.say(
         "Mia and Jonas build a booking page for a harbour. Ada is their agent; memory_sql is her memory.", indent=""
     )
-    page.dim(f"{model_text(settings)}\n{where(settings, url)} …", indent="")
+    page.dim(f"{model_text(settings)}\n{named_database(settings)} …", indent="")
     shown = run(url, data, lambda memory: _story(memory, page, clock), clock=clock, settings=settings)
     shown.seconds = round(time.monotonic() - started, 2)
     if as_json:

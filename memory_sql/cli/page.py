@@ -78,10 +78,6 @@ def shown_with(url: str | None, data: Path | None) -> Settings:
     return settings if settings.llm_name else settings.model_copy(update={"llm": "offline"})
 
 
-def where(settings: Settings, url: str | None) -> str:
-    return f"Postgres at {output.masked(url)}" if url else f"embedded Postgres in {settings.embedded_data_dir}"
-
-
 def option(url: str | None, data: Path | None) -> str:
     """The option that names the same database on the command line."""
     if url is not None:

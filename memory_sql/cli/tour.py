@@ -12,8 +12,8 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each, model_of, refused
-from memory_sql.cli.options import run
-from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
+from memory_sql.cli.options import named_database, run
+from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile
@@ -86,7 +86,7 @@ def tour(url: str | None, data: Path | None, as_json: bool) -> None:
         indent="",
     )
     page.step("The database")
-    page.say(f"{where(settings, url)} …")
+    page.say(f"{named_database(settings)} …")
     story = run(url, data, lambda memory: _tell(memory, page, clock, file, started), clock=clock, settings=settings)
     seconds = time.monotonic() - started
     if as_json:

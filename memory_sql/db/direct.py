@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -116,10 +117,26 @@ class Direct:
         return prepared.rows(records)
 
 
-def drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+def drop_if_gone(connection: Any, _record: Any, _proxy: Any) -> None:
     """Drops a connection that the server closed while it was in the pool. This is known without a query, so no ping."""
-    if connection.driver_connection.is_closed():
+    driver = connection.driver_connection
+    if driver.is_closed() or has_unread(driver):
         raise DisconnectionError
+
+
+def has_unread(driver: Any) -> bool:
+    """Whether the server has sent something, or closed, on an idle connection, and the event loop hasn't noticed yet.
+
+    A process that was frozen meanwhile would meet it with the first statement.
+    """
+    descriptor = driver._transport.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows, whose select takes any descriptor
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Lent:

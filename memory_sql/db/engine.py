@@ -20,7 +20,7 @@ from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from memory_sql.db.connecting import connect
-from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_closed
+from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
@@ -126,7 +126,7 @@ class Database:
         settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
         waits = limits.connection.total_seconds()
         engine = engine_to(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
-        event.listen(engine.sync_engine, "checkout", drop_if_closed)
+        event.listen(engine.sync_engine, "checkout", drop_if_gone)
         self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
 
     def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[..., Lent], *, connections: int) -> None:

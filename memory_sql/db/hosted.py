@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
-from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util import await_only, greenlet_spawn
 
-from memory_sql.db.direct import Direct, Lent
+from memory_sql.db.direct import Direct, Lent, has_unread
 from memory_sql.db.engine import OVERFLOW, POOLED, SERVED, SERVER_SETTINGS, Database
 from memory_sql.db.failures import RAISED, named_errors, raise_named
 from memory_sql.db.principals import Principal
@@ -30,6 +30,7 @@ from memory_sql.errors import ConfigurationError, InputError
 # Options of a host's engine that don't suit the library's statements.
 OWN_OPTIONS = {"schema_translate_map": None, "stream_results": False}
 CLOSE_SECONDS = 2.0
+TURNS = 10  # of the event loop at most, until it has noticed what came for a connection
 SAMPLE = {"text": "é", "numbers": [1, 0.5], "nothing": None, "yes": True}
 
 DISPOSED = "the engine of this Memory has been disposed of; close this Memory first, or open it again afterwards"
@@ -213,7 +214,7 @@ def _limited(statement: Select[Any]) -> Select[Any]:
 def _checked_out(engine: Engine) -> PoolProxiedConnection:
     pooled = engine.raw_connection()
     for _ in range(_lying(engine)):
-        if not pooled.driver_connection.is_closed():  # type: ignore[union-attr]
+        if not _is_gone(pooled.driver_connection):
             break
         pooled.invalidate()
         pooled = engine.raw_connection()
@@ -224,10 +225,19 @@ def _checked_out(engine: Engine) -> PoolProxiedConnection:
 def _make_usable(connection: Connection) -> None:
     """As the library's own pool does: replaces a connection that the server has closed."""
     for _ in range(_lying(connection.engine)):
-        if not connection.connection.driver_connection.is_closed():  # type: ignore[union-attr]
+        if not _is_gone(connection.connection.driver_connection):
             break
         connection.invalidate()
     _commit_what_is_set(connection.connection)
+
+
+def _is_gone(driver: Any) -> bool:
+    """What is unread is read first: it may be a notification that the host listens for."""
+    for _ in range(TURNS):
+        if driver.is_closed() or not has_unread(driver):
+            break
+        await_only(asyncio.sleep(0))
+    return bool(driver.is_closed())
 
 
 def _lying(engine: Engine) -> int:

@@ -16,10 +16,14 @@ from sqlalchemy.util.concurrency import in_greenlet
 from memory_sql.db.urls import KEEPALIVES, OF_SOCKETS, is_of_a_socket, place_of, timeout_of
 from memory_sql.errors import ConfigurationError, DatabaseError, MemorySQLError
 
-POOLER = (
-    "a pooler in transaction mode needs prepared_statement_cache_size=0 in the URL; an engine of your own, the whole recipe"
-    " in docs/deploying.md#pgbouncer"
+# Behind PgBouncer in transaction mode the next transaction may run on another server connection: no session state lasts,
+# including named statements, and PgBouncer itself knows only some settings.
+POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
+RECIPE = (
+    "prepared_statement_cache_size=0 in the URL; an engine of your own also needs"
+    ' connect_args={"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""} (docs/deploying.md#pgbouncer)'
 )
+POOLER = f"a pooler in transaction mode needs {RECIPE}"
 MOST_SAID = 200  # characters of a server's message
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.connecting import connect
+from memory_sql.db.connecting import POOLED, connect
 from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
@@ -46,9 +46,6 @@ SERVER_SETTINGS = {
     "timezone": "UTC",
 }
 
-# Behind PgBouncer in transaction mode the next transaction may run on another server connection: no session state lasts,
-# including named statements, and PgBouncer itself knows only some settings.
-POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
 OVERFLOW = 10  # additional connections under load, beyond those that the pool keeps
 WRITING = 2 / 3  # largest share of the connections used by writers; the rest is left to readers, which wait for nobody
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,13 +20,16 @@ from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
 from sqlalchemy.util import await_only, greenlet_spawn
 
+from memory_sql.db.connecting import POOLED, RECIPE
 from memory_sql.db.direct import Direct, Lent, has_unread
-from memory_sql.db.engine import OVERFLOW, POOLED, SERVED, SERVER_SETTINGS, Database
+from memory_sql.db.engine import OVERFLOW, SERVED, SERVER_SETTINGS, Database
 from memory_sql.db.failures import RAISED, named_errors, raise_named
 from memory_sql.db.principals import Principal
 from memory_sql.db.urls import is_pooled
 from memory_sql.db.waiting import Limits, limits_locks
 from memory_sql.errors import ConfigurationError, InputError
+
+log = logging.getLogger("memory_sql")
 
 # Options of a host's engine that don't suit the library's statements.
 OWN_OPTIONS = {"schema_translate_map": None, "stream_results": False}
@@ -114,7 +118,7 @@ class HostDatabase(Database):
         with named_errors(self.url):
             if await greenlet_spawn(_is_of_another_loop, self._pool, asyncio.get_running_loop()):
                 raise InputError(LOOP_OF_ENGINE)
-            self.pooled = self.pooled or await self._keeps_no_statements()
+            self.pooled = await self._keeps_no_statements() or self.pooled
         await self._check_json()
         await super().check_schema()
 
@@ -126,7 +130,10 @@ class HostDatabase(Database):
         async with self._statements() as unit:
             pooled: Any = await (await unit.connection()).get_raw_connection()
             adapted, driver = pooled.dbapi_connection, pooled.driver_connection
-        return adapted._prepared_statement_cache is None or driver._config.statement_cache_size == 0
+        keeps_none = adapted._prepared_statement_cache is None or driver._config.statement_cache_size == 0
+        if keeps_none and adapted._prepared_statement_name_func() is None:  # so the driver names them
+            log.warning("engine= keeps no statements, but names them, which fails behind a pooler: it needs %s", RECIPE)
+        return bool(keeps_none)
 
     async def _check_json(self) -> None:
         async with self.statement() as unit:

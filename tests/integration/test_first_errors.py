@@ -15,6 +15,7 @@ from memory_sql.errors import ConfigurationError, DatabaseError, MemorySQLError,
 from memory_sql.memory import Memory
 from tests.factories import conversation
 from tests.loopback import loopback, status
+from tests.pooler import Pooler
 from tests.postgres_like import Greeting, closing, http, listening, refusing, silent
 
 SECRET = "s3cret"
@@ -104,6 +105,12 @@ async def test_real_server_says_no_likewise(server_url: str) -> None:
     for changed, code in (({"database": "nowhere_to_be_found"}, "3D000"), ({"username": "nobody_at_all"}, "28")):
         with pytest.raises(DatabaseError, match=f"SQLSTATE {code}"):
             await Memory(asyncpg_url(server_url).set(**changed).render_as_string(hide_password=False)).open()  # type: ignore[arg-type]
+
+
+async def test_pooler_that_the_url_doesnt_name_is_told_with_what_to_add(pooler: Pooler, walled_database: str) -> None:
+    url = asyncpg_url(pooler.url(walled_database)).set(query={}).render_as_string(hide_password=False)
+    with pytest.raises(DatabaseError, match=r"08P01.*startup parameter.*prepared_statement_cache_size=0 in the URL"):
+        await Memory(url).open()
 
 
 CONFIGURING: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {

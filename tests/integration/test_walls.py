@@ -23,9 +23,10 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
 from memory_sql.db import ddl
+from memory_sql.db.connecting import POOLED
 from memory_sql.db.contents import ENTER
 from memory_sql.db.direct import ask
-from memory_sql.db.engine import POOLED, connect_once
+from memory_sql.db.engine import connect_once
 from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.models import Base, ObservationRow
 from memory_sql.db.principals import Principal, service

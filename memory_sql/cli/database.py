@@ -266,12 +266,16 @@ def stop(
 def show_url(
     data: Data = None,
     psql: Annotated[bool, typer.Option("--psql", help="In the form that psql and other programs accept.")] = False,
+    programs: Annotated[
+        bool, typer.Option("--programs", help="The directory of its psql, pg_dump and pg_restore instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Prints the URL of the embedded Postgres.
 
     \b
     memory-sql db start && psql "$(memory-sql db url --psql)"
+    "$(memory-sql db url --programs)/pg_dump" --file=memory.sql "$(memory-sql db url --psql)"
 
     The URL is the same whether the server runs or not; commands that use it start it.
     """
@@ -281,7 +285,9 @@ def show_url(
     found = embedded.url(directory)
     shown = found.replace("postgresql+asyncpg://", "postgresql://", 1) if psql else found
     row = {"url": shown, "running": embedded.running(directory), "data_dir": directory}
-    output.one(row, lambda r: str(r["url"]), as_json)
+    if programs:
+        row["programs"] = embedded.programs()
+    output.one(row, lambda r: str(r["programs" if programs else "url"]), as_json)
 
 
 @app.command()

@@ -100,14 +100,29 @@ def configuration() -> list[str]:
 
 # Errors
 
+HTTP = """## HTTP statuses
+
+A service of yours that speaks HTTP can answer with `memory_sql.errors.http_status(error)`: 4xx if the caller has to change
+something, 503 or 429 if trying again later may help (`BudgetError.until` says when), 500 and 502 if somebody has to look.
+Return the message of the error with a 4xx alone: others name hosts and settings.
+[examples/service](../examples/service/README.md) does this with one exception handler."""
+
 
 def error_tree() -> list[str]:
     introduction, tree, rest = re.split(r"\n\n(?= )|\n\n(?=\S)", doc_of(errors), maxsplit=2)
     drawn = inspect.cleandoc(tree)
-    parts = ["# Errors", introduction, f"```text\n{drawn}\n```", rest]
+    parts = ["# Errors", introduction, f"```text\n{drawn}\n```", rest, HTTP, statuses()]
     for name in re.findall(r"\w+Error", drawn):
         parts += error(getattr(errors, name))
     return parts
+
+
+def statuses() -> str:
+    rows = [
+        (str(status), ", ".join(f"`{cls.__name__}`" for cls, own in errors.STATUSES.items() if own == status))
+        for status in sorted(set(errors.STATUSES.values()))
+    ]
+    return table(("Status", "Errors"), rows)
 
 
 def error(cls: type[errors.MemorySQLError]) -> list[str]:

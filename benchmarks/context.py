@@ -17,7 +17,8 @@ import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import text
 
 from benchmarks.server import fresh_database
-from memory_sql.db.engine import SERVER_SETTINGS, asyncpg_url
+from memory_sql.db.engine import SERVER_SETTINGS
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 

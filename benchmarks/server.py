@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql import embedded
 from memory_sql.db import migrate
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 
 _AVAILABLE = text("SELECT 1 FROM pg_available_extensions WHERE name = :name")
 

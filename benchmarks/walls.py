@@ -16,8 +16,8 @@ from sqlalchemy import text
 
 from benchmarks.hot_paths import MIA, ROUNDS, fill, sentence
 from benchmarks.server import fresh_database
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, drop, make
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 

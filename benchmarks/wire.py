@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 
 _PROTOCOL_3 = 3  # the major version in the first message; requests for TLS or cancellation have another number there
 _SOCKET = ".s.PGSQL.5432"

@@ -22,8 +22,9 @@ from pydantic import BaseModel
 import memory_sql
 from memory_sql import Memory, Settings, errors
 from memory_sql.config.describe import accepted, default_of
+from memory_sql.config.environment import PREFIX
 from memory_sql.config.fields import names_per_agent
-from memory_sql.config.settings import PREFIX, sections
+from memory_sql.config.settings import sections
 from memory_sql.db import ddl
 from memory_sql.domain import results
 from memory_sql.resources.faces import FACES
@@ -69,7 +70,12 @@ Settings marked *per agent* can be changed for one agent: `memory.configure(agen
 `memory-sql configure --agent ada --set formation_messages=20`. An agent's own value is kept in the database and overrides
 all of these. `memory-sql admin settings` prints every setting with its value and source.
 
-In the environment, write a list as names separated by commas, or as JSON."""
+In the environment, write a list as names separated by commas, or as JSON. A variable that is empty is unset. One that
+looks like a setting but isn't, such as `MEMORYSQL_URL`, is a warning that names the nearest.
+
+Only `{PREFIX}URL` names the database. If nothing does, memory is in the embedded Postgres, and a warning says so where
+`DATABASE_URL` or `PGHOST` is set. A command says on stderr which database it uses, unless its own options do; `Memory`
+logs it when it opens (level info)."""
 
 
 def configuration() -> list[str]:
@@ -94,14 +100,29 @@ def configuration() -> list[str]:
 
 # Errors
 
+HTTP = """## HTTP statuses
+
+A service of yours that speaks HTTP can answer with `memory_sql.errors.http_status(error)`: 4xx if the caller has to change
+something, 503 or 429 if trying again later may help (`BudgetError.until` says when), 500 and 502 if somebody has to look.
+Return the message of the error with a 4xx alone: others name hosts and settings.
+[examples/service](../examples/service/README.md) does this with one exception handler."""
+
 
 def error_tree() -> list[str]:
     introduction, tree, rest = re.split(r"\n\n(?= )|\n\n(?=\S)", doc_of(errors), maxsplit=2)
     drawn = inspect.cleandoc(tree)
-    parts = ["# Errors", introduction, f"```text\n{drawn}\n```", rest]
+    parts = ["# Errors", introduction, f"```text\n{drawn}\n```", rest, HTTP, statuses()]
     for name in re.findall(r"\w+Error", drawn):
         parts += error(getattr(errors, name))
     return parts
+
+
+def statuses() -> str:
+    rows = [
+        (str(status), ", ".join(f"`{cls.__name__}`" for cls, own in errors.STATUSES.items() if own == status))
+        for status in sorted(set(errors.STATUSES.values()))
+    ]
+    return table(("Status", "Errors"), rows)
 
 
 def error(cls: type[errors.MemorySQLError]) -> list[str]:

@@ -159,6 +159,11 @@ def url(data_dir: Path) -> str:
         return _Place(data_dir).url
 
 
+def programs() -> Path:
+    """The directory of the programs that came with the embedded Postgres: psql, pg_dump, pg_restore and others."""
+    return _installed()[1] / "bin"
+
+
 class _Place:
     """The paths in a data directory."""
 

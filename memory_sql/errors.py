@@ -343,3 +343,43 @@ class GuardError(AnswerError):
 
     reason = "guard"
     held: dict[str, Any] | None = None  # what a person may still accept
+
+
+# What a service that speaks HTTP answers: 4xx if the caller has to change something, 503 if trying again later may help.
+STATUSES: Mapping[type[MemorySQLError], int] = {
+    MemorySQLError: 500,
+    ConfigurationError: 500,
+    InputError: 422,
+    InvalidIdError: 422,
+    InvalidMessageError: 422,
+    TooLargeError: 413,
+    TooManyError: 413,
+    SourceError: 422,
+    NotFoundError: 404,
+    HeldError: 409,
+    VersionError: 409,
+    DatabaseError: 503,
+    ConflictError: 503,
+    LockTimeoutError: 503,
+    PoolFullError: 503,
+    ReadOnlyError: 503,
+    SchemaError: 500,
+    RestoredError: 503,
+    EmbeddedError: 503,
+    BudgetError: 429,
+    BusyError: 409,
+    StaleError: 409,
+    LanguageModelError: 502,
+    UnavailableError: 503,
+    RefusedError: 502,
+    TruncatedError: 502,
+    PromptTooLongError: 502,
+    JudgeError: 502,
+    AnswerError: 502,
+    GuardError: 502,
+}
+
+
+def http_status(error: MemorySQLError) -> int:
+    """The HTTP status for an error; for one of your own subclasses, that of the nearest class above it."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

@@ -21,6 +21,7 @@ from memory_sql.domain.ids import Id
 from memory_sql.domain.results import Backlog, RunDueResult
 from memory_sql.errors import DatabaseError, InputError, MemorySQLError, SchemaError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
+from memory_sql.jobs.outage import Outage
 from memory_sql.memory import Memory
 from memory_sql.resources.clock import own_time
 
@@ -32,6 +33,7 @@ BEGIN_AGAIN_SECONDS = 60.0  # after a bug in what runs beside the work
 TELL_SECONDS, ANSWER_SECONDS, STALE = 5.0, 10.0, timedelta(minutes=1)
 EMBED_SELDOMER = 6  # times as long a pause when the embedding model has failed
 GRACE_SECONDS = 10.0
+TAKING, LISTENING, EMBEDDING = "taking", "listening", "embedding"  # ways in which a worker meets an outage
 GIVE_BACK_SECONDS = 5.0  # for interrupted work to give back its lease; else the lease expires
 
 
@@ -106,6 +108,8 @@ class Worker:
         self._running: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
         self._worked = Worked()
+        self._outage = Outage(log, "the database is back")
+        self._mute = Outage(log, "vectors: the embedding model answers again")
 
     async def run(self, stop: asyncio.Event) -> Worked:
         """Works until `stop` is set. Then it takes nothing new, and gives back what doesn't end in time.
@@ -153,18 +157,20 @@ class Worker:
         pause, caught_up = FIRST_PAUSE_SECONDS, False
         while not stop.is_set():
             self._look.clear()
+            started = False
             try:
-                if not caught_up:
-                    await self._memory.work.catch_up()
-                    caught_up = True
-                started = len(self._running) < self._concurrency and await self._start_next(*self._kinds)
-                if pause > FIRST_PAUSE_SECONDS:
-                    log.info("the database is back")
+                with self._outage.after(ANSWER_SECONDS, TAKING, _no_answer()):
+                    if not caught_up:
+                        await self._memory.work.catch_up()
+                        caught_up = True
+                    if len(self._running) < self._concurrency:
+                        started = await self._start_next(*self._kinds)
+                        self._outage.ended(TAKING)
                 pause = FIRST_PAUSE_SECONDS
             except SchemaError:
                 raise
             except DatabaseError as error:
-                log.warning("%s; trying again in %.1f s", error, pause)
+                self._outage.began(TAKING, str(error))
                 await self._wait(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
                 continue
@@ -194,7 +200,7 @@ class Worker:
         except DatabaseError as error:
             failure = str(error)
         if not done:
-            failure = f"the database hasn't answered for {ANSWER_SECONDS:g} s"
+            failure = _no_answer()
         refusal = self._memory.work.refusal
         return Health(own_time(), len(self._running), self._worked, backlog, failure, refusal)
 
@@ -217,7 +223,7 @@ class Worker:
                 await self._end_retention()
                 await self._memory.work.catch_up()  # what was stored while a setting changed waits by the old one
             except DatabaseError as error:
-                log.warning("%s; retention is enforced next time", error)
+                self._missed(error, "retention is enforced")
             await asyncio.sleep(self._memory.settings.maintenance_minutes * 60)
 
     async def _end_retention(self) -> None:
@@ -238,7 +244,7 @@ class Worker:
             try:
                 embedded = await self._embed(whole=whole)
             except DatabaseError as error:
-                log.warning("%s; vectors are made next time", error)
+                self._missed(error, "vectors are made")
             if whole and embedded:
                 whole_at = clock() + self._memory.settings.maintenance_minutes * 60
             await asyncio.sleep(self._poll_seconds if embedded else self._poll_seconds * EMBED_SELDOMER)
@@ -252,14 +258,20 @@ class Worker:
             except DatabaseError:
                 raise
             except MemorySQLError as error:
-                log.warning("vectors: %s; trying again later", error)
+                self._mute.began(EMBEDDING, f"vectors: {error}")
                 self._count(failed=1)
                 return False
+            self._mute.ended(EMBEDDING)
             complete = done.complete
             if done.embedded:
                 log.info("vectors: %s observations embedded", done.embedded)
                 self._count(embedded=done.embedded)
         return True
+
+    def _missed(self, error: DatabaseError, what: str) -> None:
+        """Says nothing while the database is known to be away."""
+        if not self._outage.is_on:
+            log.warning("%s; %s next time", error, what)
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
         """Whether something was due. The kinds take turns at being looked for first, so that none starves."""
@@ -336,10 +348,14 @@ class Worker:
             return  # the pooler gives the listening connection to others
         while True:
             try:
-                await listen(database, self._look.set)
+                await listen(database, self._heard)
             except DatabaseError as error:
-                log.info("%s; polling meanwhile", error)
+                self._outage.began(LISTENING, str(error))
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+
+    def _heard(self) -> None:
+        self._outage.ended(LISTENING)
+        self._look.set()
 
 
 @asynccontextmanager
@@ -361,6 +377,10 @@ async def _go_on(work: Callable[[], Coroutine[None, None, None]]) -> None:
         except Exception as error:  # noqa: BLE001
             _log_bug("what runs beside the work", error)
         await asyncio.sleep(BEGIN_AGAIN_SECONDS)
+
+
+def _no_answer() -> str:
+    return f"the database hasn't answered for {ANSWER_SECONDS:g} s"
 
 
 def _log_bug(what: str, error: Exception) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles, drop, make
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.memory import Memory
 from tests.database import OWNERS
 from tests.factories import Clock

@@ -11,8 +11,9 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import CursorResult, event, text
 
-from memory_sql.db.engine import Database, Session, asyncpg_url
+from memory_sql.db.engine import Database, Session
 from memory_sql.db.principals import SERVICE
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.memory import Memory
 
 Sent = tuple[str, tuple[Any, ...]]

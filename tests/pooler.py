@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_sql.db.engine import CACHE_SIZE, asyncpg_url
+from memory_sql.db.urls import CACHE_SIZE, asyncpg_url
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 USER = "postgres"  # it refuses to run as root; the package creates this user

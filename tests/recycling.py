@@ -16,7 +16,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 
 # Errors of a database that a test has dropped, renamed or closed to us.
 GONE = (

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from memory_sql import Memory
+from memory_sql.errors import MemorySQLError, http_status
 
 from .models import Booking
 
 AGENT = "harbour-desk"
+log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -33,6 +37,16 @@ async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
+
+
+@app.exception_handler(MemorySQLError)
+async def failed(_request: Request, error: MemorySQLError) -> JSONResponse:
+    """What the caller can change is said to the caller; the rest, which names hosts and settings, is logged."""
+    status = http_status(error)
+    if status < 500:
+        return JSONResponse({"detail": str(error)}, status)
+    log.error("memory: %s", error)
+    return JSONResponse({"detail": "memory isn't available"}, status)
 
 
 def memory_of(request: Request) -> Memory:

@@ -40,6 +40,7 @@ from memory_sql.cli import (
     work,
     worker,
 )
+from memory_sql.cli.logs import warned
 from memory_sql.errors import InputError, MemorySQLError
 
 VERSION = f"memory-sql {__version__}"
@@ -125,7 +126,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     try:
         _refuse_bytes(given)
-        code = commands()(args, prog_name="memory-sql", standalone_mode=False)
+        with warned():
+            code = commands()(args, prog_name="memory-sql", standalone_mode=False)
         sys.stdout.flush()
     except MemorySQLError as error:
         output.complain(str(error))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from time import monotonic, sleep
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from memory_sql.cli import output, tree
-from memory_sql.cli.options import AsJson, Data, Url, resolve
+from memory_sql.cli.options import AsJson, Data, Url, named_database, resolve, tell_database
+
+if TYPE_CHECKING:
+    from memory_sql.db.contents import Contents
 
 app = tree.group("The schema, and the embedded Postgres.")
 
@@ -47,11 +50,15 @@ def _patiently(seconds: float, work: Callable[[], T]) -> T:
 def _reachable(url: str | None, data: Data) -> Iterator[str]:
     """The URL of the chosen database; the embedded one runs until the end."""
     from memory_sql import embedded
+    from memory_sql.config.environment import warn_of_unread
 
     settings = resolve(url, data)
+    tell_database(url, data, settings)
     if settings.url is not None:
         yield settings.url.get_secret_value()
         return
+    if settings.is_embedded_by_default:
+        warn_of_unread(named_database(settings))
     with embedded.acquire(settings.embedded_data_dir) as server:
         yield server.url
 
@@ -102,10 +109,11 @@ def downgrade(
     hold is open.
     """
     from memory_sql.db import migrate
+    from memory_sql.db.contents import contents
 
     with _reachable(url, data) as target:
         if not yes:
-            _ask_to_drop(target, f"Go back to {revision} and lose what it can't store of this?")
+            _ask_to_drop(contents(target), f"Go back to {revision} and lose what it can't store of this?")
         migrate.downgrade(target, revision, drop=True)
         _print(migrate.current(target), as_json)
 
@@ -151,26 +159,25 @@ def reset(
     memory-sql db reset
 
     For a schema that an unreleased version created. Drops the schema `memory` with everything in it, and foreign keys and
-    views of yours that refer to it. It says what there is, and asks first. It is refused while a legal hold is open. If the
-    database has roles, run `memory-sql db roles` again afterwards.
+    views of yours that refer to it. It says what there is, and asks first. It is refused while a legal hold is open, and if
+    anything in the schema isn't ours, which it names. If the database has roles, run `memory-sql db roles` again afterwards.
     """
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
         if not yes:
-            _ask_to_drop(target, "Delete everything that this database remembers?")
+            _ask_to_drop(migrate.contents_to_drop(target), "Delete everything that this database remembers?")
         migrate.reset(target)
         _print(migrate.current(target), as_json)
 
 
-def _ask_to_drop(target: str, question: str) -> None:
+def _ask_to_drop(counting: Coroutine[Any, Any, Contents], question: str) -> None:
     """Asks if something would be lost. Raises `HeldError`, and `InputError` if the answer is no or nobody can answer."""
     import asyncio
 
-    from memory_sql.db.contents import contents
     from memory_sql.errors import InputError
 
-    found = asyncio.run(contents(target))
+    found = asyncio.run(counting)
     found.refuse_held()
     if not found:
         return
@@ -259,12 +266,16 @@ def stop(
 def show_url(
     data: Data = None,
     psql: Annotated[bool, typer.Option("--psql", help="In the form that psql and other programs accept.")] = False,
+    programs: Annotated[
+        bool, typer.Option("--programs", help="The directory of its psql, pg_dump and pg_restore instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Prints the URL of the embedded Postgres.
 
     \b
     memory-sql db start && psql "$(memory-sql db url --psql)"
+    "$(memory-sql db url --programs)/pg_dump" --file=memory.sql "$(memory-sql db url --psql)"
 
     The URL is the same whether the server runs or not; commands that use it start it.
     """
@@ -274,7 +285,9 @@ def show_url(
     found = embedded.url(directory)
     shown = found.replace("postgresql+asyncpg://", "postgresql://", 1) if psql else found
     row = {"url": shown, "running": embedded.running(directory), "data_dir": directory}
-    output.one(row, lambda r: str(r["url"]), as_json)
+    if programs:
+        row["programs"] = embedded.programs()
+    output.one(row, lambda r: str(r["programs" if programs else "url"]), as_json)
 
 
 @app.command()

@@ -11,8 +11,8 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each
-from memory_sql.cli.options import AsJson, Data, Url, resolve, run
-from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
+from memory_sql.cli.options import AsJson, Data, Url, named_database, resolve, run
+from memory_sql.cli.page import Clock, Page, example, model_text, option, runnable, shown_with
 from memory_sql.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -48,8 +48,10 @@ class Shown:
     def problems(self) -> dict[str, str]:
         """What went wrong, and why."""
         found = dict(self.failed)
+        if not self.observations:  # there is nothing that anything else could be true of
+            return {**found, "formation": "no observation was formed, so nothing was shown"}
         if not self.private:
-            found["privacy"] = "the language model put something private into a shared scope"
+            found.setdefault("privacy", "the language model put something private into a shared scope")
         if self.left:
             found["forgetting"] = f"{output.many(self.left, 'record')} left"
         if self.violations:
@@ -59,6 +61,9 @@ class Shown:
 
 def demo(
     everything: Annotated[bool, typer.Option("--all", help="Show every step, with the whole example.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the language model of your settings; this may cost.")
+    ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -69,20 +74,20 @@ def demo(
     memory-sql demo
     memory-sql demo --all --data /tmp/demo
 
-    Two people, Mia and Jonas, talk to an agent called Ada. The demo has its own embedded Postgres and can be run again. With
-    OPENAI_API_KEY a language model does the work, otherwise rules do.
+    Two people, Mia and Jonas, talk to an agent called Ada. The demo has its own embedded Postgres and can be run again. Rules
+    that quote messages do a model's work, without a key, unless --live asks the models of your settings.
     """
     if url is None and data is None:
         data = resolve(None, None).embedded_data_dir.parent / "demo"
     if everything:
         from memory_sql.cli.tour import tour
 
-        return tour(url, data, as_json)
-    started, page, clock, settings = time.monotonic(), Page(quiet=as_json), Clock(), shown_with(url, data)
+        return tour(url, data, as_json, live=live)
+    started, page, clock, settings = time.monotonic(), Page(quiet=as_json), Clock(), shown_with(url, data, live=live)
     page.say(
         "Mia and Jonas build a booking page for a harbour. Ada is their agent; memory_sql is her memory.", indent=""
     )
-    page.dim(f"{model_text(settings)}\n{where(settings, url)} …", indent="")
+    page.dim(f"{model_text(settings)}\n{named_database(settings)} …", indent="")
     shown = run(url, data, lambda memory: _story(memory, page, clock), clock=clock, settings=settings)
     shown.seconds = round(time.monotonic() - started, 2)
     if as_json:
@@ -95,6 +100,9 @@ async def _story(memory: Memory, page: Page, clock: Clock) -> Shown:
     shown = Shown()
     await _empty(memory)
     learnt = await _conversations(memory, page, clock, shown)
+    if not learnt:
+        _result(page, False, "", "No observation was formed, so there is nothing to show.")
+        return shown
     await _contradiction(memory, page, learnt, shown)
     await _members(memory, page, learnt, shown)
     await _forgetting(memory, page, shown)
@@ -176,8 +184,13 @@ async def _group(memory: Memory) -> Scope:
 
 async def _members(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
     page.step("What a member tells the agent in private, other members don't see")
-    for observation in _with(PRIVATE, learnt):
+    private = _with(PRIVATE, learnt)
+    for observation in private:
         page.say(f"{observation.id}  {output.flat(observation.content)}", hanging="  ")
+    if not private:
+        shown.failed["privacy"] = "nothing was formed of what is private, so nothing was shown"
+        _result(page, False, "", "Nothing was formed of it.")
+        return
     for user in reversed(PEOPLE):
         told = "; ".join([f"“{word}” finds {await _found(memory, word, user)}" for word in (ABOUT, PRIVATE)])
         page.say(f"{user.capitalize():<6} searches: {told}", indent="     ")
@@ -212,6 +225,10 @@ async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:
         if line not in kept:
             page.say(f"- {line}", indent="     ", hanging="  ", style="red")
     total, shown.left = await _kept(memory)
+    if not receipt.counts["observations"]:
+        shown.failed["forgetting"] = "no observation was formed of the sentence, so nothing was shown"
+        _result(page, False, "", "No observation was formed of it.")
+        return
     good = f"Of {total} records that are still stored about Mia and Jonas, none contains “{WORD}”."
     _result(page, not shown.left, good, f"{shown.left} of {total} records still contain “{WORD}”.")
 
@@ -230,7 +247,10 @@ async def _kept(memory: Memory) -> tuple[int, int]:
 async def _verify(memory: Memory, page: Page, shown: Shown) -> None:
     page.step("memory-sql admin verify: checks every invariant on the live database")
     shown.violations = tuple(await memory.admin.verify())
-    _result(page, not shown.violations, "Everything holds.", f"{len(shown.violations)} violations.")
+    if shown.violations:
+        _result(page, False, "", f"{len(shown.violations)} violations.")
+    else:
+        _result(page, not shown.problems(), "Everything holds.", "The invariants hold; not all of the above does.")
 
 
 def _result(page: Page, is_good: bool, good: str, bad: str) -> None:
@@ -238,9 +258,9 @@ def _result(page: Page, is_good: bool, good: str, bad: str) -> None:
 
 
 def _finish(page: Page, shown: Shown, database: str) -> None:
-    page.say(f"\nIt took {shown.seconds:.1f} s. Try next, each with {database}:", indent="")
-    for command in ("memory-sql demo --all", f"memory-sql scope list --text --agent {AGENT} --user jonas"):
-        page.say(command)
+    page.say(f"\nIt took {shown.seconds:.1f} s. Try next:", indent="")
+    tried = ("memory-sql demo --all", f"memory-sql scope list --text --agent {AGENT} --user jonas")
+    page.commands(f"   {runnable(command, database)}" for command in tried)
     problems: dict[str, Any] = shown.problems()
     output.complain_of(problems)
     if problems:

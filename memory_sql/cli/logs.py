@@ -9,9 +9,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from memory_sql.cli.output import flat
+from memory_sql.cli.output import complain, flat
 
 LIBRARY = "memory_sql"
+
+
+class Warned(logging.Handler):
+    """The library's warnings, as a command prints what it complains of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
+@contextmanager
+def warned() -> Iterator[None]:
+    """Prints the library's warnings on stderr until the end."""
+    log, handler = logging.getLogger(LIBRARY), Warned()
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 @contextmanager
@@ -19,14 +40,14 @@ def logged(style: str) -> Iterator[None]:
     """Sends the library's log to stderr until the end, each record once."""
     log, handler = logging.getLogger(LIBRARY), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if style == "json" else _Text())
-    level = log.level
-    log.addHandler(handler)
+    level, before = log.level, log.handlers
+    log.handlers = [handler]
     log.setLevel(logging.INFO)
     try:
         yield
     finally:
         log.setLevel(level)
-        log.removeHandler(handler)
+        log.handlers = before
 
 
 class _Text(logging.Formatter):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from memory_sql.cli import output
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +56,20 @@ def resolve(url: str | None, data: Path | None) -> Settings:
     return settings if data is None else settings.model_copy(update={"url": None})
 
 
+def named_database(settings: Settings) -> str:
+    """The database in words, without its password."""
+    if settings.url is not None:
+        return output.masked(settings.url.get_secret_value())
+    return f"embedded Postgres in {settings.embedded_data_dir}"
+
+
+def tell_database(url: str | None, data: Path | None, settings: Settings) -> None:
+    """One line on stderr, if the command line itself doesn't say which database it is."""
+    if url is None and data is None:
+        other = " (set MEMORY_SQL_URL, or pass --url, for yours)" if settings.is_embedded_by_default else ""
+        output.complain(f"database: {named_database(settings)}{other}")
+
+
 def run(
     url: str | None,
     data: Path | None,
@@ -72,7 +87,9 @@ def run(
 
     from memory_sql import Memory
 
-    settings = settings or resolve(url, data)
+    if settings is None:
+        settings = resolve(url, data)
+        tell_database(url, data, settings)
 
     async def with_memory() -> T:
         memory = Memory(settings=settings, clock=clock)

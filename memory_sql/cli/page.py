@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
     from memory_sql.config import Settings
 
+WIDTH = 90  # of a command beside its indent
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -58,6 +63,11 @@ class Page:
         if not self.quiet:
             self.console.print(output.indented(text, indent, hanging=hanging), style=style, soft_wrap=True)
 
+    def commands(self, commands: Iterable[str]) -> None:
+        """Not wrapped: each can be copied."""
+        for command in () if self.quiet else commands:
+            self.console.print(output.plain(command), soft_wrap=True)
+
     def dim(self, text: str, indent: str = "   ", hanging: str = "") -> None:
         self.say(text, indent, hanging, "dim")
 
@@ -66,20 +76,29 @@ def model_text(settings: Settings) -> str:
     if settings.llm_name == "offline":
         from memory_sql.llm.offline import NAME
 
-        return f"model: {NAME}: rules that quote, not a language model (set OPENAI_API_KEY for one)"
+        return f"model: {NAME}: rules that quote, not a language model (--live asks that of your settings)"
     return f"model: {settings.fast_model}, and {settings.slow_model} for the texts"
 
 
-def shown_with(url: str | None, data: Path | None) -> Settings:
-    """The settings of a demo, with the rules if they name no model."""
+def shown_with(url: str | None, data: Path | None, *, live: bool) -> Settings:
+    """The settings of a demo: with the rules, unless the models of the settings are asked for, which may cost money."""
     from memory_sql.cli.options import resolve
 
     settings = resolve(url, data)
-    return settings if settings.llm_name else settings.model_copy(update={"llm": "offline"})
+    if live:
+        return settings
+    free = "off" if settings.embedding == "openai" else settings.embedding
+    return settings.model_copy(update={"llm": "offline", "embedding": free})
 
 
-def where(settings: Settings, url: str | None) -> str:
-    return f"Postgres at {output.masked(url)}" if url else f"embedded Postgres in {settings.embedded_data_dir}"
+def runnable(command: str, *options: str) -> str:
+    """A line of the shell that works as it is printed, on two lines if it is long."""
+    name, _, rest = command.partition(" ")
+    beside = Path(sys.executable).with_name(name)
+    if beside.is_file() and shutil.which(name) != str(beside):
+        name = shlex.quote(os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside))
+    parts = [" ".join([name, rest]), *options]
+    return " ".join(parts) if sum(map(len, parts)) <= WIDTH else " \\\n    ".join(parts)
 
 
 def option(url: str | None, data: Path | None) -> str:

@@ -12,8 +12,8 @@ import typer
 
 from memory_sql.cli import output
 from memory_sql.cli.batches import consolidate_each, form_each, model_of, refused
-from memory_sql.cli.options import run
-from memory_sql.cli.page import Clock, Page, example, model_text, option, shown_with, where
+from memory_sql.cli.options import named_database, run
+from memory_sql.cli.page import Clock, Page, example, model_text, option, runnable, shown_with
 
 if TYPE_CHECKING:
     from memory_sql.cli.files import Conversation, ConversationFile
@@ -73,12 +73,12 @@ class Story:
         }
 
 
-def tour(url: str | None, data: Path | None, as_json: bool) -> None:
+def tour(url: str | None, data: Path | None, as_json: bool, *, live: bool) -> None:
     """Shows each step on the whole example. The exit code is 1 if a step failed."""
     from memory_sql.cli.files import Defaults, read_file
 
     started = time.monotonic()
-    page, clock, settings = Page(quiet=as_json), Clock(), shown_with(url, data)
+    page, clock, settings = Page(quiet=as_json), Clock(), shown_with(url, data, live=live)
     file = read_file(str(example()), Defaults(max_characters=settings.message_max_characters))
     page.say(
         f"memory_sql: {file.messages} messages between {' and '.join(map(str.capitalize, _users(file)))} and their agent "
@@ -86,7 +86,7 @@ def tour(url: str | None, data: Path | None, as_json: bool) -> None:
         indent="",
     )
     page.step("The database")
-    page.say(f"{where(settings, url)} …")
+    page.say(f"{named_database(settings)} …")
     story = run(url, data, lambda memory: _tell(memory, page, clock, file, started), clock=clock, settings=settings)
     seconds = time.monotonic() - started
     if as_json:
@@ -169,7 +169,10 @@ async def _form(memory: Memory, page: Page, file: ConversationFile, story: Story
         page.say(f"{name} failed, its messages stay: {reason}", hanging="  ")
     for reason, count in story.refused.items():
         page.say(f"refused: {count} × {reason}")
-    _list_by_scope(page, await _observations(memory, _users(file)))
+    known = await _observations(memory, _users(file))
+    if not known and not failed:
+        story.failed["formation"] = "no observation was formed"
+    _list_by_scope(page, known)
 
 
 async def _observations(memory: Memory, users: Iterable[str]) -> list[Observation]:
@@ -264,15 +267,17 @@ def _finish(page: Page, story: Story, seconds: float, where: str) -> None:
         f"In the database now: {output.many(stats.messages, 'message')}, {output.many(stats.observations, 'observation')}, "
         f"{output.many(stats.consolidations, 'version')} of texts. It took {seconds:.1f} s."
     )
-    page.say(f"Try next, each with {where}", hanging="  ")
-    for command in (
-        *(f"memory-sql observation get {hit} --agent {AGENT} --user {ASKS}" for hit in story.hits[:1]),
-        f'memory-sql search "ship date" --agent {AGENT} --user {PRIVATE_OF}',
-        f'memory-sql observe "Mia is allergic to nuts." --agent {AGENT} --user {ASKS}',
-        f'memory-sql context --agent {AGENT} --user {ASKS} --message "What did we decide about the map?"',
-        "memory-sql db start        (keeps the server running, so commands are faster)",
-    ):
-        page.say(command, indent="     ")
+    page.say("Try next:")
+    tried = (
+        *((f"memory-sql observation get {hit}", f"--user {ASKS}") for hit in story.hits[:1]),
+        ('memory-sql search "ship date"', f"--user {PRIVATE_OF}"),
+        ('memory-sql observe "Mia is allergic to nuts."', f"--user {ASKS}"),
+        ("memory-sql context", f'--user {ASKS} --message "What did we decide about the map?"'),
+    )
+    page.commands(f"     {runnable(command, f'--agent {AGENT} {whose}', where)}" for command, whose in tried)
+    if where.startswith("--data"):
+        page.say("And to keep the server running, so that commands are faster:")
+        page.commands([f"     {runnable('memory-sql db start', where)}"])
     output.complain_of(story.failed)
     if story.failed:
         raise typer.Exit(1)

@@ -142,6 +142,12 @@ def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | Non
     return value
 
 
+def _filled(url: SecretStr | None) -> SecretStr | None:
+    if url is not None and not url.get_secret_value().strip():
+        raise ValueError("it is empty; leave it out, or write postgresql://user:password@host:5432/name")
+    return url
+
+
 def _language(name: str) -> str:
     if name not in LANGUAGES:
         raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
@@ -153,6 +159,7 @@ Phrases = Annotated[Names, AfterValidator(_phrases)]
 Ids = Annotated[Names, AfterValidator(_written)]  # of the host
 Language = Annotated[str, AfterValidator(_language)]
 Plain = AfterValidator(_plain)  # put after the field, for a text, path or URL
+Filled = AfterValidator(_filled)  # put after the field, for a URL: an empty one must not mean the embedded Postgres
 Sensitivities = Annotated[tuple[Sensitivity, ...], BeforeValidator(_listed)]
 ContextOrder = Annotated[tuple[ContextKind, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
 TimeZone = Annotated[str, AfterValidator(_zone)]

@@ -33,6 +33,7 @@ from memory_sql.config.kinds import (
     ContextOrder,
     ConversationScope,
     Engine,
+    Filled,
     Ids,
     Language,
     LogFormat,
@@ -53,7 +54,7 @@ class Section(BaseModel):
 class DatabaseSettings(Section):
     """Database"""
 
-    url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres"), Plain] = None
+    url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres"), Plain, Filled] = None
     data_dir: Annotated[
         Path | None, setting("directory of the embedded Postgres; unset: in the user's data directory"), Plain
     ] = None
@@ -61,6 +62,7 @@ class DatabaseSettings(Section):
         SecretStr | None,
         setting("Postgres URL of a replica from which context, digest and search read; unset: they read from url"),
         Plain,
+        Filled,
     ] = None
     pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
     lock_timeout_seconds: Annotated[

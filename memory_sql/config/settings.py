@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
 
+from memory_sql.config import environment
+from memory_sql.config.environment import PREFIX
 from memory_sql.config.fields import ADD, DIGEST, names_per_agent, names_used_by
 from memory_sql.config.sections import (
     ConsolidationSettings,
@@ -32,17 +33,10 @@ from memory_sql.errors import ConfigurationError
 from memory_sql.later import later
 
 if TYPE_CHECKING:
-    import difflib
-
     import platformdirs
 else:
-    difflib, platformdirs = later("difflib"), later("platformdirs")
+    platformdirs = later("platformdirs")
 
-log = logging.getLogger("memory_sql")
-
-PREFIX = "MEMORY_SQL_"
-# The settings' file; for the tests and benchmarks of this library.
-OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS"})
 CONFIG_FILE = "memory-sql.toml"
 
 
@@ -70,12 +64,14 @@ class Settings(  # in lists, the last base comes first
     @model_validator(mode="before")
     @classmethod
     def _resolved(cls, given: object) -> object:
-        return {**_file(), **_environment(), **given} if isinstance(given, dict) else given
+        if not isinstance(given, dict):
+            return given
+        environment.warn_of_unknown(cls.model_fields)
+        return {**_file(), **environment.given(cls.model_fields), **given}
 
     @classmethod
     def load(cls, **given: Any) -> Self:
         """Resolves the settings. Raises `ConfigurationError` naming the settings that are wrong, never their values."""
-        _warn_of_unknown()
         try:
             return cls(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
@@ -86,20 +82,24 @@ class Settings(  # in lists, the last base comes first
         return self.data_dir or platformdirs.user_data_path("memory-sql", appauthor=False) / "postgres"
 
     @property
+    def is_embedded_by_default(self) -> bool:
+        """Whether nothing names a database: no URL, and no directory."""
+        return self.url is None and self.data_dir is None
+
+    @property
     def llm_name(self) -> Literal["openai", "azure", "offline"] | None:
         """None: there is none. Rules take its place only if somebody asks for them."""
         return self.llm or ("openai" if os.environ.get("OPENAI_API_KEY") else None)
 
     def sources(self) -> dict[str, str]:
         """The source of each setting: argument (or command line), environment, file or default."""
-        environment = {name.lower().removeprefix(PREFIX.lower()) for name in os.environ}
-        file = _file()
+        variables, file = environment.given(type(self).model_fields), _file()
         without = type(self).load()
 
         def source(name: str) -> str:
             if getattr(self, name) != getattr(without, name):
                 return "argument"
-            if name in environment:
+            if name in variables:
                 return "environment"
             return "file" if name in file else "default"
 
@@ -139,16 +139,9 @@ def _usable(own: Mapping[str, Any]) -> dict[str, Any]:
         return _usable({name: value for name, value in known.items() if name not in wrong})
 
 
-def _environment() -> dict[str, str]:
-    """By the names of the settings. The names of variables may be in lower case."""
-    variables = {name.upper(): value for name, value in os.environ.items()}
-    names = {f"{PREFIX}{name.upper()}": name for name in Settings.model_fields}
-    return {names[variable]: value for variable, value in variables.items() if variable in names}
-
-
 def _file() -> dict[str, Any]:
     """Raises `ConfigurationError` in one line if the named file doesn't exist or can't be read."""
-    named = os.environ.get(f"{PREFIX}CONFIG")
+    named = environment.named_file()
     path = Path(named or CONFIG_FILE).expanduser()
     if named and (path.is_dir() or not path.exists()):
         raise ConfigurationError(f"{PREFIX}CONFIG: there is no file {path}")
@@ -158,25 +151,6 @@ def _file() -> dict[str, Any]:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not TOML or not UTF-8
         raise ConfigurationError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
-
-
-def _warn_of_unknown() -> None:
-    """Warns about variables that look like settings but aren't: what was meant has no effect."""
-    for name in os.environ:
-        setting = name.upper().removeprefix(PREFIX)
-        if name.upper().startswith(PREFIX) and setting not in OTHER_VARIABLES | _variables():
-            _warn_once(name)
-
-
-@cache
-def _variables() -> frozenset[str]:
-    return frozenset(name.upper() for name in Settings.model_fields)
-
-
-@cache
-def _warn_once(name: str) -> None:
-    near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), _variables() | OTHER_VARIABLES, 1, 0)
-    log.warning("%s isn't a setting and has no effect; did you mean %s?", name, f"{PREFIX}{near[0]}")
 
 
 def wrong_names(error: ValidationError) -> str:

@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
+from memory_sql.db.foreign import refuse_not_ours
 from memory_sql.db.models import SCHEMA
-from memory_sql.db.recorded import INSTALLATION, VERSION_TABLE
+from memory_sql.db.recorded import INSTALLATION, VERSION_TABLE, recorded
 from memory_sql.errors import HeldError
 
 # Where `db roles` has forced the walls on the owner too, a migration would find no rows to change. This does by hand what
@@ -57,9 +58,10 @@ class Contents:
 
 
 async def contents(url: str) -> Contents:
-    """Empty if the database has no `memory` schema of the library."""
+    """Empty if the database has no `memory` schema. Raises `SchemaError` if that isn't the library's."""
     with named_errors():
         async with connect_once(url) as connection:
+            await refuse_not_ours(connection, await recorded(connection))
             return await contents_of(connection)
 
 

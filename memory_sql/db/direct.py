@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import select
 from collections import namedtuple
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
-from sqlalchemy.util.concurrency import in_greenlet
 
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import Principal, serving
@@ -117,18 +117,26 @@ class Direct:
         return prepared.rows(records)
 
 
-def drop_if_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+def drop_if_gone(connection: Any, _record: Any, _proxy: Any) -> None:
     """Drops a connection that the server closed while it was in the pool. This is known without a query, so no ping."""
-    if connection.driver_connection.is_closed():
+    driver = connection.driver_connection
+    if driver.is_closed() or has_unread(driver):
         raise DisconnectionError
 
 
-def connect(*arguments: Any, **named: Any) -> Awaitable[Any]:
-    """Opens a connection as the driver does; raises before it begins where SQLAlchemy couldn't wait for it."""
-    if not in_greenlet():
-        raise MissingGreenlet
-    opened: Awaitable[Any] = asyncpg.connect(*arguments, **named)
-    return opened
+def has_unread(driver: Any) -> bool:
+    """Whether the server has sent something, or closed, on an idle connection, and the event loop hasn't noticed yet.
+
+    A process that was frozen meanwhile would meet it with the first statement.
+    """
+    descriptor = driver._transport.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows, whose select takes any descriptor
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class Lent:
@@ -146,7 +154,7 @@ class Lent:
         try:
             self._pooled = await self._taken()
         except RAISED as error:
-            raise_named(error)
+            raise_named(error, self._engine.url)
         return Direct(self._pooled.driver_connection, self._engine.dialect, self._served)
 
     async def __aexit__(
@@ -158,7 +166,7 @@ class Lent:
         else:
             await greenlet_spawn(self._pooled.close)
         if isinstance(error, RAISED):
-            raise_named(error)
+            raise_named(error, self._engine.url)
 
     async def _taken(self) -> PoolProxiedConnection:
         pool: Any = self._engine.pool

@@ -13,20 +13,21 @@ from types import TracebackType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Connection, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, event, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.direct import ALONE, Lent, Reader, connect, drop_if_closed
+from memory_sql.db.connecting import POOLED, connect
+from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
 from memory_sql.db.savepoints import FIRST, OWN, UNUSED
+from memory_sql.db.urls import LIBPQ_OPTIONS, OWN_OPTIONS, asyncpg_url, is_pooled
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
-from memory_sql.errors import ConfigurationError, ConflictError, InputError, LockTimeoutError, PoolFullError
+from memory_sql.errors import ConflictError, InputError, LockTimeoutError, PoolFullError
 
 Done = TypeVar("Done")
 Session = AsyncSession
@@ -45,14 +46,6 @@ SERVER_SETTINGS = {
     "timezone": "UTC",
 }
 
-# Options in a URL: those that SQLAlchemy passes to asyncpg, and those of libpq that asyncpg reads from its own URLs.
-OPTIONS = set("host port user password database ssl command_timeout target_session_attrs krbsrvname".split())
-LIBPQ_OPTIONS = set("sslmode sslcert sslkey sslrootcert sslcrl sslpassword passfile application_name options".split())
-CACHE_SIZE = "prepared_statement_cache_size"
-
-# Behind PgBouncer in transaction mode the next transaction may run on another server connection: no session state lasts,
-# including named statements, and PgBouncer itself knows only some settings.
-POOLED = {"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""}
 OVERFLOW = 10  # additional connections under load, beyond those that the pool keeps
 WRITING = 2 / 3  # largest share of the connections used by writers; the rest is left to readers, which wait for nobody
 POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", "timezone")}
@@ -60,7 +53,6 @@ POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", 
 # Keys of `Session.info`:
 SERVED = "memory_sql.served"  # the principal that is named together with BEGIN
 SAVED = "memory_sql.saved"  # the savepoint `FIRST` is sent together with BEGIN
-MOST_PORT = 65_535
 
 OTHER_LOOP = (
     "this Memory was opened in another event loop, which its connections belong to; open one in each loop, or use"
@@ -68,38 +60,16 @@ OTHER_LOOP = (
 )
 
 
-def asyncpg_url(url: str | URL) -> URL:
-    """Converts any usual form of a Postgres URL for asyncpg. Raises `ConfigurationError`, without the password."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ConfigurationError(
-            "the database URL can't be read; write postgresql://user:password@host:5432/name"
-        ) from None
-    if parsed.port is not None and not 1 <= parsed.port <= MOST_PORT:
-        raise ConfigurationError(f"the port of the database URL must be from 1 to {MOST_PORT}")
-    if parsed.get_backend_name() not in ("postgresql", "postgres"):
-        raise ConfigurationError(f"the database must be Postgres, not {parsed.get_backend_name()}")
-    unknown = sorted(set(parsed.query) - OPTIONS - LIBPQ_OPTIONS - {CACHE_SIZE})
-    if unknown:
-        raise ConfigurationError(f"the database URL has options that can't be used here: {', '.join(unknown)}")
-    return parsed.set(drivername="postgresql+asyncpg")
-
-
-def is_pooled(url: URL) -> bool:
-    """Whether the URL says, with SQLAlchemy's options, that a pooler assigns server connections per transaction."""
-    return url.query.get(CACHE_SIZE) == "0"
-
-
-def _engine(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngine:
+def engine_to(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngine:
+    """An engine of the library's own, with these settings for its sessions."""
     own = {**settings, **{name: value for name, value in url.query.items() if name in LIBPQ_OPTIONS}}
     return create_async_engine(
-        url.difference_update_query(LIBPQ_OPTIONS),
+        url.difference_update_query(OWN_OPTIONS),
         hide_parameters=True,  # an error message must not contain remembered text
         connect_args={
             "dsn": URL.create("postgresql", query=own).render_as_string() if own else None,
             "connection_class": Limited,
-            "async_creator_fn": connect,
+            "async_creator_fn": partial(connect, url),
             **(POOLED if is_pooled(url) else {}),
         },
         **options,
@@ -152,8 +122,8 @@ class Database:
         limits = limits or Limits()
         settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
         waits = limits.connection.total_seconds()
-        engine = _engine(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
-        event.listen(engine.sync_engine, "checkout", drop_if_closed)
+        engine = engine_to(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
+        event.listen(engine.sync_engine, "checkout", drop_if_gone)
         self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
 
     def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[..., Lent], *, connections: int) -> None:
@@ -298,7 +268,7 @@ class Database:
                 async with self._as(own, principal, ends=True):
                     yield own
         except RAISED as error:
-            raise_named(error)
+            raise_named(error, self.url)
 
     @asynccontextmanager
     async def statement(
@@ -329,7 +299,7 @@ class Database:
                 if own.in_transaction():
                     await asyncio.shield(own.close())
         except RAISED as error:
-            raise_named(error)
+            raise_named(error, self.url)
 
     def reading(
         self, session: AsyncSession | None = None, principal: Principal | None = None
@@ -455,7 +425,7 @@ def _rolled_back(connection: Connection, name: str, _context: None) -> None:
 @asynccontextmanager
 async def connect_once(url: str | URL) -> AsyncIterator[AsyncConnection]:
     """One connection in one transaction, without a pool."""
-    engine = _engine(asyncpg_url(url), {}, poolclass=NullPool)
+    engine = engine_to(asyncpg_url(url), {}, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             yield connection

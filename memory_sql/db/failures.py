@@ -7,16 +7,19 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import asyncpg  # type: ignore[import-untyped]
+from sqlalchemy import URL
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from memory_sql.db.connecting import POOLER, REFUSALS, not_connected, refused
 from memory_sql.errors import ConflictError, DatabaseError, LockTimeoutError, PoolFullError, ReadOnlyError, SchemaError
 
 NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
+LOST = "the database can't be reached"
 CONNECTION_LOST = "08"  # the class of its error codes
 RAISED = (
     DBAPIError,
@@ -30,17 +33,15 @@ RAISED = (
 PLAINLY = {
     "53100": "the database's disk is full; what was being written wasn't stored",
     "53200": "the database is out of memory",
-    "53300": "the database has no free connection slot",
     "57014": "the database cancelled the statement",
     "57P01": "the database is shutting down",
     "57P02": "the database has crashed and is restarting",
-    "57P03": "the database is starting",
     "42501": "the database user isn't allowed to do this",
 }
-NOT_TO_BE_HAD = {"3D000": "database", "28000": "user", "28P01": "user"}
+STATEMENT_GONE = {"26000", "42P05"}  # no such prepared statement; it is there already
 
 
-def _named(error: BaseException | None) -> DatabaseError:
+def _named(error: BaseException | None, url: URL | None) -> DatabaseError:
     """The library's error for what the driver raised."""
     code = getattr(error, "sqlstate", None)
     if code in NO_SCHEMA:
@@ -51,8 +52,10 @@ def _named(error: BaseException | None) -> DatabaseError:
         return ConflictError(f"others were writing the same rows (SQLSTATE {code}); nothing was written, try again")
     if code == READ_ONLY:
         return ReadOnlyError(f"the database or the transaction is read-only (SQLSTATE {code})")
-    if code in NOT_TO_BE_HAD:
-        return DatabaseError(f"the server refuses this {NOT_TO_BE_HAD[code]} (SQLSTATE {code})")
+    if code in STATEMENT_GONE:
+        return DatabaseError(f"another connection has the prepared statement (SQLSTATE {code}): {POOLER}")
+    if code in REFUSALS:
+        return refused(code, url)
     if code in PLAINLY:
         return DatabaseError(f"{PLAINLY[code]} (SQLSTATE {code})")
     if code is None:
@@ -64,23 +67,27 @@ def _named(error: BaseException | None) -> DatabaseError:
     return DatabaseError(f"the database refused the statement: SQLSTATE {code}{which}")
 
 
-def raise_named(error: Exception) -> NoReturn:
-    """Raises the library's error for what the driver raised (`RAISED`), without its cause: Postgres quotes the row."""
+def raise_named(error: Exception, url: URL | None = None) -> NoReturn:
+    """Raises the library's error for what the driver raised (`RAISED`), without its cause: Postgres quotes the row.
+
+    `url`: where that was.
+    """
     if isinstance(error, OSError):
-        raise DatabaseError(f"the database can't be reached: {type(error).__name__}") from error
+        where = not_connected(error, url) if url is not None else DatabaseError(f"{LOST}: {type(error).__name__}")
+        raise where from error
     if isinstance(error, PoolTimeoutError):
         raise PoolFullError from None
     if isinstance(error, DBAPIError):
-        raise _named(error.driver_exception) from None
+        raise _named(error.driver_exception, url) from None
     if isinstance(error, AsyncAdapt_asyncpg_dbapi.Error):  # raised while connecting, where SQLAlchemy doesn't wrap it
-        raise _named(error.__cause__) from None
-    raise _named(error) from None
+        raise _named(error.__cause__, url) from None
+    raise _named(error, url) from None
 
 
 @contextmanager
-def named_errors() -> Iterator[None]:
+def named_errors(url: URL | None = None) -> Iterator[None]:
     """Translates the driver's errors to the library's."""
     try:
         yield
     except RAISED as error:
-        raise_named(error)
+        raise_named(error, url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,18 +18,23 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
-from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util import await_only, greenlet_spawn
 
-from memory_sql.db.direct import Direct, Lent
-from memory_sql.db.engine import OVERFLOW, POOLED, SERVED, SERVER_SETTINGS, Database, is_pooled
+from memory_sql.db.connecting import POOLED, RECIPE
+from memory_sql.db.direct import Direct, Lent, has_unread
+from memory_sql.db.engine import OVERFLOW, SERVED, SERVER_SETTINGS, Database
 from memory_sql.db.failures import RAISED, named_errors, raise_named
 from memory_sql.db.principals import Principal
+from memory_sql.db.urls import is_pooled
 from memory_sql.db.waiting import Limits, limits_locks
 from memory_sql.errors import ConfigurationError, InputError
+
+log = logging.getLogger("memory_sql")
 
 # Options of a host's engine that don't suit the library's statements.
 OWN_OPTIONS = {"schema_translate_map": None, "stream_results": False}
 CLOSE_SECONDS = 2.0
+TURNS = 10  # of the event loop at most, until it has noticed what came for a connection
 SAMPLE = {"text": "é", "numbers": [1, 0.5], "nothing": None, "yes": True}
 
 DISPOSED = "the engine of this Memory has been disposed of; close this Memory first, or open it again afterwards"
@@ -109,10 +115,10 @@ class HostDatabase(Database):
 
     async def check_schema(self) -> None:
         """Also raises `ConfigurationError` for an engine with its own JSON serializer or deserializer."""
-        with named_errors():
+        with named_errors(self.url):
             if await greenlet_spawn(_is_of_another_loop, self._pool, asyncio.get_running_loop()):
                 raise InputError(LOOP_OF_ENGINE)
-            self.pooled = self.pooled or await self._keeps_no_statements()
+            self.pooled = await self._keeps_no_statements() or self.pooled
         await self._check_json()
         await super().check_schema()
 
@@ -124,7 +130,10 @@ class HostDatabase(Database):
         async with self._statements() as unit:
             pooled: Any = await (await unit.connection()).get_raw_connection()
             adapted, driver = pooled.dbapi_connection, pooled.driver_connection
-        return adapted._prepared_statement_cache is None or driver._config.statement_cache_size == 0
+        keeps_none = adapted._prepared_statement_cache is None or driver._config.statement_cache_size == 0
+        if keeps_none and adapted._prepared_statement_name_func() is None:  # so the driver names them
+            log.warning("engine= keeps no statements, but names them, which fails behind a pooler: it needs %s", RECIPE)
+        return bool(keeps_none)
 
     async def _check_json(self) -> None:
         async with self.statement() as unit:
@@ -182,7 +191,7 @@ class Borrowed(Lent):
         try:
             self._pooled = await greenlet_spawn(_checked_out, self._engine.sync_engine)
         except RAISED as error:
-            raise_named(error)
+            raise_named(error, self._engine.url)
         return Limiting(self._pooled.driver_connection, self._engine.dialect, self._served, self._lock_limit)
 
     async def __aexit__(
@@ -190,7 +199,7 @@ class Borrowed(Lent):
     ) -> None:
         await greenlet_spawn(self._pooled.close)
         if isinstance(error, RAISED):
-            raise_named(error)
+            raise_named(error, self._engine.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +221,7 @@ def _limited(statement: Select[Any]) -> Select[Any]:
 def _checked_out(engine: Engine) -> PoolProxiedConnection:
     pooled = engine.raw_connection()
     for _ in range(_lying(engine)):
-        if not pooled.driver_connection.is_closed():  # type: ignore[union-attr]
+        if not _is_gone(pooled.driver_connection):
             break
         pooled.invalidate()
         pooled = engine.raw_connection()
@@ -223,10 +232,19 @@ def _checked_out(engine: Engine) -> PoolProxiedConnection:
 def _make_usable(connection: Connection) -> None:
     """As the library's own pool does: replaces a connection that the server has closed."""
     for _ in range(_lying(connection.engine)):
-        if not connection.connection.driver_connection.is_closed():  # type: ignore[union-attr]
+        if not _is_gone(connection.connection.driver_connection):
             break
         connection.invalidate()
     _commit_what_is_set(connection.connection)
+
+
+def _is_gone(driver: Any) -> bool:
+    """What is unread is read first: it may be a notification that the host listens for."""
+    for _ in range(TURNS):
+        if driver.is_closed() or not has_unread(driver):
+            break
+        await_only(asyncio.sleep(0))
+    return bool(driver.is_closed())
 
 
 def _lying(engine: Engine) -> int:

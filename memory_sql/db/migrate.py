@@ -19,12 +19,22 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, func, select, text
 from sqlalchemy.schema import DropSchema
 
-from memory_sql.db.contents import ENTER, contents, contents_of
+from memory_sql.db.contents import ENTER, Contents, contents, contents_of
 from memory_sql.db.ddl import scripts as scripts
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
+from memory_sql.db.foreign import anything, refuse_all_foreign, refuse_whole
 from memory_sql.db.models import SCHEMA
-from memory_sql.db.recorded import INSTALLATION, REVISION, THERE, UNRELEASED, VERSION_TABLE, Recorded, recorded
+from memory_sql.db.recorded import (
+    INSTALLATION,
+    MADE_BY_US,
+    REVISION,
+    THERE,
+    UNRELEASED,
+    VERSION_TABLE,
+    Recorded,
+    recorded,
+)
 from memory_sql.errors import InputError, SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; concurrent upgrades take turns
@@ -34,7 +44,7 @@ DROP = "drop"  # the value in `alembic -x memory_sql=drop`
 CREATE_SCHEMA = f"""DO $$ BEGIN
     IF to_regnamespace('{SCHEMA}') IS NULL THEN
         CREATE SCHEMA {SCHEMA};
-        COMMENT ON SCHEMA {SCHEMA} IS 'Long-term memory of AI agents (memory_sql).';
+        COMMENT ON SCHEMA {SCHEMA} IS '{MADE_BY_US}';
     END IF;
 END $$"""
 # So that no hold can be placed between the check for holds and the drop.
@@ -80,8 +90,8 @@ def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
 def reset(url: str) -> None:
     """Drops the schema with all that is in it and all that refers to it, and creates it again.
 
-    Raises `HeldError` while a legal hold is open, and `SchemaError` if the host's Alembic keeps the schema: its version
-    table would still list our revision.
+    Raises `HeldError` while a legal hold is open, and `SchemaError` if the host's Alembic keeps the schema (its version
+    table would still list our revision), or if anything in the schema isn't ours.
     """
     asyncio.run(_drop(url))
     upgrade(url)
@@ -91,6 +101,7 @@ async def _drop(url: str) -> None:
     with named_errors():
         async with connect_once(url) as connection:
             found = await recorded(connection)
+            await refuse_all_foreign(connection, found)
             if found.tables and not found.own:
                 raise SchemaError(f'{_KEPT_BY_THE_HOST} see "Starting over" in docs/deploying.md')
             await connection.execute(select(func.pg_advisory_xact_lock(LOCK_KEY)))
@@ -98,6 +109,14 @@ async def _drop(url: str) -> None:
             await connection.execute(text(LOCK_HOLDS))
             (await contents_of(connection)).refuse_held()
             await connection.execute(DropSchema(SCHEMA, cascade=True, if_exists=True))
+
+
+async def contents_to_drop(url: str) -> Contents:
+    """What `reset` would delete. Raises `SchemaError` as it does."""
+    with named_errors():
+        async with connect_once(url) as connection:
+            await refuse_all_foreign(connection, await recorded(connection))
+            return await contents_of(connection)
 
 
 @contextmanager
@@ -158,13 +177,15 @@ def prepare() -> None:
 
 
 def refuse_what_others_made(connection: Connection) -> None:
-    """Raises `SchemaError` if our tables exist and can't be upgraded from here.
+    """Raises `SchemaError` if our tables exist and can't be upgraded from here, or the schema is somebody else's.
 
     Either our version table doesn't list them, because the host's Alembic keeps them, or another first schema made them.
     """
     there = connection.execute(THERE).one()
     options = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
     own = MigrationContext.configure(connection, opts=options).get_current_heads()
+    if not there.marked and not _known() & {*own}:
+        refuse_whole(connection.execute(anything()).all())
     if there.tables and not own:
         raise SchemaError(f"{_KEPT_BY_THE_HOST} run `alembic upgrade heads`")
     if there.tables and not there.fits:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, bindparam, column, func, select, table, union_all
-from sqlalchemy.dialects.postgresql import pg_catalog
+from sqlalchemy import Select, bindparam, cast, column, func, or_, select, table, union_all
+from sqlalchemy.dialects.postgresql import OID, pg_catalog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from memory_sql.db.ddl import fingerprint
@@ -18,6 +18,11 @@ UNRELEASED = (
     "this schema was made by an unreleased version of memory_sql, and can't be upgraded; use a new database or data"
     " directory, or `memory-sql db reset`, which deletes everything in it"
 )
+NOT_OURS = (
+    "the schema memory of this database isn't memory_sql's, which needs one of this name: use another database, or rename"
+    " yours (ALTER SCHEMA memory RENAME TO …)"
+)
+MADE_BY_US = "Long-term memory of AI agents (memory_sql)."  # the comment on the schema
 VERSION_TABLE = "alembic_version"
 VERSION_SCHEMA = "memory"
 INSTALLATION = "installation"  # a table of one row: the id and the key of the database
@@ -26,16 +31,24 @@ INSTALLATION = "installation"  # a table of one row: the id and the key of the d
 class Recorded(NamedTuple):
     """The revisions that Alembic recorded. `own`: in our version table; else in the host's, perhaps with ours among them.
 
-    `tables`: our tables exist. `fits`: the first schema that made them is that of this release.
+    `tables`: there are tables as ours. `fits`: the first schema that made them is that of this release. `marked`: something
+    shows that the library made the schema, whichever version it was.
     """
 
     own: bool
     revisions: Sequence[str]
     tables: bool
     fits: bool
+    marked: bool
+
+    @property
+    def is_ours(self) -> bool:
+        return self.marked or REVISION in self.revisions
 
     def check(self) -> None:
         """Raises `SchemaError` unless this release's revision is among them and stands for the same schema."""
+        if self.tables and not self.is_ours:
+            raise SchemaError(NOT_OURS)
         if self.tables and not self.fits:
             raise SchemaError(UNRELEASED)
         if REVISION in self.revisions:
@@ -57,11 +70,11 @@ async def recorded(session: AsyncSession | AsyncConnection) -> Recorded:
     if there.versions:
         own = (await session.scalars(_listed(VERSION_SCHEMA, VERSION_TABLE))).all()
         if own:
-            return Recorded(True, own, there.tables, there.fits)
+            return Recorded(True, own, there.tables, there.fits, there.marked)
     version_tables = (await session.execute(_VERSION_TABLES)).all()
     lists = [_listed(schema, name) for schema, name in version_tables]
     found = (await session.scalars(union_all(*lists))).all() if lists else ()
-    return Recorded(False, found, there.tables, there.fits)
+    return Recorded(False, found, there.tables, there.fits, there.marked)
 
 
 def _listed(schema: str, name: str) -> Select[Any]:
@@ -77,6 +90,13 @@ THERE = select(
     func.to_regclass(f"{VERSION_SCHEMA}.{VERSION_TABLE}").is_not(None).label("versions"),
     func.to_regclass(f"{VERSION_SCHEMA}.agents").is_not(None).label("tables"),
     func.coalesce(_made.scalar_subquery(), False).label("fits"),
+    or_(
+        func.to_regprocedure(f"{VERSION_SCHEMA}.schema_fingerprint()").is_not(None),
+        func.to_regprocedure(f"{VERSION_SCHEMA}.installation_id()").is_not(None),
+        func.coalesce(
+            func.obj_description(cast(func.to_regnamespace(VERSION_SCHEMA), OID), "pg_namespace") == MADE_BY_US, False
+        ),
+    ).label("marked"),
 )
 _relation, _schema, _key = pg_catalog.pg_class, pg_catalog.pg_namespace, pg_catalog.pg_constraint
 # Hosts choose the name of their version table. Alembic names its primary key and its only column.

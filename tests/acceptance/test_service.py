@@ -18,7 +18,7 @@ import pytest
 
 from tests.acceptance.bare import Bare, closure, link
 from tests.acceptance.test_types import mypy, pyright
-from tests.migrations.databases import fetch
+from tests.migrations.databases import execute, fetch
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +95,13 @@ async def test_two_processes_store_bookings_and_memory_together(harbour: str, tm
         assert (statuses.count(201), statuses.count(409)) == (30, 10)
         async with client.get("/context/c1") as answer:
             assert "Booked berth B1." in (await answer.json())["context"]
+        async with client.get(f"/context/{'x' * 300}") as answer:
+            assert answer.status == 422
+            assert "user_id" in (await answer.json())["detail"]
+        await execute(harbour, "ALTER SCHEMA memory RENAME TO away")
+        async with client.get("/context/c1") as answer:
+            assert (answer.status, await answer.json()) == (500, {"detail": "memory isn't available"})
+        await execute(harbour, "ALTER SCHEMA away RENAME TO memory")
     told = log.read_text()
     assert "Traceback" not in told
     assert told.count("Application shutdown complete") == 2

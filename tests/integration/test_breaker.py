@@ -92,6 +92,25 @@ async def test_one_piece_of_work_tries_it_after_each_pause_and_an_answer_lets_al
         assert not await is_refused(memory)
 
 
+async def test_refusal_is_one_warning_for_each_reason_and_one_line_when_it_is_over(
+    database_url: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Parrot()
+    async with Memory(database_url, model, SETTINGS, clock=clock) as memory:
+        await say(memory)
+        with caplog.at_level("INFO", "memory_sql.jobs.breaker"):
+            for failing in (WRONG_KEY, UnavailableError("quota", "no credit"), None):
+                model.failing = failing
+                for _ in range(3):
+                    await memory.run_due(limit=1)
+                    clock.passes(600)
+    assert [(r.levelname, r.getMessage().partition("; ")[0]) for r in caplog.records] == [
+        ("WARNING", f"the language model refuses: {WRONG_KEY}"),
+        ("WARNING", "the language model refuses: no credit"),
+        ("INFO", "the language model answers again"),
+    ]
+
+
 async def test_run_due_says_why_it_does_nothing(database_url: str, clock: Clock) -> None:
     async with Memory(database_url, Scripted(WRONG_KEY), SETTINGS, clock=clock) as memory:
         await say(memory)

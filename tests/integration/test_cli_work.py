@@ -94,8 +94,8 @@ def test_worker_says_when_something_failed(
         monkeypatch.setenv(name, value)
     ran = run("worker", "--once", "--json", code=1)
     assert ran.value["failed"] == 1
-    reason = "warning conversation monday of agent ada: the model's server can't be reached; tried once\n"
-    assert ran.err.endswith(reason)
+    reason = "the model's server at 127.0.0.1:9 can't be reached; tried once; is OPENAI_BASE_URL right?\n"
+    assert ran.err.endswith(f"warning conversation monday of agent ada: {reason}")
     assert run("work", "backlog", "--json").value["retrying"] == 1
 
 

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.queries.context import read_context
 from memory_sql.db.queries.digest_candidates import Wanted
 from memory_sql.db.queries.search import Sought
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Context
 from memory_sql.domain.scopes import ScopeText, StaticLayer

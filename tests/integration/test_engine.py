@@ -11,8 +11,9 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import CACHE_SIZE, Database, asyncpg_url
+from memory_sql.db.engine import Database
 from memory_sql.db.principals import service
+from memory_sql.db.urls import CACHE_SIZE, asyncpg_url
 from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from tests.database import rows, statements

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.groups import Departure, Member
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.observations import Observation

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.principals import service
 from memory_sql.db.roles import Roles
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, DatabaseError, InputError, LockTimeoutError, PoolFullError
 from memory_sql.memory import Memory
@@ -29,6 +31,7 @@ from tests.factories import conversation, message
 from tests.fakes import Scripted, extracted
 from tests.pooler import Pooler
 
+PAGE = Path(__file__).parents[2] / "docs" / "deploying.md"
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 OFFLINE = Settings(llm="offline")
 OF_SESSION = r"""
@@ -303,6 +306,58 @@ async def test_engine_behind_a_pooler_is_known_by_its_connections(
     async with opened_on(url.render_as_string(hide_password=False), llm, connect_args=unnamed) as (memory, _):
         assert memory.database.pooled
         await remembers(memory, llm)
+
+
+async def test_recipe_of_the_page_works_behind_a_pooler_in_many_processes(
+    walled_database: str, many_pooled: Pooler, llm: Scripted
+) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (recipe,) = (block for block in blocks if "prepared_statement_name_func" in block)
+    url = asyncpg_url(many_pooled.url(walled_database)).render_as_string(hide_password=False)
+    written = re.sub(r'"postgresql\+asyncpg://.*"', repr(url), recipe)
+    assert written != recipe
+    async with AsyncExitStack() as stack:
+        memories = []
+        for _ in range(3):
+            names: dict[str, Any] = {"create_async_engine": create_async_engine}
+            exec(written, names)
+            stack.push_async_callback(names["engine"].dispose)
+            memories.append(await stack.enter_async_context(Memory(llm=llm, settings=OFFLINE, engine=names["engine"])))
+        for n in range(20):
+            await asyncio.gather(*(memory.observe(f"Tea {n}.", **MIA) for memory in memories))
+        assert len(await memories[0].observations.list(**MIA, limit=100)) == 20
+
+
+async def test_half_of_the_recipe_is_named_when_it_opens_and_when_it_fails(
+    walled_database: str,
+    many_pooled: Pooler,
+    llm: Scripted,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, whole = (
+        many_pooled.url(walled_database),
+        'connect_args={"statement_cache_size": 0, "prepared_statement_name_func"',
+    )
+    failed: list[Exception] = []
+
+    async def observe(memory: Memory, n: int) -> None:
+        try:
+            await memory.observe(f"Tea {n}.", **MIA)
+        except DatabaseError as error:
+            failed.append(error)
+
+    async with AsyncExitStack() as stack:
+        try:
+            for _ in range(3):
+                monkeypatch.setattr("asyncpg.connection._uid", 0)  # as in a process of its own
+                memory, _ = await stack.enter_async_context(opened_on(url, llm))
+                assert whole in caplog.text
+                await asyncio.gather(*(observe(memory, n) for n in range(10)))
+        except DatabaseError as error:
+            failed.append(error)
+    assert failed
+    assert all(re.search("42P05|26000|08P01", str(error)) and whole in str(error) for error in failed), failed
 
 
 @pytest.mark.direct

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import ScopeSettings, Settings
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.principals import SERVICE, enter
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.errors import (
     ConfigurationError,
     DatabaseError,

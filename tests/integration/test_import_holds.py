@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory

@@ -21,13 +21,13 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.models import EventRow
 from memory_sql.db.principals import SERVICE, enter
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     AnswerError,

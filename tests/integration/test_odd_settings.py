@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from memory_sql.config import Settings
 from memory_sql.db import migrate
 from memory_sql.db.ddl import VIEWS
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from tests.database import rows

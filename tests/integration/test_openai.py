@@ -439,7 +439,7 @@ def test_wrong_settings_are_named_but_not_shown(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
         OpenAI(base_url="https://eu.api.openai.com/v1")
     for base_url in ("localhost:8091/v1", "ftp://127.0.0.1/v1", "http://127.0.0.1:99999/v1", "nonsense"):
-        with pytest.raises(ConfigurationError, match="base URL"):
+        with pytest.raises(ConfigurationError, match="OPENAI_BASE_URL"):
             OpenAI(base_url=base_url)
     for key in ("sk-ключ", "sk-\n"):
         with pytest.raises(ConfigurationError) as caught:

@@ -192,7 +192,7 @@ async def test_answers_in_quiet_times(database_url: str) -> None:
 @pytest.mark.slow
 async def test_answers_while_the_model_is_down(database_url: str) -> None:
     model = Parrot()
-    model.failing = UnavailableError("connection", "the model's server can't be reached; tried 3 times")
+    model.failing = UnavailableError("connection", "the model's server at api.example can't be reached; tried 3 times")
     async with Memory(database_url, model, PATIENT) as memory:
         await say(memory, "monday")
         await say(memory, "tuesday")
@@ -206,7 +206,7 @@ async def test_answers_while_the_model_is_down(database_url: str) -> None:
         ("formation", "retrying", 1),
     ]
     failed, why = told["What failed, and why?"]
-    assert failed.endswith("connection: the model's server can't be reached; tried 3 times\n")
+    assert failed.endswith("connection: the model's server at api.example can't be reached; tried 3 times\n")
     assert [(row["error_code"], row["times"]) for row in why] == [("connection", 1)]
     assert "ada  formation  1 due, the oldest since " in told["Who waits?"][0]
     assert {row["state"] for row in told["Who waits?"][1]} == {"due", "retrying"}

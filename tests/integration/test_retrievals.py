@@ -13,8 +13,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.roles import Roles
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.exports import ExportedObservation
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ReadOnlyError

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 import memory_sql
 from memory_sql import models
 from memory_sql.config import Settings
-from memory_sql.db.engine import asyncpg_url
 from memory_sql.db.models import Base
 from memory_sql.db.roles import Roles
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.database import owners_url

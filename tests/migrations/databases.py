@@ -17,7 +17,8 @@ import pytest
 from sqlalchemy import make_url
 
 from memory_sql.db import migrate
-from memory_sql.db.engine import CACHE_SIZE, connect_once
+from memory_sql.db.engine import connect_once
+from memory_sql.db.urls import CACHE_SIZE
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename <> 'alembic_version'"

@@ -115,7 +115,7 @@ async def test_reset_makes_it_again_without_what_it_held(
 ) -> None:
     async with Memory(database_url, Scripted()) as memory:
         await memory.observe("Tea.", agent_id="ada", user_id="mia")
-    await execute(database_url, *made, "CREATE TABLE memory.left_over (id int)", "CREATE TABLE public.orders (id int)")
+    await execute(database_url, *made, "CREATE TABLE public.orders (id int)")
     await asyncio.to_thread(migrate.reset, database_url)
     await asyncio.to_thread(migrate.upgrade, empty_database)
     assert schema_of(database_url) == schema_of(empty_database)

@@ -30,7 +30,7 @@ import asyncpg  # type: ignore[import-untyped]
 from asyncpg.prepared_stmt import PreparedStatement  # type: ignore[import-untyped]
 
 from memory_sql.db import migrate
-from memory_sql.db.engine import asyncpg_url
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.errors import DatabaseError, LanguageModelError, LockTimeoutError, MemorySQLError
 from memory_sql.memory import Memory
 from tests.prove.interleaved import (

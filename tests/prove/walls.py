@@ -22,9 +22,10 @@ from sqlalchemy import bindparam, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import POOLED, asyncpg_url
+from memory_sql.db.connecting import POOLED
 from memory_sql.db.models import AgentRow, Base, ConsolidationRow, MemberRow, ScopeRow
 from memory_sql.db.principals import enter, service
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.errors import NotFoundError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory

@@ -23,7 +23,7 @@ import yaml
 
 import memory_sql
 from memory_sql import Memory, Settings, cli, models
-from memory_sql.config.settings import OTHER_VARIABLES
+from memory_sql.config.environment import OTHER_VARIABLES
 from memory_sql.resources.faces import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands

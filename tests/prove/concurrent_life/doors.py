@@ -15,8 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 
 from memory_sql import sync
 from memory_sql.config import Settings
-from memory_sql.db.engine import Database, asyncpg_url
+from memory_sql.db.engine import Database
 from memory_sql.db.failures import named_errors
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.memory import Memory
 from memory_sql.resources.faces import FACES
 from tests.prove.concurrent_life.world import World

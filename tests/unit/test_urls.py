@@ -1,0 +1,118 @@
+"""URLs of databases as providers and other clients hand them out: honoured, or refused with a way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.db.engine import Database
+from memory_sql.db.urls import TIMEOUT_SECONDS, asyncpg_url, is_pooled, place_of, timeout_of
+from memory_sql.errors import ConfigurationError
+
+# A URL's end, and the options with which it connects.
+HONOURED: list[tuple[str, dict[str, str]]] = [
+    ("", {}),
+    ("?sslmode=require", {"sslmode": "require"}),
+    ("?sslmode=require&channel_binding=prefer", {"sslmode": "require"}),
+    ("?sslmode=no-verify", {"sslmode": "require"}),
+    ("?ssl=require", {"ssl": "require"}),
+    ("?ssl=false", {"sslmode": "disable"}),
+    ("?sslmode=verify-full&sslrootcert=/ca.pem", {"sslmode": "verify-full", "sslrootcert": "/ca.pem"}),
+    ("?sslmode=require&sslnegotiation=direct", {"sslmode": "require", "sslnegotiation": "direct"}),
+    ("?gssencmode=disable&client_encoding=utf8", {}),
+    ("?connect_timeout=15", {"connect_timeout": "15"}),
+    ("?keepalives=1&keepalives_idle=30", {"keepalives": "1", "keepalives_idle": "30"}),
+    ("?pgbouncer=true", {"prepared_statement_cache_size": "0"}),
+    ("?pgbouncer=false", {}),
+    ("?application_name=harbour&fallback_application_name=psql", {"application_name": "harbour"}),
+    ("?fallback_application_name=psql", {"application_name": "psql"}),
+    ("?options=endpoint%3Dep-cool-1", {"options": "endpoint=ep-cool-1"}),
+    ("?options=-c%20statement_timeout%3D5000", {"options": "-c statement_timeout=5000"}),
+    ("?target_session_attrs=read-write", {"target_session_attrs": "read-write"}),
+]
+
+# A URL's end, the option that is refused, and words of the way out.
+REFUSED = [
+    ("?sslmode=require&channel_binding=require", "channel_binding", "sslmode=verify-full"),
+    ("?sslmode=required", "sslmode", "one of disable, allow, prefer, require, verify-ca, verify-full"),
+    ("?ssl=true", "ssl", "sslmode=require"),
+    ("?sslaccept=strict", "sslaccept", "sslmode=verify-full"),
+    ("?gssencmode=require", "gssencmode", "sslmode"),
+    ("?schema=public", "schema", "always memory"),
+    ("?connection_limit=5", "connection_limit", "MEMORY_SQL_POOL_SIZE"),
+    ("?pool_timeout=5", "pool_timeout", "MEMORY_SQL_POOL_TIMEOUT_SECONDS"),
+    ("?pgbouncer=yes", "pgbouncer", "true or false"),
+    ("?target_session_attrs=master", "target_session_attrs", "one of any, primary"),
+    ("?connect_timeout=soon", "connect_timeout", "whole number"),
+    ("?keepalives_idle=-1", "keepalives_idle", "whole number"),
+    ("?command_timeout=soon", "command_timeout", "number of seconds"),
+    ("?prepared_statement_cache_size=none", "prepared_statement_cache_size", "whole number"),
+    ("?hostaddr=10.0.0.1", "hostaddr", "as the host"),
+    ("?service=app", "service", "host, port, user and database"),
+    ("?statement_timeout=5000", "statement_timeout", "options=-c%20NAME%3DVALUE"),
+    ("?supa=base-pooler.x", "supa", "leave it out"),
+]
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg2"])
+@pytest.mark.parametrize(("end", "options"), HONOURED)
+def test_what_a_url_asks_for_is_done(scheme: str, end: str, options: dict[str, str]) -> None:
+    url = asyncpg_url(f"{scheme}://mia:s3cret@db.example/app{end}")
+    assert dict(url.query) == options
+    assert asyncpg_url(url) == asyncpg_url(url.render_as_string(hide_password=False)) == url
+    assert is_pooled(url) == ("pgbouncer=true" in end)
+    assert place_of(url) == "database app at db.example:5432, user mia"
+    assert Database(url).engine.dialect.driver == "asyncpg"
+
+
+@pytest.mark.parametrize(("end", "option", "way"), REFUSED)
+def test_what_cant_be_done_is_named_with_a_way_out(end: str, option: str, way: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        asyncpg_url(f"postgresql://mia:s3cret@db.example/app{end}")
+    assert f"{option}: " in str(refused.value)
+    assert way in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_several_hosts_are_tried_in_their_order() -> None:
+    for hosts in ("a.example:5432,b.example:6432", "a.example,b.example:6432"):
+        url = asyncpg_url(f"postgres://mia:s3cret@{hosts}/app?target_session_attrs=primary")
+        assert place_of(url) == "database app at a.example:5432 or b.example:6432, user mia"
+        engine = Database(url).engine
+        _, passed = engine.dialect.create_connect_args(engine.url)
+        assert (passed["host"], passed["port"]) == (["a.example", "b.example"], [5432, 6432])
+        assert (passed["database"], passed["password"]) == ("app", "s3cret")
+
+
+def test_connecting_ends_after_ten_seconds_or_what_the_url_says() -> None:
+    assert TIMEOUT_SECONDS == 10
+    ends = {"": 10, "?connect_timeout=3": 3, "?connect_timeout=0": None}
+    for end, seconds in ends.items():
+        assert timeout_of(asyncpg_url(f"postgresql://db.example/app{end}")) == seconds
+
+
+@pytest.mark.parametrize("password", ["p@ss", "a@b@c", "s3c:r/t@home"])
+def test_password_that_isnt_encoded_is_told_with_the_way_to_write_it(password: str) -> None:
+    with pytest.raises(ConfigurationError, match="@ as %40") as refused:
+        asyncpg_url(f"postgresql://mia:{password}@db.example:5432/app")
+    assert not any(part in str(refused.value) for part in ("ss@", "b@c", "home"))
+
+
+@pytest.mark.parametrize("url", ['"postgresql://db.example/app"', "db.example/app", "host=db.example", ""])
+def test_what_isnt_a_url_is_told_with_the_form(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="write postgresql://user:password@host:5432/name"):
+        asyncpg_url(url)
+
+
+def test_place_says_what_the_environment_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "db.example")
+    monkeypatch.setenv("PGPORT", "6432")
+    monkeypatch.setenv("PGUSER", "mia")
+    assert place_of(asyncpg_url("postgresql://")) == "database mia at db.example:6432, user mia"
+    socket = asyncpg_url("postgresql://mia@/app?host=/tmp")
+    assert place_of(socket) == "database app at /tmp:6432, user mia"
+
+
+def test_empty_url_is_no_wish_for_the_embedded_postgres() -> None:
+    with pytest.raises(ConfigurationError, match=r"url: .*empty"):
+        Settings.load(url="")

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from memory_sql.domain.results import AddResult, FormationOutcome, FormResult, ObserveResult, RunDueResult
     from memory_sql.memory import Memory
 
+KNOWN = {
+    "replaced": "replaced, to be formed anew",
+    "differing": "stored with another text, which stays (--replace replaces it)",
+    "forgotten": "forgotten, so not stored again; give what is to be said anew a new id",
+}
+SHOWN = 5  # ids
 UNFORMED = ("excluded", "given_up", "retrying", "nothing")
 
 Groups = Annotated[
@@ -55,6 +61,12 @@ def add(
             help='The zone in which "yesterday" is meant: Europe/Berlin; default: the setting.',
         ),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Messages whose id is known with another text get this one, and are formed anew."
+        ),
+    ] = False,
     form: Annotated[
         bool, typer.Option("--form/--no-form", help="Form observations at once, or only store the messages.")
     ] = True,
@@ -79,20 +91,22 @@ def add(
 
     defaults = Defaults(user, conversation, tuple(group or ()), resolve(url, data).message_max_characters, time_zone)
     read = [read_file(name, defaults) for name in files]
-    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, as_json))):
+    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, replace, as_json))):
         raise typer.Exit(1)
 
 
 async def _add_files(
-    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, as_json: bool
+    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, replace: bool, as_json: bool
 ) -> list[bool]:
     """For each file, whether something failed."""
     if form:
         memory.require_llm()  # fails before anything is stored if there is none
-    return [await _add_file(memory, file, agent, form, as_json) for file in files]
+    return [await _add_file(memory, file, agent, form, replace, as_json) for file in files]
 
 
-async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bool, as_json: bool) -> bool:
+async def _add_file(
+    memory: Memory, file: ConversationFile, agent: str, form: bool, replace: bool, as_json: bool
+) -> bool:
     added = []
     with output.Progress("storing conversations", len(file.conversations)) as progress:
         for talk in file.conversations:
@@ -102,6 +116,7 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
                     await memory.add(
                         messages[first : first + MOST_MESSAGES], agent_id=agent, user_id=talk.user_id,
                         conversation_id=talk.conversation_id, group_ids=talk.group_ids, time_zone=talk.time_zone,
+                        replace=replace,
                     )
                 )  # fmt: skip
             progress.step()
@@ -141,6 +156,10 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "messages": file.messages,
         "accepted": sum(result.accepted for result in added),
         "duplicates": sum(result.duplicates for result in added),
+        **{
+            kind: [one for result in added for one in getattr(result, kind)]
+            for kind in ("replaced", "differing", "forgotten")
+        },
         "cleaned": sum(result.cleaned for result in added),
         "masked": sum(result.masked for result in added),
         "conversations": len(file.conversations),
@@ -157,6 +176,11 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
     }
 
 
+def _ids(ids: Sequence[str]) -> str:
+    more = len(ids) - SHOWN
+    return ", ".join(ids[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def _formation(formed: Sequence[FormResult]) -> dict[str, FormationOutcome]:
     return {
         result.conversation_id: "formed" if result.observations else "nothing" for result in formed if result.run_ids
@@ -171,6 +195,7 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
         + (f", {report['cleaned']:,} cleaned" if report["cleaned"] else "")
         + (f", secrets masked in {report['masked']:,}" if report["masked"] else "")
     ]
+    lines += [f"{told}: {_ids(report[kind])}" for kind, told in KNOWN.items() if report[kind]]
     if report["formed"]:
         lines.append(
             f"formed {many(report['formed'], 'message')} into {many(report['observations'], 'observation')}"

@@ -38,6 +38,7 @@ FUNCTIONS = (
     "adding/absorb",
     "adding/formation_due",
     "adding/says_any",
+    "adding/replace_messages",
     "adding/add_messages",
     "adding/save_observations",
     "adding/store_drafts",

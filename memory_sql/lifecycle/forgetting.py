@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -196,7 +197,26 @@ def _imported_by(forgetting: str) -> int | None:
     return int(rest.partition(":")[0]) if kind == "import" else None
 
 
-async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
+async def take_back(
+    session: Session, asked: Asked, locks: Locks, messages: Sequence[tuple[str, int]], target: dict[str, Any]
+) -> None:
+    """What was made of these messages goes, and their texts, to be replaced. The other messages that it came from stay.
+
+    Raises `HeldError`.
+    """
+    repository = ForgettingRepository(session, locks.agent_key)
+    seeds = Seeds(messages=tuple(messages), others_stay=True)
+    found = Found(seeds, *await repository.closure_beside(seeds))
+    if found.closure.withdrawn:
+        raise HeldError(0, f"a message of conversation {target['conversation_id']}")
+    _need(locks, found)
+    receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
+    await _erase(session, asked, locks.agent_key, found, receipt.model_copy(update={"target": target}), "replace")
+
+
+async def _erase(
+    session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt, event: str = "forget"
+) -> Forgotten:
     repository, now = ForgettingRepository(session, agent_key), receipt.at
     beside = found.beside or await repository.beside(found.closure, found.seeds.scopes)
     tainted, kept = dict(beside.tainted), beside.kept
@@ -208,7 +228,7 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     about = await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
     threshold, cause = asked.settings.consolidation_threshold, {"actor": asked.actor, "reason": asked.reason}
-    erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, **cause)
+    erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, event, **cause)
     receipt = receipt.model_copy(update={"counts": erased.counts, "kept": kept})
     if tainted or erased.standing or erased.is_unsettled:
         more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)

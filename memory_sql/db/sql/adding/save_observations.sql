@@ -5,7 +5,8 @@
 -- not about to be replaced (`replaced`, its number), of the same fact key, lane and days, and what stands in the batch
 -- already. Anything older is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word
 -- counts; a consolidation that supersedes the first "tea" may never come. Known is also what is set aside: it doesn't
--- come back, unless it is withdrawn, and said again.
+-- come back, unless it is withdrawn, and said again. And what the same message has come to before, where it is read again, whatever
+-- has become of that; but not where it gave way to nothing that is left.
 CREATE OR REPLACE FUNCTION memory.save_observations(
     p_agent bigint, p_drafts jsonb, p_run bigint, p_at timestamptz, p_replaced integer
 ) RETURNS TABLE (place integer, scope_id bigint, seq integer, is_new boolean)
@@ -42,6 +43,25 @@ BEGIN
               AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
               AND memory.in_use(t.status)
               AND t.verification IS DISTINCT FROM 'disputed'
+        ), (
+            SELECT max(o.seq)
+            FROM jsonb_to_recordset(g.draft -> 'evidence') AS d (conversation_id text, number bigint)
+            CROSS JOIN LATERAL (
+                SELECT e.scope_id, e.seq
+                FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.conversation_id = d.conversation_id AND e.number = d.number
+                  AND e.repeated_seq IS NULL AND e.withdrawn_by IS NULL
+                OFFSET 0
+            ) e
+            JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = g.scope AND o.seq = e.seq
+            LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = g.scope AND t.seq = o.seq
+            WHERE e.scope_id = g.scope AND o.content_hash = g.hash AND o.dates IS NOT DISTINCT FROM g.days AND o.lane = g.goes
+              AND t.status IS DISTINCT FROM 'withdrawn'
+              AND (t.status IS DISTINCT FROM 'superseded' OR EXISTS (
+                  SELECT FROM (SELECT t.superseded_by AS seq) b
+                  LEFT JOIN memory.observation_states n ON n.agent_key = p_agent AND n.scope_id = g.scope AND n.seq = b.seq
+                  WHERE b.seq IS NOT NULL AND (n.status IS DISTINCT FROM 'superseded' OR n.superseded_by IS NOT NULL)
+              ))
         )) AS known
         FROM given g
     ), batched AS (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -83,7 +83,7 @@ class Message(BaseModel):
     def _take_text(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             raise InputError(f"must be an object, not {type(data).__name__}")
-        text, changes = clean(text_of(data))
+        text, changes = clean(text_of(data) if data.get("role") in (*get_args(Role), "model") else "")
         name = data.get("name")
         if isinstance(name, str):
             name, name_changes = clean(one_line(name))

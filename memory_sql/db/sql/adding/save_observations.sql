@@ -1,6 +1,7 @@
 -- memory.save_observations(agent_key, drafts, run, at, replaced): numbers and stores what is new of these drafts, and
 -- adds evidence to what isn't. One row per draft, by its `place`. The caller has locked the scopes. A draft is an
--- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else),
+-- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else), former_digest (of
+-- version 2 of that form; null: the same),
 -- evidence (objects), columns of memory.observations. Known is what the scope learnt last, if it is in use, undisputed,
 -- not about to be replaced (`replaced`, its number), of the same fact key, lane and days, and what stands in the batch
 -- already. Anything older is stored again: between "tea" and "tea" somebody may have said "coffee", and the last word
@@ -17,7 +18,8 @@ BEGIN
     WITH given AS MATERIALIZED (
         SELECT (d.value ->> 'place')::integer AS place, d.value AS draft, s.scope_id AS scope, s.last_seq AS last,
                s.language AS words, d.value ->> 'lane' AS goes, (d.value ->> 'dates')::datemultirange AS days,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash
+               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash,
+               memory.content_hash(s.scope_id, decode(d.value ->> 'former_digest', 'hex')) AS former
         FROM jsonb_array_elements(p_drafts) d
         CROSS JOIN LATERAL (  -- by itself, here as elsewhere: no plan may read all scopes of the agent
             SELECT s.scope_id, s.last_seq, s.language
@@ -29,7 +31,8 @@ BEGIN
             SELECT max(o.seq)
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = p_agent AND t.scope_id = g.scope AND o.content_hash = g.hash
+            WHERE t.agent_key = p_agent AND t.scope_id = g.scope
+              AND o.content_hash = CASE WHEN o.hash_version = 2 AND g.former IS NOT NULL THEN g.former ELSE g.hash END
               AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
         ), (
             SELECT o.seq

@@ -8,7 +8,8 @@ BEGIN
     WITH given AS MATERIALIZED (
         SELECT (d.value ->> 'place')::integer AS place, d.value AS draft, s.scope_id AS scope, s.last_seq AS last,
                s.language AS words, d.value ->> 'lane' AS goes, (d.value ->> 'dates')::datemultirange AS days,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash
+               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash,
+               memory.content_hash(s.scope_id, decode(d.value ->> 'former_digest', 'hex')) AS former
         FROM jsonb_array_elements(p_drafts) d
         CROSS JOIN LATERAL (  -- by itself, here as elsewhere: no plan may read all scopes of the agent
             SELECT s.scope_id, s.last_seq, s.language
@@ -20,7 +21,8 @@ BEGIN
             SELECT max(o.seq)
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = p_agent AND t.scope_id = g.scope AND o.content_hash = g.hash
+            WHERE t.agent_key = p_agent AND t.scope_id = g.scope
+              AND o.content_hash = CASE WHEN o.hash_version = 2 AND g.former IS NOT NULL THEN g.former ELSE g.hash END
               AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
         ), (
             SELECT o.seq

@@ -26,8 +26,12 @@ KNOWN = {
     "differing": "stored with another text, which stays (--replace replaces it)",
     "forgotten": "forgotten, so not stored again; give what is to be said anew a new id",
 }
+BESIDE = {
+    "elsewhere": "formed by another process meanwhile (a worker)",
+    "busy": "being formed by another process (a worker)",
+}
 SHOWN = 5  # ids
-UNFORMED = ("excluded", "given_up", "retrying", "nothing")
+UNFORMED = ("excluded", "given_up", "retrying")
 
 Groups = Annotated[
     list[str] | None,
@@ -120,8 +124,8 @@ async def _add_file(
                     )
                 )  # fmt: skip
             progress.step()
-    done = await _finish(memory, agent, [talk.conversation_id for talk in file.conversations]) if form else None
-    report = _report(file, added, done)
+    done, beside = await _finish(memory, agent, added) if form else (None, {})
+    report = _report(file, added, done, beside)
     output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
     output.complain_of(report["failed"])
     return bool(report["failed"])
@@ -141,15 +145,25 @@ async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
     return messages
 
 
-async def _finish(memory: Memory, agent: str, conversations: Sequence[str]) -> RunDueResult:
-    """A file contains finished conversations: forms them, then does what has become due."""
+async def _finish(memory: Memory, agent: str, added: Sequence[AddResult]) -> tuple[RunDueResult, dict[str, str]]:
+    """A file contains finished conversations: forms them, then does what has become due.
+
+    And which of them another process (a worker) has formed meanwhile (`elsewhere`), or is forming (`busy`).
+    """
     unformed = set(await memory.conversations.unformed(agent_id=agent))
-    formed, failed = await form_each(memory, agent, [one for one in conversations if one in unformed])
+    asked = [talk for talk in dict.fromkeys(one.conversation_id for one in added) if talk in unformed]
+    busy: set[str] = set()
+    formed, failed = await form_each(memory, agent, asked, busy)
+    new = {one.conversation_id for one in added if (one.accepted or one.replaced) and one.formation not in UNFORMED}
+    elsewhere = new - unformed | {one.conversation_id for one in formed if not one.run_ids}
     due = await memory.run_due(agent_id=agent)
-    return due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
+    done = due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
+    return done, dict.fromkeys(elsewhere, "elsewhere") | dict.fromkeys(busy, "busy")
 
 
-def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None) -> dict[str, Any]:
+def _report(
+    file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None, beside: dict[str, str]
+) -> dict[str, Any]:
     formed = done.formed if done else ()
     return {
         "file": file.name,
@@ -165,15 +179,27 @@ def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResu
         "conversations": len(file.conversations),
         "formed": sum(result.messages for result in formed),
         "observations": sum(len(result.observations) for result in formed),
+        "known": sum(result.duplicates for result in formed),
         "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
         "propagated": sum(len(result.propagated) for result in done.propagated) if done else 0,
         "refused": refused(formed),
         "failed": done.failed if done else {},
-        "formation": {**{result.conversation_id: result.formation for result in added}, **_formation(formed)},
+        "formation": {**{result.conversation_id: result.formation for result in added}, **beside, **_formation(formed)},
         "empty_groups": sorted({group for result in added for group in result.empty_groups}),
         "model": model_of(formed),
         "due": {} if done else {result.conversation_id: result.trigger for result in added if result.trigger},
     }
+
+
+def _formed(report: dict[str, Any]) -> str:
+    """Where nothing came of it, why."""
+    many, messages = output.many, output.many(report["formed"], "message")
+    known = f"{many(report['known'], 'observation')} known already"
+    if report["observations"]:
+        return f"formed {messages} into {many(report['observations'], 'observation')} ({report['model']})"
+    if report["known"]:
+        return f"read {messages}: nothing new, {known} ({report['model']})"
+    return f"read {messages}: nothing to remember in them ({report['model']})"
 
 
 def _ids(ids: Sequence[str]) -> str:
@@ -197,10 +223,12 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
     ]
     lines += [f"{told}: {_ids(report[kind])}" for kind, told in KNOWN.items() if report[kind]]
     if report["formed"]:
-        lines.append(
-            f"formed {many(report['formed'], 'message')} into {many(report['observations'], 'observation')}"
-            f" ({report['model']})"
-        )
+        lines.append(_formed(report))
+    for why, told in BESIDE.items():
+        if count := list(report["formation"].values()).count(why):
+            lines.append(f"{told}: {many(count, 'conversation')}")
+    if report["observations"] and (found_nothing := list(report["formation"].values()).count("nothing")):
+        lines.append(f"nothing to remember in {many(found_nothing, 'conversation')}")
     if report["consolidated"]:
         lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
     if report["propagated"]:

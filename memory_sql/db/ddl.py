@@ -100,6 +100,7 @@ FUNCTIONS = (
 )
 VIEWS = (
     "v_observations",
+    "v_messages",
     "v_scope_timeline",
     "v_contradictions",
     "v_backlog",

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from memory_sql.domain.limits import MOST_PARTS, limited
 from memory_sql.errors import InputError
 
-WHY_EMPTY = ("tool_calls", "function_call")  # beside these a message needs no content
+WHY_EMPTY = ("tool_calls", "function_call", "trigger")  # beside these a message needs no content
 _ALSO_CALLED = ("text", "message", "body", "value", "msg", "input", "output", "data", "prompt", "parts")
 _FIELD = re.compile(r"[A-Za-z_]\w{0,30}")  # may stand in an error; any other key may be somebody's words
 

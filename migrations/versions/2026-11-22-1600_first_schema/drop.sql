@@ -2,7 +2,7 @@
 
 DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieved, memory.v_retrieval, memory.v_model_cost,
     memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting, memory.v_pending,
-    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_observations;
+    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages, memory.v_observations;
 DO $$
 DECLARE
     v_policy record;

@@ -137,7 +137,9 @@ def receipt_text(receipt: Receipt) -> str:
         lines.append(f"{'to be rewritten' if receipt.dry_run else 'withheld until rewritten'}: {scopes}")
     if receipt.rebuilt:
         lines.append(f"rewritten: {many(len(receipt.rebuilt), 'text')}")
-    if not receipt.dry_run:
+    if not receipt.dry_run and receipt.physical is None:
+        lines.append(f"receipt {receipt.id}; there was nothing of the kind, so nothing had to be deleted")
+    elif not receipt.dry_run and receipt.physical is not None:
         lines.append(
             f"receipt {receipt.id}; run `memory-sql db vacuum` to free the space; backups contain it until "
             f"{output.day(receipt.physical.backups_until)}"

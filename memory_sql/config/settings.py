@@ -67,6 +67,14 @@ class Settings(  # in lists, the last base comes first
         frozen=True, extra="forbid", validate_default=True, defer_build=False, hide_input_in_errors=True
     )
 
+    if not TYPE_CHECKING:  # the checkers know the parameters from the fields
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise ConfigurationError(f"settings: {wrong_names(error)}") from None
+
     @model_validator(mode="before")
     @classmethod
     def _resolved(cls, given: object) -> object:
@@ -74,12 +82,12 @@ class Settings(  # in lists, the last base comes first
 
     @classmethod
     def load(cls, **given: Any) -> Self:
-        """Resolves the settings. Raises `ConfigurationError` naming the settings that are wrong, never their values."""
+        """As `Settings(…)`, without what is None, and warns of variables that look like settings.
+
+        Both raise `ConfigurationError` naming the settings that are wrong, never their values.
+        """
         _warn_of_unknown()
-        try:
-            return cls(**{name: value for name, value in given.items() if value is not None})
-        except ValidationError as error:
-            raise ConfigurationError(f"settings: {wrong_names(error)}") from None
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def embedded_data_dir(self) -> Path:
@@ -181,4 +189,13 @@ def _warn_once(name: str) -> None:
 
 def wrong_names(error: ValidationError) -> str:
     """The names and what is wrong with them, never the values."""
-    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+    return "; ".join(
+        _wrong(e["type"], ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors(include_input=False)
+    )
+
+
+def _wrong(kind: str, name: str, said: str) -> str:
+    if kind != "extra_forbidden":
+        return f"{name}: {said}"
+    near = difflib.get_close_matches(name, Settings.model_fields, 1)
+    return f"{name}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")

@@ -291,8 +291,8 @@ class Receipt(Value):
 
     `observations`: the deleted ids; `kept`: those that lost something and stay. `rebuilt`: scopes whose text was rewritten
     from what is left. `withheld`: scopes that lost their text, or part of it, and show pending observations until it is
-    rewritten. `held`: how much legal holds kept; `withdrawn`: the ids of that, out of use until the holds end. `dry_run`:
-    nothing was deleted; the receipt says what would have been.
+    rewritten. `held`: how much legal holds kept; `withdrawn`: the ids of that, out of use until the holds end. `physical`
+    None: there was nothing to delete. `dry_run`: nothing was deleted; the receipt says what would have been.
     """
 
     id: str
@@ -306,7 +306,12 @@ class Receipt(Value):
     kept: tuple[Kept, ...] = ()
     rebuilt: tuple[ScopeId, ...] = ()
     withheld: tuple[ScopeId, ...] = ()
-    physical: Physical
+    physical: Physical | None
+
+    @property
+    def found(self) -> bool:
+        """Whether there was anything of what was to be forgotten."""
+        return any(self.counts.values()) or any(self.held.values())
 
 
 class Estimate(Value):

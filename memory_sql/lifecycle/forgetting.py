@@ -230,6 +230,8 @@ async def _erase(
     threshold, cause = asked.settings.consolidation_threshold, {"actor": asked.actor, "reason": asked.reason}
     erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, event, **cause)
     receipt = receipt.model_copy(update={"counts": erased.counts, "kept": kept})
+    if not receipt.found:
+        receipt = receipt.model_copy(update={"physical": None})
     if tainted or erased.standing or erased.is_unsettled:
         more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
         withheld = await repository.await_rebuild(sorted({*tainted, *more}))

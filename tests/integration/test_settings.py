@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from memory_sql.config import AGENT_SETTINGS, Settings
 from memory_sql.config.kinds import MOST_PHRASES
-from memory_sql.errors import DatabaseError, InputError, MemorySQLError
+from memory_sql.errors import ConfigurationError, DatabaseError, InputError, MemorySQLError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import memory_sql

@@ -19,6 +19,7 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.queries.forgettings import former_ids
+from memory_sql.db.queries.naming import names_of, still_naming
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
@@ -122,6 +123,16 @@ async def _forget_found(session: Session, asked: Asked, locks: Locks, found: Fou
     users, agent_key = found.seeds.users, locks.agent_key
     beyond = await AliasRepository(session, agent_key).beyond(users) if users else []
     _need(locks, found)
+    names = await names_of(session, agent_key, users) if users else ()
+    forgotten = await _erase_with_ids(session, asked, locks, found, receipt, beyond)
+    naming = await still_naming(session, agent_key, users, names)
+    return replace(forgotten, receipt=forgotten.receipt.model_copy(update={"naming": naming})) if naming else forgotten
+
+
+async def _erase_with_ids(
+    session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt, beyond: Sequence[str]
+) -> Forgotten:
+    agent_key = locks.agent_key
     if not beyond:
         return await _erase(session, asked, agent_key, found, receipt)
     held = [scope_id for scope_id, _ in await GroupRepository(session, agent_key).strange_to(beyond)]

@@ -14,13 +14,14 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import HeldError, InputError, InvalidMessageError, StaleError
+from memory_sql.errors import BusyError, HeldError, InputError, InvalidMessageError, StaleError
 from memory_sql.memory import Memory
 from tests.commands import Ran, memory_sql
 from tests.database import rows
 from tests.factories import MONDAY, message
 from tests.fakes import Parrot, Scripted, extracted
 
+REFUSED = (BusyError, HeldError, StaleError)
 HERE: dict[str, Any] = {"agent_id": "ada", "user_id": "mia", "conversation_id": "s"}
 TALK: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
 HALF, WHOLE = message("I prefer gre", n=2), message("I prefer green tea.", n=2)
@@ -177,6 +178,49 @@ async def test_answer_about_the_old_text_is_void(database_url: str) -> None:
         assert len(formed.observations) == 1
         assert "Quxhalf" not in await everything(working)
         await sound(working)
+
+
+async def test_text_that_is_being_written_of_the_old_text_is_void(database_url: str) -> None:
+    parrot = Parrot()
+    async with Memory(database_url, parrot, Settings(llm="offline")) as memory:
+        await memory.add([message("My boat is called Quxhalf.", n=1)], **HERE)
+        (formed,) = (await memory.conversations.form(**TALK)).observations
+
+        async def edited() -> None:
+            await memory.add([message("My boat is called Seagull.", n=1)], **HERE, replace=True)
+
+        parrot.meanwhile = edited
+        with pytest.raises(StaleError):
+            await memory.scopes.consolidate(agent_id="ada", scope_id=formed.scope.id)
+        assert "Quxhalf" not in await everything(memory)
+        await sound(memory)
+
+
+@pytest.mark.slow
+async def test_edits_among_everything_else_end_sound(database_url: str) -> None:
+    """Formations, forgettings, holds and edits of the same messages at once."""
+    async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:
+        await memory.add([message(f"I keep boat {n}.", n=n) for n in range(1, 5)], **HERE)
+        await memory.conversations.form(**TALK)
+
+        async def edit(n: int, text: str) -> None:
+            await memory.add([message(text, n=n)], **HERE, replace=True)
+
+        async def hold() -> None:
+            held = await memory.holds.place(agent_id="ada", user_id="mia", reason="case 7")
+            await memory.holds.release(held.hold_id, agent_id="ada")
+
+        work = [edit(n, f"I keep boat {n}{letter}.") for n in range(1, 4) for letter in "ab"]
+        work += [hold(), memory.forget(Selection(message_id="m4", conversation_id="s"), agent_id="ada")]
+        work += [memory.conversations.form(**TALK), memory.run_due()]
+        done = await asyncio.gather(*work, return_exceptions=True)
+        assert [one for one in done if isinstance(one, Exception) and not isinstance(one, REFUSED)] == []
+        await memory.conversations.form(**TALK)
+        await sound(memory)
+        said = [text for text in await contents(memory) if text]
+        found = [text for (text,) in await rows(memory, TEXTS)]
+        assert len(found) == len(said) == 3
+        assert all(any(one in text for one in said) for text in found)
 
 
 async def test_answer_that_waits_to_be_applied_is_void(memory: Memory, llm: Scripted) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -210,7 +211,9 @@ async def test_edits_among_everything_else_end_sound(database_url: str) -> None:
             held = await memory.holds.place(agent_id="ada", user_id="mia", reason="case 7")
             await memory.holds.release(held.hold_id, agent_id="ada")
 
-        work = [edit(n, f"I keep boat {n}{letter}.") for n in range(1, 4) for letter in "ab"]
+        work: list[Coroutine[Any, Any, Any]] = [
+            edit(n, f"I keep boat {n}{letter}.") for n in range(1, 4) for letter in "ab"
+        ]
         work += [hold(), memory.forget(Selection(message_id="m4", conversation_id="s"), agent_id="ada")]
         work += [memory.conversations.form(**TALK), memory.run_due()]
         done = await asyncio.gather(*work, return_exceptions=True)

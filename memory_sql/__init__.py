@@ -83,7 +83,9 @@ if TYPE_CHECKING:
         Late,
         MaintainResult,
         ModelCheck,
+        Naming,
         ObserveResult,
+        PersonReceipt,
         Physical,
         PropagateResult,
         PropagationOutcome,
@@ -259,6 +261,7 @@ __all__ = [
     "MessageHit",
     "ModelCheck",
     "Models",
+    "Naming",
     "NotFoundError",
     "Observation",
     "ObservationKind",
@@ -266,6 +269,7 @@ __all__ = [
     "ObserveResult",
     "OwnedKind",
     "People",
+    "PersonReceipt",
     "Physical",
     "PlacedHold",
     "PoolFullError",
@@ -362,8 +366,8 @@ _HOME = {
     ),
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
-        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Physical PropagateResult "
-        "PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late "
+        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Naming PersonReceipt Physical "
+        "PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late "
         "ImportCheck ImportProgress ImportReport ImportRun RolledBack ObserveResult"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",

@@ -9,7 +9,7 @@
     │   └── TooManyError            a list over its limit
     ├── SourceError                 the data to import can't be read
     ├── NotFoundError               it doesn't exist, or the principal may not see it
-    ├── HeldError                   legal holds forbid erasing all of it
+    ├── HeldError                   legal holds forbid erasing all of it, or replacing a message
     ├── VersionError                the observation has changed since the caller read it
     ├── DatabaseError
     │   ├── ConflictError           a concurrent transaction wrote the same rows; try again
@@ -144,12 +144,16 @@ class NotFoundError(MemorySQLError):
 
 
 class HeldError(MemorySQLError):
-    """Legal holds forbid erasing all of it. `holds` is the number of holds."""
+    """Legal holds forbid erasing all of it, or replacing `what`. `holds` is the number of holds; 0: it wasn't counted."""
 
     holds: int
 
-    def __init__(self, holds: int) -> None:
-        super().__init__(f"{holds} open legal holds; release them first, or forget what they don't cover")
+    def __init__(self, holds: int, what: str | None = None) -> None:
+        super().__init__(
+            f"{holds} open legal holds; release them first, or forget what they don't cover"
+            if what is None
+            else f"{what} is covered by a legal hold and can't be replaced; release the hold first"
+        )
         self.holds = holds
 
 

@@ -52,13 +52,14 @@ from memory_sql.telemetry import measured
 if TYPE_CHECKING:
     from memory_sql.db.repositories import agents
     from memory_sql.domain import results
-    from memory_sql.lifecycle import forgetting, journal, observing
+    from memory_sql.lifecycle import forgetting, journal, observing, replacing
 else:
     agents = later("memory_sql.db.repositories.agents")
     forgetting = later("memory_sql.lifecycle.forgetting")
     journal = later("memory_sql.lifecycle.journal")
     results = later("memory_sql.domain.results")
     observing = later("memory_sql.lifecycle.observing")
+    replacing = later("memory_sql.lifecycle.replacing")
 
 
 class Memory(Faces):
@@ -136,6 +137,7 @@ class Memory(Faces):
         idempotency_key: Id | None = None,
         excluded: bool | None = None,
         time_zone: str | None = None,
+        replace: bool = False,
         wait: bool = False,
         session: Session | None = None,
     ) -> AddResult:
@@ -150,20 +152,26 @@ class Memory(Faces):
         conversation before returning, with the outcome in `formation`. If forming raises an error, the messages are
         stored, and the error's `added` is the result of this call.
 
+        A known id with another text is a duplicate (`differing`). With `replace=True` the text takes the stored one's place
+        (`replaced`): what was made of that is deleted, also from texts, and the conversation is formed anew from there on.
+
         Secrets are masked before anything is stored, unless the setting `secrets` says otherwise.
 
         A message over the size limit is refused alone: the others are stored, and `refused` names it. A message time more
         than a day ahead counts as now. At most 10,000 messages and 100 groups.
 
-        Raises `InputError` (nothing is stored) for an invalid message, id or time zone, or a list that is too long.
+        Raises `InputError` (nothing is stored) for an invalid message, id or time zone, or a list that is too long;
+        with `replace`, `HeldError` for a message that a legal hold covers.
         """
-        flags(wait=wait)
+        flags(replace=replace, wait=wait)
         optional_flags(excluded=excluded)
         if wait and session is not None:
             raise InputError(
                 "wait=True needs a transaction of its own; leave out session=, or call conversations.form() after your"
                 " commit"
             )
+        if replace and idempotency_key is not None:
+            raise InputError("replace=True goes by the ids of messages; leave out idempotency_key=")
         said = adding.incoming(
             messages,
             self.settings,
@@ -176,10 +184,10 @@ class Memory(Faces):
             time_zone=time_zone,
         )
         screened, added = intake.screen(said.messages), None
-        if not screened.found or self.settings.secrets == "mask":
-            added = await self._stored(said, screened, session, believed="mask")
+        if not screened.found or (self.settings.secrets == "mask" and not replace):
+            added = await self._stored(said, screened, session, replace, believed="mask")
         if added is None:
-            added = await self._stored_as_asked(said, screened, session)
+            added = await self._stored_as_asked(said, screened, session, replace)
         return await self._formed(said, added) if wait and added.formation == "due" else added
 
     async def _stored(
@@ -187,24 +195,27 @@ class Memory(Faces):
         said: adding.Incoming,
         screened: intake.Screened | None,
         session: Session | None,
+        replace: bool,
         believed: Secrets | None = None,
     ) -> AddResult | None:
-        whose = None if session is None else service(said.agent_id)  # the host may have entered it as somebody else
-        return await self.database.write(
-            lambda unit: adding.store(unit, said, screened, self.settings, self.now(), believed),
-            session,
-            whose,
-            direct=True,
-        )
+        whose = service(said.agent_id) if replace or session is not None else None  # the host's may work for somebody
+
+        async def store(unit: Session) -> AddResult | None:
+            given = adding.in_place(said, (screened or said).messages)
+            asked = asked_of(said.agent_id, None, None, self.settings, self.now())
+            replaced = await replacing.replace(unit, asked, said.conversation_id, given) if replace else ()
+            return await adding.store(unit, said, given, screened, self.settings, asked.now, replaced, believed)
+
+        return await self.database.write(store, session, whose, direct=not replace, locks=replace)
 
     async def _stored_as_asked(
-        self, said: adding.Incoming, screened: intake.Screened, session: Session | None
+        self, said: adding.Incoming, screened: intake.Screened, session: Session | None, replace: bool
     ) -> AddResult:
         """There are secrets, and the agent's own setting isn't known to be that they are masked: it is asked for."""
         async with self.database.statement(session, service(said.agent_id)) as unit:
             secrets = (await settings_of(unit, said.agent_id, self.settings)).secrets
         intake.refuse(screened, secrets, said.places)
-        stored = await self._stored(said, None if secrets == "keep" else screened, session)
+        stored = await self._stored(said, None if secrets == "keep" else screened, session, replace)
         return cast("AddResult", stored)  # nothing was believed
 
     async def _formed(self, said: adding.Incoming, added: AddResult) -> AddResult:

@@ -267,6 +267,7 @@ class People(Face):
     merge = _Blocking(people.People.merge)
     unmerge = _Blocking(people.People.unmerge)
     aliases = _Blocking(people.People.aliases)
+    forget = _Blocking(people.People.forget)
     rename = _Blocking(people.People.rename)
     export = _Iterating(people.People.export)
 

@@ -61,10 +61,10 @@ def message_of(message: Any, canonical: Mapping[str, str]) -> Message | Mapping[
         return message
     if not isinstance(message, Mapping) and field_of(message, "role") is None:
         raise InputError("the session's messages can't be read as messages: pass SqlBackend a read_session that can")
-    role = str(field_of(message, "role"))
+    role, content = str(field_of(message, "role")), field_of(message, "content")
     given: dict[str, Any] = {
         "role": _ROLES.get(role, role),
-        "content": field_of(message, "content"),
+        "content": "" if content is None else content,  # of attachments or calls alone
         "id": _optional_id(field_of(message, "id", "_id")),
         "name": field_of(message, "name"),
         "created_at": _moment(field_of(message, "created_at", "createdAt")),

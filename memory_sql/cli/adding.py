@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from memory_sql.domain.results import AddResult, FormationOutcome, FormResult, ObserveResult, RunDueResult
     from memory_sql.memory import Memory
 
-UNFORMED = ("excluded", "given_up", "retrying", "nothing")
+KNOWN = {
+    "replaced": "replaced, to be formed anew",
+    "differing": "stored with another text, which stays (--replace replaces it)",
+    "forgotten": "forgotten, so not stored again; give what is to be said anew a new id",
+}
+BESIDE = {
+    "elsewhere": "formed by another process meanwhile (a worker)",
+    "busy": "being formed by another process (a worker)",
+}
+SHOWN = 5  # ids
+UNFORMED = ("excluded", "given_up", "retrying")
 
 Groups = Annotated[
     list[str] | None,
@@ -55,6 +65,12 @@ def add(
             help='The zone in which "yesterday" is meant: Europe/Berlin; default: the setting.',
         ),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Messages whose id is known with another text get this one, and are formed anew."
+        ),
+    ] = False,
     form: Annotated[
         bool, typer.Option("--form/--no-form", help="Form observations at once, or only store the messages.")
     ] = True,
@@ -79,20 +95,22 @@ def add(
 
     defaults = Defaults(user, conversation, tuple(group or ()), resolve(url, data).message_max_characters, time_zone)
     read = [read_file(name, defaults) for name in files]
-    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, as_json))):
+    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, replace, as_json))):
         raise typer.Exit(1)
 
 
 async def _add_files(
-    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, as_json: bool
+    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, replace: bool, as_json: bool
 ) -> list[bool]:
     """For each file, whether something failed."""
     if form:
         memory.require_llm()  # fails before anything is stored if there is none
-    return [await _add_file(memory, file, agent, form, as_json) for file in files]
+    return [await _add_file(memory, file, agent, form, replace, as_json) for file in files]
 
 
-async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bool, as_json: bool) -> bool:
+async def _add_file(
+    memory: Memory, file: ConversationFile, agent: str, form: bool, replace: bool, as_json: bool
+) -> bool:
     added = []
     with output.Progress("storing conversations", len(file.conversations)) as progress:
         for talk in file.conversations:
@@ -102,11 +120,12 @@ async def _add_file(memory: Memory, file: ConversationFile, agent: str, form: bo
                     await memory.add(
                         messages[first : first + MOST_MESSAGES], agent_id=agent, user_id=talk.user_id,
                         conversation_id=talk.conversation_id, group_ids=talk.group_ids, time_zone=talk.time_zone,
+                        replace=replace,
                     )
                 )  # fmt: skip
             progress.step()
-    done = await _finish(memory, agent, [talk.conversation_id for talk in file.conversations]) if form else None
-    report = _report(file, added, done)
+    done, beside = await _finish(memory, agent, added) if form else (None, {})
+    report = _report(file, added, done, beside)
     output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
     output.complain_of(report["failed"])
     return bool(report["failed"])
@@ -126,35 +145,66 @@ async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
     return messages
 
 
-async def _finish(memory: Memory, agent: str, conversations: Sequence[str]) -> RunDueResult:
-    """A file contains finished conversations: forms them, then does what has become due."""
+async def _finish(memory: Memory, agent: str, added: Sequence[AddResult]) -> tuple[RunDueResult, dict[str, str]]:
+    """A file contains finished conversations: forms them, then does what has become due.
+
+    And which of them another process (a worker) has formed meanwhile (`elsewhere`), or is forming (`busy`).
+    """
     unformed = set(await memory.conversations.unformed(agent_id=agent))
-    formed, failed = await form_each(memory, agent, [one for one in conversations if one in unformed])
+    asked = [talk for talk in dict.fromkeys(one.conversation_id for one in added) if talk in unformed]
+    busy: set[str] = set()
+    formed, failed = await form_each(memory, agent, asked, busy)
+    new = {one.conversation_id for one in added if (one.accepted or one.replaced) and one.formation not in UNFORMED}
+    elsewhere = new - unformed | {one.conversation_id for one in formed if not one.run_ids}
     due = await memory.run_due(agent_id=agent)
-    return due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
+    done = due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
+    return done, dict.fromkeys(elsewhere, "elsewhere") | dict.fromkeys(busy, "busy")
 
 
-def _report(file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None) -> dict[str, Any]:
+def _report(
+    file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None, beside: dict[str, str]
+) -> dict[str, Any]:
     formed = done.formed if done else ()
     return {
         "file": file.name,
         "messages": file.messages,
         "accepted": sum(result.accepted for result in added),
         "duplicates": sum(result.duplicates for result in added),
+        **{
+            kind: [one for result in added for one in getattr(result, kind)]
+            for kind in ("replaced", "differing", "forgotten")
+        },
         "cleaned": sum(result.cleaned for result in added),
         "masked": sum(result.masked for result in added),
         "conversations": len(file.conversations),
         "formed": sum(result.messages for result in formed),
         "observations": sum(len(result.observations) for result in formed),
+        "known": sum(result.duplicates for result in formed),
         "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
         "propagated": sum(len(result.propagated) for result in done.propagated) if done else 0,
         "refused": refused(formed),
         "failed": done.failed if done else {},
-        "formation": {**{result.conversation_id: result.formation for result in added}, **_formation(formed)},
+        "formation": {**{result.conversation_id: result.formation for result in added}, **beside, **_formation(formed)},
         "empty_groups": sorted({group for result in added for group in result.empty_groups}),
         "model": model_of(formed),
         "due": {} if done else {result.conversation_id: result.trigger for result in added if result.trigger},
     }
+
+
+def _formed(report: dict[str, Any]) -> str:
+    """Where nothing came of it, why."""
+    many, messages = output.many, output.many(report["formed"], "message")
+    known = f"{many(report['known'], 'observation')} known already"
+    if report["observations"]:
+        return f"formed {messages} into {many(report['observations'], 'observation')} ({report['model']})"
+    if report["known"]:
+        return f"read {messages}: nothing new, {known} ({report['model']})"
+    return f"read {messages}: nothing to remember in them ({report['model']})"
+
+
+def _ids(ids: Sequence[str]) -> str:
+    more = len(ids) - SHOWN
+    return ", ".join(ids[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _formation(formed: Sequence[FormResult]) -> dict[str, FormationOutcome]:
@@ -171,11 +221,14 @@ def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
         + (f", {report['cleaned']:,} cleaned" if report["cleaned"] else "")
         + (f", secrets masked in {report['masked']:,}" if report["masked"] else "")
     ]
+    lines += [f"{told}: {_ids(report[kind])}" for kind, told in KNOWN.items() if report[kind]]
     if report["formed"]:
-        lines.append(
-            f"formed {many(report['formed'], 'message')} into {many(report['observations'], 'observation')}"
-            f" ({report['model']})"
-        )
+        lines.append(_formed(report))
+    for why, told in BESIDE.items():
+        if count := list(report["formation"].values()).count(why):
+            lines.append(f"{told}: {many(count, 'conversation')}")
+    if report["observations"] and (found_nothing := list(report["formation"].values()).count("nothing")):
+        lines.append(f"nothing to remember in {many(found_nothing, 'conversation')}")
     if report["consolidated"]:
         lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
     if report["propagated"]:

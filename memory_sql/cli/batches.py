@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from memory_sql.cli import output
-from memory_sql.errors import ConfigurationError, DatabaseError, InputError, MemorySQLError, NotFoundError
+from memory_sql.errors import BusyError, ConfigurationError, DatabaseError, InputError, MemorySQLError, NotFoundError
 
 if TYPE_CHECKING:
     from memory_sql.domain.results import ConsolidateResult, FormResult
@@ -21,14 +21,15 @@ HOPELESS = (ConfigurationError, DatabaseError, InputError, NotFoundError)  # con
 
 
 async def form_each(
-    memory: Memory, agent: str, conversations: Sequence[str]
+    memory: Memory, agent: str, conversations: Sequence[str], busy: set[str] | None = None
 ) -> tuple[list[FormResult], dict[str, str]]:
-    """The results, and by conversation the reason of each failure."""
+    """The results, and by conversation the reason of each failure. `busy` gets those that another process is forming."""
     return await _each(
         "forming conversations",
         conversations,
         lambda s: memory.conversations.form(agent_id=agent, conversation_id=s),
         lambda s: f"conversation {s} of agent {agent}",
+        busy,
     )
 
 
@@ -44,7 +45,11 @@ async def consolidate_each(
 
 
 async def _each(
-    what: str, keys: Sequence[K], work: Callable[[K], Awaitable[T]], name: Callable[[K], str]
+    what: str,
+    keys: Sequence[K],
+    work: Callable[[K], Awaitable[T]],
+    name: Callable[[K], str],
+    busy: set[K] | None = None,
 ) -> tuple[list[T], dict[str, str]]:
     """The results, and by name the reason of each failure; a failure doesn't stop the rest."""
     done, failed = [], {}
@@ -55,7 +60,10 @@ async def _each(
             except HOPELESS:
                 raise
             except MemorySQLError as error:
-                failed[name(key)] = str(error)
+                if busy is not None and isinstance(error, BusyError):
+                    busy.add(key)
+                else:
+                    failed[name(key)] = str(error)
             progress.step()
     return done, failed
 

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from memory_sql.cli import output
-from memory_sql.cli.options import Agent, AsJson, Data, Url, run
+from memory_sql.cli.options import AsJson, Data, Url, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.observations import SourceKind
-    from memory_sql.domain.results import Kept, Receipt
+    from memory_sql.domain.results import Kept, Naming, PersonReceipt, Receipt
     from memory_sql.memory import Memory
 
+ALONE = "--all-agents goes with --user, and only with that and --about"
 SHOWN = 20  # observations of a preview that are printed in full
 
 
 def forget(
-    agent: Agent,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="The agent whose memory it is.")] = None,
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="Everything of this user; or narrows the selection.")
     ] = None,
     about: Annotated[
         bool, typer.Option("--about", help="With --user: also what others have said about this user alone.")
+    ] = False,
+    all_agents: Annotated[
+        bool, typer.Option("--all-agents", help="With --user, instead of --agent: what any agent has of this user.")
     ] = False,
     conversation: Annotated[
         str | None, typer.Option("--conversation", metavar="ID", help="A conversation; or narrows the selection.")
@@ -62,6 +67,7 @@ def forget(
     \b
     memory-sql forget --agent ada --user mia --dry-run
     memory-sql forget --agent ada --user mia --yes
+    memory-sql forget --all-agents --user mia --dry-run
     memory-sql forget --agent ada --observation o12-3 --reason "wrong person"
 
     Texts that contained it are rewritten from what is left, and withheld until then. What legal holds cover is kept but not
@@ -69,15 +75,25 @@ def forget(
     """
     from memory_sql.domain.selection import Selection
 
+    if all_agents and user is None:
+        raise InputError(ALONE)
     selection = Selection(
         user_id=user, about=about, conversation_id=conversation, group_id=group, message_id=message,
         observation_id=observation, fact_key=fact_key, tag=tag, query=query,
         source=cast("SourceKind | None", source), run_id=run_id, everything=everything,
     )  # fmt: skip
 
-    async def work(memory: Memory) -> Receipt:
-        async def forget(*, dry_run: bool) -> Receipt:
-            return await memory.forget(selection, agent_id=agent, dry_run=dry_run, reason=reason, actor=actor)
+    if all_agents and selection != Selection(user_id=user, about=about):
+        raise InputError(ALONE)
+    if all_agents == (agent is not None):
+        raise InputError("whose memory is it? pass --agent, or for a user --all-agents")
+
+    async def work(memory: Memory) -> Receipt | PersonReceipt:
+        async def forget(*, dry_run: bool) -> Receipt | PersonReceipt:
+            cause: dict[str, Any] = {"dry_run": dry_run, "reason": reason, "actor": actor}
+            if agent is None:
+                return await memory.people.forget(str(user), about=about, **cause)
+            return await memory.forget(selection, agent_id=agent, **cause)
 
         if dry_run:
             return await forget(dry_run=True)
@@ -86,15 +102,15 @@ def forget(
         return await forget(dry_run=False)
 
     receipt = run(url, data, work)
-    output.one(receipt, receipt_text, as_json)
+    output.one(receipt, _text, as_json)
 
 
-def _ask(planned: Receipt) -> None:
+def _ask(planned: Receipt | PersonReceipt) -> None:
     if not output.can_ask():
         raise InputError(
             "nothing was forgotten: use --yes if nobody can answer, or --dry-run to see what would be forgotten"
         )
-    print(receipt_text(planned), file=sys.stderr)
+    print(_text(planned), file=sys.stderr)
     if not typer.confirm("Forget this?", err=True):
         raise InputError("nothing was forgotten")
 
@@ -116,6 +132,30 @@ def _why(kept: Kept) -> str:
             return f"said about them by {users or 'the host'}"
 
 
+def _text(receipt: Receipt | PersonReceipt) -> str:
+    from memory_sql.domain.results import PersonReceipt
+
+    if not isinstance(receipt, PersonReceipt):
+        return receipt_text(receipt)
+    if not receipt.agents:
+        return f"receipt {receipt.id}: no agent has anything of {output.plain(receipt.user_id)}"
+    parts = [f"agent {output.plain(agent)}\n{receipt_text(one)}" for agent, one in receipt.agents.items()]
+    return "\n\n".join([*parts, f"receipt {receipt.id}, of {output.many(len(parts), 'agent')} together"])
+
+
+def _naming(naming: Sequence[Naming]) -> list[str]:
+    """Which texts of others still name who is forgotten; none of what they say."""
+    versions, observations = (sum(len(getattr(one, kind)) for one in naming) for kind in ("versions", "observations"))
+    counted = f"{output.many(versions, 'version')} of texts and {output.many(observations, 'observation')}"
+    lines = [f"still named by others: {counted} in {output.many(len(naming), 'scope')}"]
+    for one in naming[:SHOWN]:
+        told = [f"versions {', '.join(map(str, one.versions))}"] if one.versions else []
+        lines.append(
+            f"  {one.scope_id}  {'; '.join([*told, *([' '.join(one.observations)] if one.observations else [])])}"
+        )
+    return lines + ([f"  and {len(naming) - SHOWN:,} more"] if len(naming) > SHOWN else [])
+
+
 def receipt_text(receipt: Receipt) -> str:
     many = output.many
     counts = ", ".join(f"{count:,} {name}" for name, count in receipt.counts.items() if count) or "nothing"
@@ -132,12 +172,16 @@ def receipt_text(receipt: Receipt) -> str:
         more = len(receipt.kept) - SHOWN
         lines += [f"  {kept.observation}  {output.plain(_why(kept))}" for kept in receipt.kept[:SHOWN]]
         lines += [f"  and {more:,} more"] if more > 0 else []
+    if receipt.naming:
+        lines += _naming(receipt.naming)
     if receipt.withheld:
         scopes = " ".join(receipt.withheld)
         lines.append(f"{'to be rewritten' if receipt.dry_run else 'withheld until rewritten'}: {scopes}")
     if receipt.rebuilt:
         lines.append(f"rewritten: {many(len(receipt.rebuilt), 'text')}")
-    if not receipt.dry_run:
+    if not receipt.dry_run and receipt.physical is None:
+        lines.append(f"receipt {receipt.id}; there was nothing of the kind, so nothing had to be deleted")
+    elif not receipt.dry_run and receipt.physical is not None:
         lines.append(
             f"receipt {receipt.id}; run `memory-sql db vacuum` to free the space; backups contain it until "
             f"{output.day(receipt.physical.backups_until)}"

@@ -72,6 +72,8 @@ def context(
         ),
     )
     output.one(found, str, as_json)
+    if found.notice:
+        typer.echo(f"memory-sql: {found.notice}", err=True)
     if explain:
         typer.echo(_decision(found.decision), err=True)
 

@@ -33,8 +33,11 @@ from memory_sql.errors import ConfigurationError
 from memory_sql.later import later
 
 if TYPE_CHECKING:
+    import difflib
+
     import platformdirs
 else:
+    difflib = later("difflib")
     platformdirs = later("platformdirs")
 
 CONFIG_FILE = "memory-sql.toml"
@@ -61,6 +64,14 @@ class Settings(  # in lists, the last base comes first
         frozen=True, extra="forbid", validate_default=True, defer_build=False, hide_input_in_errors=True
     )
 
+    if not TYPE_CHECKING:  # the checkers know the parameters from the fields
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise ConfigurationError(f"settings: {wrong_names(error)}") from None
+
     @model_validator(mode="before")
     @classmethod
     def _resolved(cls, given: object) -> object:
@@ -71,11 +82,11 @@ class Settings(  # in lists, the last base comes first
 
     @classmethod
     def load(cls, **given: Any) -> Self:
-        """Resolves the settings. Raises `ConfigurationError` naming the settings that are wrong, never their values."""
-        try:
-            return cls(**{name: value for name, value in given.items() if value is not None})
-        except ValidationError as error:
-            raise ConfigurationError(f"settings: {wrong_names(error)}") from None
+        """As `Settings(…)`, without what is None.
+
+        Both raise `ConfigurationError` naming the settings that are wrong, never their values.
+        """
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def embedded_data_dir(self) -> Path:
@@ -155,4 +166,13 @@ def _file() -> dict[str, Any]:
 
 def wrong_names(error: ValidationError) -> str:
     """The names and what is wrong with them, never the values."""
-    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+    return "; ".join(
+        _wrong(e["type"], ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors(include_input=False)
+    )
+
+
+def _wrong(kind: str, name: str, said: str) -> str:
+    if kind != "extra_forbidden":
+        return f"{name}: {said}"
+    near = difflib.get_close_matches(name, Settings.model_fields, 1)
+    return f"{name}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")

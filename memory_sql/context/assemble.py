@@ -215,6 +215,11 @@ def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
     return [hit for hit in hits if here is None or hit.observation.source.conversation_id != here]
 
 
+def _notice(turn: Turn, result: _Result) -> str | None:
+    unknown = None if result.found.layer.is_known else f"there is no agent {turn.principal['agent_id']}"
+    return "; ".join(filter(None, (unknown, result.meant.notice))) or None
+
+
 def _considered(hits: Sequence[Hit], plan: _Plan) -> list[Hit]:
     """Those that the XML looks at, also where a digest looks at more; all that was superseded."""
     holding = [hit for hit in hits if hit.observation.status != "superseded"][: plan.top_k + SPARE]
@@ -250,4 +255,4 @@ def _composed(turn: Turn, plan: _Plan, static: Static, decided: Decided | None, 
         )
         whole = whole if part is None else digests.beside(whole, part)
     more = found.layer.more if whole.parts else 0
-    return whole.model_copy(update={"notice": result.meant.notice, "decision": decision, "scopes_left_out": more})
+    return whole.model_copy(update={"notice": _notice(turn, result), "decision": decision, "scopes_left_out": more})

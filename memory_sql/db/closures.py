@@ -46,7 +46,7 @@ class Seeds:
 
     `confirmable`: what was said there stays if the same person has also said it elsewhere. `attended`: the conversations
     that lose the users as participants; what others said there stays. `named`: what is remembered as forgotten, each
-    `(kind, id)`.
+    `(kind, id)`. `others_stay`: of what goes, the other messages that it came from stay.
     """
 
     users: tuple[str, ...] = ()
@@ -57,6 +57,7 @@ class Seeds:
     confirmable: bool = True
     attended: tuple[str, ...] = ()
     named: tuple[tuple[ForgottenKind, str], ...] = ()
+    others_stay: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -69,6 +70,7 @@ class Seeds:
             "conversation_ids": [conversation_id for conversation_id, _ in self.messages],
             "numbers": [number for _, number in self.messages],
             "confirmable": self.confirmable,
+            "others_stay": self.others_stay,
         }
 
 
@@ -152,6 +154,7 @@ _SEEDS = {
     **{name: kind for name, kind in TAKEN.items() if name != "evidence_ids"},
 }
 _AGENT = bindparam("agent_key", type_=BigInteger)
+_HOW = [bindparam(name, type_=Boolean) for name in ("confirmable", "others_stay")]
 
 
 def _arrays(kinds: dict[str, Any]) -> dict[str, BindParameter[Any]]:
@@ -165,7 +168,7 @@ def _closed(*, of_users: bool = False, beside: bool = False) -> Select[Any]:
     """
     every = (*TAKEN, *(f"held_{name}" for name in TAKEN))
     seeds, texts = _arrays(_SEEDS), bindparam("texts", type_=ARRAY(BigInteger))
-    found = func.memory.forget_closure(_AGENT, *seeds.values(), bindparam("confirmable", type_=Boolean))
+    found = func.memory.forget_closure(_AGENT, *seeds.values(), *_HOW)
     closed = select(found.table_valued(*every)).cte("closed").prefix_with("MATERIALIZED")
     both = (closed.c[name].op("||")(closed.c[f"held_{name}"]).label(name) for name in TAKEN)
     going = select(*both).cte("going")

@@ -38,6 +38,7 @@ FUNCTIONS = (
     "adding/absorb",
     "adding/formation_due",
     "adding/says_any",
+    "adding/replace_messages",
     "adding/add_messages",
     "adding/save_observations",
     "adding/store_drafts",
@@ -101,6 +102,7 @@ FUNCTIONS = (
 )
 VIEWS = (
     "v_observations",
+    "v_messages",
     "v_scope_timeline",
     "v_contradictions",
     "v_backlog",

@@ -39,7 +39,11 @@ error that the call raises: `busy` (another process is forming it), `no_model`, 
 class AddResult(Value):
     """What was stored. `cleaned` counts messages whose text had to be changed, `masked` those with secrets.
 
-    Both include duplicates. `refused`: messages that weren't stored because they are too long. `trigger`: why the
+    Both include duplicates. `differing`: the ids of duplicates whose text or role isn't what is stored; that stays, unless
+    `replace=True` is passed. `replaced`: those that it has replaced. `forgotten`: the ids of duplicates that were forgotten;
+    nothing is stored under them again, so what is to be said anew needs a new id.
+
+    `refused`: messages that weren't stored because they are too long. `trigger`: why the
     conversation is due, None if it isn't. `formation`: what happens to it, or with `wait=True` what happened; `run_id` and
     `observations` are then the result. `empty_groups`: those of the call's groups without members, because all have left;
     nobody sees their memory.
@@ -50,6 +54,9 @@ class AddResult(Value):
     duplicates: int
     cleaned: int
     masked: int = 0
+    differing: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
     refused: tuple[RefusedMessage, ...] = ()
     trigger: str | None = None
     formation: FormationOutcome = "not_due"

@@ -58,7 +58,7 @@ def host_id(value: object, name: str = "id") -> str:
     if any(unicodedata.category(c) == "Cc" for c in text) or hidden_in_id(text) or clean(text)[1]:
         raise InvalidIdError(name, "contains control characters or others that aren't seen")
     if unicodedata.normalize("NFC", text) != text:
-        raise InvalidIdError(name, "is not in Unicode normal form C")
+        raise InvalidIdError(name, f"is not in Unicode normal form C; pass unicodedata.normalize('NFC', {name})")
     return text
 
 

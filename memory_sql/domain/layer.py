@@ -55,9 +55,10 @@ class ScopeText(NamedTuple):
 class StaticLayer(NamedTuple):
     """The input of a context: the visible scopes, unordered, and the agent's own settings.
 
-    `more`: how many more scopes are visible, whose contents the settings leave out.
+    `more`: how many more scopes are visible, whose contents the settings leave out. `is_known` False: there is no such agent.
     """
 
     scopes: tuple[ScopeText, ...]
     settings: Mapping[str, Any]
     more: int = 0
+    is_known: bool = True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
-from memory_sql.domain.limits import MOST_PARTS, limited
+from memory_sql.domain.message_text import text_of
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 
@@ -43,7 +43,10 @@ def _of_seconds(value: int) -> datetime:
 class Message(BaseModel):
     """One message in the OpenAI chat format; other keys are ignored.
 
-    `content` may be a list of parts, or null beside `tool_calls`. `user_id` is the user who wrote it, if that isn't the
+    `content` may be a list of parts, or null beside `tool_calls` or a `refusal`. Without it, `parts` are read as Gemini, the
+    AI SDK and A2A write them. A message with nothing of the kind is refused; one that is meant to be empty has `content` "".
+
+    `user_id` is the user who wrote it, if that isn't the
     `user_id` of `add`; `name` is the speaker's name. `trigger` names what caused a message that nobody wrote, for example a
     scheduled one; formation skips it. `cleaned` lists the changes that were needed to store the text.
     """
@@ -65,7 +68,8 @@ class Message(BaseModel):
             self,
             *,
             role: Role,
-            content: str | Sequence[str | Mapping[str, Any]] | None = "",
+            content: str | Sequence[str | Mapping[str, Any]] | None = None,
+            parts: Sequence[str | Mapping[str, Any]] | None = None,
             tool_calls: Sequence[Mapping[str, Any]] | None = None,
             id: Id | None = None,
             name: str | None = None,
@@ -79,12 +83,14 @@ class Message(BaseModel):
     def _take_text(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             raise InputError(f"must be an object, not {type(data).__name__}")
-        text, changes = clean(_text_of(data.get("content"), data.get("tool_calls")))
+        text, changes = clean(text_of(data) if data.get("role") in (*get_args(Role), "model") else "")
         name = data.get("name")
         if isinstance(name, str):
             name, name_changes = clean(one_line(name))
             changes = (*changes, *name_changes)
         kept = {k: data[k] for k in ("role", "id", "user_id", "created_at", "trigger") if k in data}
+        if kept.get("role") == "model" and data.get("parts") is not None:
+            kept["role"] = "assistant"  # as Gemini calls it
         return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
 
     @field_validator("created_at")
@@ -106,37 +112,6 @@ class Message(BaseModel):
         if max_characters is not None and len(message.content) > max_characters:
             raise TooLargeError(f"message {position}", len(message.content), max_characters)
         return message
-
-
-def _text_of(content: object, tool_calls: object) -> str:
-    match content:
-        case str():
-            text = content
-        case None:
-            text = ""
-        case list():
-            text = "\n".join(filter(None, map(_text_of_part, limited("content", content, MOST_PARTS))))
-        case _:
-            raise InputError(f"content must be text, a list of parts or null, not {type(content).__name__}")
-    return "\n".join(filter(None, (text, _text_of_calls(tool_calls))))
-
-
-def _text_of_part(part: object) -> str:
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-        raise InputError("a content part must be an object with a type")
-    text = part.get("text", part.get("refusal"))
-    return text if isinstance(text, str) else f"[{part['type']}]"
-
-
-def _text_of_calls(tool_calls: object) -> str:
-    if not isinstance(tool_calls, list):
-        return ""
-    calls = limited("tool_calls", tool_calls, MOST_PARTS)
-    functions = [call.get("function") for call in calls if isinstance(call, Mapping)]
-    names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
-    return f"[used tools: {', '.join(names)}]" if names else ""
 
 
 class RetainedMessage(Value):

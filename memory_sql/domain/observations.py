@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self
@@ -163,11 +164,35 @@ def storable_metadata(metadata: Mapping[str, Any], max_characters: int) -> dict[
         if len(encoded) > max_characters:
             raise TooLargeError("metadata", len(encoded), max_characters)
         cleaned = _clean_json(json.loads(encoded))
-    except (TypeError, ValueError, RecursionError):
-        raise InputError("metadata must be a JSON object, not nested too deeply") from None
+    except RecursionError:
+        raise InputError("metadata is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        if "Circular" in str(error):
+            raise InputError("metadata contains itself") from None
+        raise InputError(_not_json("metadata", metadata) or "metadata must be a JSON object") from None
     if not isinstance(cleaned, dict):
         raise InputError("metadata must be a JSON object")
     return cleaned
+
+
+def _not_json(where: str, value: object) -> str:
+    """What JSON can't hold, and where: the first such value or key, never itself."""
+    if value is None or isinstance(value, str | bool | int):
+        return ""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"{where} is {value}, which JSON can't hold"
+    if isinstance(value, list | tuple):
+        return next(filter(None, (_not_json(f"{where}[{n}]", item) for n, item in enumerate(value))), "")
+    if not isinstance(value, dict):
+        return f"{where} is of type {type(value).__name__}, which JSON can't hold"
+    if wrong := next((key for key in value if not isinstance(key, str | int | float | None)), None):
+        return f"{where} has a key of type {type(wrong).__name__}; JSON has only texts"
+    return next(filter(None, (_not_json(_within(where, key), item) for key, item in value.items())), "")
+
+
+def _within(where: str, key: object) -> str:
+    """A key that isn't a name may be somebody's words."""
+    return f'{where}["{key}"]' if isinstance(key, str) and key.isidentifier() and len(key) <= 30 else f"{where}[…]"
 
 
 def _clean_json(value: Any) -> Any:

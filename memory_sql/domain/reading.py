@@ -153,8 +153,9 @@ class Context(Value):
     or name, what the user may see, or the budget changes. Put a prompt cache's mark there. `truncated`: the XML was cut to
     fit the budget. `left_out`: how many pending observations of the scopes shown aren't in it, the oldest ones: beyond the
     `pending_max` newest of each scope, or for lack of room. `scopes_left_out`: how many scopes beyond `context_scopes_max`
-    aren't in it, those that changed longest ago. `notice`: why vectors weren't used although they should have
-    been. `decision`: why what was found for the message is shown or not; None: there was no search.
+    aren't in it, those that changed longest ago. `notice`: that there is no such agent (nothing was ever stored for it), or
+    why vectors weren't used although they should have been. `decision`: why what was found for the message is shown or not;
+    None: there was no search.
     """
 
     xml: str

@@ -14,6 +14,12 @@ from memory_sql.domain.adding import RefusedMessage as RefusedMessage
 from memory_sql.domain.ids import ScopeId, Value
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.reading import RetrievalStats
+from memory_sql.domain.receipts import Kept as Kept
+from memory_sql.domain.receipts import KeptReason as KeptReason
+from memory_sql.domain.receipts import Naming as Naming
+from memory_sql.domain.receipts import PersonReceipt as PersonReceipt
+from memory_sql.domain.receipts import Physical as Physical
+from memory_sql.domain.receipts import Receipt as Receipt
 from memory_sql.domain.reviews import Review as Review
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.domain.usage import Usage as Usage
@@ -160,56 +166,6 @@ class Violation(Value):
     agent_id: str | None
     key: str
     detail: str
-
-
-class Physical(Value):
-    """How long deleted rows physically remain: PostgreSQL keeps old row versions until a vacuum.
-
-    `statements` free the space at once (`memory-sql db vacuum` runs them). `backups_until`: when the newest backup that
-    contains the rows expires, by the setting `backup_days`.
-    """
-
-    statements: tuple[str, ...]
-    backups_until: datetime
-
-
-KeptReason = Literal["another", "elsewhere", "host", "source", "again", "about"]
-
-
-class Kept(Value):
-    """An observation that stays although a forgetting took some of its messages or sources, or although it speaks of them.
-
-    `reason`: `another` (`users` say so too), `elsewhere` (`users`, whose words were deleted, say so elsewhere too), `host`
-    (the host stated it), `source` (it was derived from something else as well), `again` (it says the same as something
-    deleted, in other words of `users`, and stands again) or `about` (`users` said it about them).
-    """
-
-    observation: str
-    reason: KeptReason
-    users: tuple[str, ...] = ()
-
-
-class Receipt(Value):
-    """What a forgetting deleted. `counts` are rows by table; of a message the key stays, without any text.
-
-    `observations`: the deleted ids; `kept`: those that lost something and stay. `rebuilt`: scopes whose text was rewritten
-    from what is left. `withheld`: scopes that lost their text, or part of it, and show pending observations until it is
-    rewritten. `held`: how much legal holds kept; `withdrawn`: the ids of that, out of use until the holds end. `dry_run`:
-    nothing was deleted; the receipt says what would have been.
-    """
-
-    id: str
-    at: datetime
-    target: dict[str, str | int | bool]
-    dry_run: bool
-    observations: tuple[str, ...]
-    counts: dict[str, int]
-    held: dict[str, int]
-    withdrawn: tuple[str, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    rebuilt: tuple[ScopeId, ...] = ()
-    withheld: tuple[ScopeId, ...] = ()
-    physical: Physical
 
 
 class Estimate(Value):

@@ -98,17 +98,18 @@ def _parsed(
 async def store(
     session: Session,
     said: Incoming,
+    given: Sequence[Mapping[str, Any]],
     screened: intake.Screened | None,
     settings: Settings,
     now: datetime,
+    replaced: Sequence[str] = (),
     believed: Secrets | None = None,
 ) -> AddResult | None:
-    """What was accepted. `screened`: what is stored in place of the messages as they came, if anything is.
+    """What was accepted. `given`: the messages as the database takes them, `screened` or as they came.
 
     None, and nothing is stored, where a secret was found and the agent's own setting isn't what it is `believed` to be.
     Raises `InvalidMessageError` where the idempotency key came before with another message.
     """
-    messages = said.messages if screened is None else screened.messages
     added = await add_messages(
         session,
         settings,
@@ -116,7 +117,7 @@ async def store(
         conversation_id=said.conversation_id,
         user_id=said.user_id,
         group_ids=said.group_ids,
-        messages=_in_place(said, messages),
+        messages=given,
         now=now,
         excluded=said.excluded,
         time_zone=said.time_zone,
@@ -130,9 +131,12 @@ async def store(
     return AddResult(
         conversation_id=said.conversation_id,
         accepted=added.accepted,
-        duplicates=len(messages) - added.accepted,
+        duplicates=len(said.messages) - added.accepted,
         cleaned=sum(bool(message.cleaned) for message in said.messages),
         masked=0 if screened is None else len(screened.found),
+        replaced=tuple(replaced),
+        differing=tuple(added.differing or ()),
+        forgotten=tuple(added.forgotten or ()),
         refused=tuple(said.refused),
         trigger=added.due_reason if added.due_at and added.due_at <= now else None,
         formation=added.formation,
@@ -160,7 +164,7 @@ _WHY_NOT: Mapping[type[MemorySQLError], FormationOutcome] = {
 }
 
 
-def _in_place(said: Incoming, messages: Sequence[Message]) -> list[dict[str, Any]]:
+def in_place(said: Incoming, messages: Sequence[Message]) -> list[dict[str, Any]]:
     """As the database takes them, in the order of the call; of a refused one only the id."""
     by_place = {
         place: buffered(

@@ -13,12 +13,14 @@ import unicodedata
 from collections.abc import Iterable
 
 from memory_sql.languages.invisible import cut_before, without_invisible
+from memory_sql.languages.verbatim import folded_around
 
 CHARACTERS_PER_TOKEN = 4.5  # R279
-HASH_VERSION = 2
+HASH_VERSION = 3
 
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
 _DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_END = re.compile(r"[\s.!\u2026]+\Z")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _OF_WORDS = re.compile(r"[^\W_]")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # punctuation that ends sentences in scripts without spaces
@@ -73,11 +75,12 @@ def count_words(text: str) -> int:
 def normal_form(text: str) -> str:
     """Observations with the same normal form are the same; empty if there is nothing to compare (C15).
 
-    Only differences that never matter are removed: case, white space, full stops at the end. `C#` and `C++`, `-5` and `5`,
-    `Maßen` and `Massen`, a question and its answer stay distinct: otherwise one of them would be lost.
+    Only differences that never matter are removed: case and white space outside of what looks like a token (`verbatim`), full
+    stops at the end. `C#` and `C++`, `-5` and `5`, `aB3` and `Ab3`, `Maßen` and `Massen`, a question and its answer stay
+    distinct: otherwise one of them would be lost.
     """
-    lowered = unicodedata.normalize("NFC", text).lower()  # which may take a composed character apart
-    return " ".join(unicodedata.normalize("NFC", lowered).split()).rstrip(".!… ")
+    folded = folded_around(unicodedata.normalize("NFC", text))
+    return _END.sub("", unicodedata.normalize("NFC", folded)).lstrip()
 
 
 def folded(text: str) -> str:
@@ -98,6 +101,16 @@ def content_digest(text: str) -> bytes | None:
     normal = normal_form(text)
     holds_word = _OF_WORDS.search(normal) is not None or bool(words_of(normal))
     return hashlib.sha256(normal.encode()).digest() if holds_word else None
+
+
+def former_digest(text: str) -> bytes | None:
+    """As `content_digest`, of the normal form of version 2, which knew no tokens; None: it was the same.
+
+    What was set aside under it stays so, whoever says it again.
+    """
+    lowered = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
+    former = " ".join(lowered.split()).rstrip(".!… ")
+    return hashlib.sha256(former.encode()).digest() if former != normal_form(text) else None
 
 
 def sentences(text: str) -> list[str]:

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.queries.forgettings import former_ids
+from memory_sql.db.queries.naming import names_of, still_naming
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
@@ -121,6 +123,16 @@ async def _forget_found(session: Session, asked: Asked, locks: Locks, found: Fou
     users, agent_key = found.seeds.users, locks.agent_key
     beyond = await AliasRepository(session, agent_key).beyond(users) if users else []
     _need(locks, found)
+    names = await names_of(session, agent_key, users) if users else ()
+    forgotten = await _erase_with_ids(session, asked, locks, found, receipt, beyond)
+    naming = await still_naming(session, agent_key, users, names)
+    return replace(forgotten, receipt=forgotten.receipt.model_copy(update={"naming": naming})) if naming else forgotten
+
+
+async def _erase_with_ids(
+    session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt, beyond: Sequence[str]
+) -> Forgotten:
+    agent_key = locks.agent_key
     if not beyond:
         return await _erase(session, asked, agent_key, found, receipt)
     held = [scope_id for scope_id, _ in await GroupRepository(session, agent_key).strange_to(beyond)]
@@ -196,7 +208,26 @@ def _imported_by(forgetting: str) -> int | None:
     return int(rest.partition(":")[0]) if kind == "import" else None
 
 
-async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt) -> Forgotten:
+async def take_back(
+    session: Session, asked: Asked, locks: Locks, messages: Sequence[tuple[str, int]], target: dict[str, Any]
+) -> None:
+    """What was made of these messages goes, and their texts, to be replaced. The other messages that it came from stay.
+
+    Raises `HeldError`.
+    """
+    repository = ForgettingRepository(session, locks.agent_key)
+    seeds = Seeds(messages=tuple(messages), others_stay=True)
+    found = Found(seeds, *await repository.closure_beside(seeds))
+    if found.closure.withdrawn:
+        raise HeldError(0, f"a message of conversation {target['conversation_id']}")
+    _need(locks, found)
+    receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
+    await _erase(session, asked, locks.agent_key, found, receipt.model_copy(update={"target": target}), "replace")
+
+
+async def _erase(
+    session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt, event: str = "forget"
+) -> Forgotten:
     repository, now = ForgettingRepository(session, agent_key), receipt.at
     beside = found.beside or await repository.beside(found.closure, found.seeds.scopes)
     tainted, kept = dict(beside.tainted), beside.kept
@@ -208,8 +239,10 @@ async def _erase(session: Session, asked: Asked, agent_key: int, found: Found, r
     about = await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
     threshold, cause = asked.settings.consolidation_threshold, {"actor": asked.actor, "reason": asked.reason}
-    erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, **cause)
+    erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, event, **cause)
     receipt = receipt.model_copy(update={"counts": erased.counts, "kept": kept})
+    if not receipt.found:
+        receipt = receipt.model_copy(update={"physical": None})
     if tainted or erased.standing or erased.is_unsettled:
         more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
         withheld = await repository.await_rebuild(sorted({*tainted, *more}))

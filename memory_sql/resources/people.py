@@ -11,18 +11,21 @@ from memory_sql.db import Session
 from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
+from memory_sql.db.queries.naming import agents_knowing
 from memory_sql.db.queries.users import list_users
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
-from memory_sql.domain.arguments import id_of, optional_id, reason_of, within
+from memory_sql.domain.arguments import flags, id_of, optional_id, reason_of, within
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.ids import Id, as_written, stored_id
 from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind, UserSummary
+from memory_sql.domain.results import PersonReceipt, Receipt
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
-from memory_sql.lifecycle import corrections
+from memory_sql.lifecycle import corrections, forgetting, journal
 from memory_sql.resources.runtime import Face, asked_of, locked_agent
 
 
@@ -118,6 +121,45 @@ class People(Face):
         async with self._database.transaction(principal=service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
             return [] if agent_key is None else await AliasRepository(unit, agent_key).into(user)
+
+    async def forget(
+        self,
+        user_id: Id,
+        *,
+        about: bool = False,
+        dry_run: bool = False,
+        wait: bool = True,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Session | None = None,
+    ) -> PersonReceipt:
+        """Deletes all that any agent has of a user, as `forget(Selection(user_id=…))` does for one, in one transaction.
+
+        One receipt says what went, by agent; agents that had nothing of the user aren't in it. `dry_run` only reports what
+        would be deleted. `about` and `wait` as there. Raises `InputError`.
+        """
+        flags(dry_run=dry_run, wait=wait)
+        chosen, now = Selection(user_id=user_id, about=about), self._now()
+        assert chosen.user_id is not None  # checked by Selection
+        user = chosen.user_id
+
+        async def of(unit: Session, agent: str) -> Receipt:
+            asked = asked_of(agent, actor, reason, self._settings, now)
+            if dry_run:
+                return await forgetting.preview(unit, asked, chosen)
+            forgotten = await forgetting.forget(unit, asked, chosen)
+            await journal.keep(self._settings.forget_journal, unit, forgotten.entry, joined=session is not None)
+            return forgotten.receipt
+
+        async def forget(unit: Session) -> PersonReceipt:
+            agents = {agent: await of(unit, agent) for agent in await agents_knowing(unit, user)}
+            return PersonReceipt(id=str(uuid.uuid4()), at=now, user_id=user, dry_run=dry_run, agents=agents)
+
+        receipt = await self._database.write(forget, session, service(None))
+        if dry_run or not wait or session is not None:
+            return receipt
+        done = {agent: await self._jobs.rebuilt(agent, one) for agent, one in receipt.agents.items()}
+        return receipt.model_copy(update={"agents": done})
 
     async def rename(
         self,

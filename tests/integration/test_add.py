@@ -49,6 +49,13 @@ async def test_message_that_stands_twice_in_one_call_is_stored_once(memory: Memo
     assert await rows(memory, "SELECT content FROM memory.messages ORDER BY number") == [("one",), ("three",)]
 
 
+@pytest.mark.parametrize("field", ["contnet", "text", "message"])
+async def test_message_without_content_leaves_its_id_free(memory: Memory, field: str) -> None:
+    with pytest.raises(InvalidMessageError, match=f"message 1: it has no content; pass what stands in {field}"):
+        await memory.add([message("one", n=1), {"id": "m2", "role": "user", field: "two"}], **HERE)
+    assert (await memory.add([message("one", n=1), message("two", n=2)], **HERE)).accepted == 2
+
+
 async def test_idempotency_key_stands_for_the_ids_of_a_call(memory: Memory) -> None:
     said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello"}]
     results = [await memory.add(said, **HERE, idempotency_key=key) for key in ("k1", "k1", "k2")]

@@ -15,7 +15,10 @@ import pytest
 from sqlalchemy import text
 
 from memory_sql import __version__, embedded
+from memory_sql.cli import adding
+from memory_sql.cli.files import Defaults, read_file
 from memory_sql.db.engine import connect_once
+from memory_sql.memory import Memory
 from tests.commands import Ran, commands, memory_sql
 from tests.sizes import few_in_every_run
 
@@ -53,7 +56,8 @@ def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, ta
     first = run("add", talk, *MIA, "--json").value
     assert first == {
         "file": str(talk), "messages": 3, "accepted": 3, "duplicates": 0, "cleaned": 0, "masked": 0, "conversations": 1,
-        "formed": 3, "observations": 2, "consolidated": 0, "propagated": 0,
+        "replaced": [], "differing": [], "forgotten": [], "formed": 3,
+        "observations": 2, "known": 0, "consolidated": 0, "propagated": 0,
         "refused": {}, "failed": {}, "model": "offline-rules-1", "due": {},
         "formation": {"talk": "formed"}, "empty_groups": [],
     }  # fmt: skip
@@ -90,6 +94,34 @@ def test_add_tells_people_what_it_did(run: Run, talk: Path) -> None:
         f"{talk}: 3 messages in 1 conversation: 3 new, 0 known already\n"
         "formed 3 messages into 2 observations (offline-rules-1)\n"
     )
+
+
+def test_add_says_that_nothing_came_of_it(run: Run, tmp_path: Path) -> None:
+    hello = write(tmp_path / "hello.jsonl", {"role": "user", "content": "Hello there, how are you?"})
+    told = run("add", hello, *MIA).out.splitlines()
+    assert told[1:] == ["read 1 message: nothing to remember in them (offline-rules-1)"]
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("elsewhere", "formed by another process meanwhile (a worker): 1 conversation"),
+        ("busy", "being formed by another process (a worker): 1 conversation"),
+    ],
+)
+async def test_add_beside_a_worker_says_what_that_did(database_url: str, talk: Path, state: str, says: str) -> None:
+    file = read_file(str(talk), Defaults("mia", None, (), 1000, None))
+    async with Memory(database_url) as memory, Memory(database_url) as worker:
+        added = await memory.add(file.conversations[0].messages, agent_id="ada", user_id="mia", conversation_id="talk")
+        work = await worker.work.claim("formation")
+        assert work is not None
+        if state == "elsewhere":
+            await work()
+        done, beside = await adding._finish(memory, "ada", [added])
+    assert (beside, done.failed) == ({"talk": state}, {})
+    report = adding._report(file, [added], done, beside)
+    assert report["formation"] == {"talk": state}
+    assert says in adding._report_text(report, "ada", hint=False).splitlines()
 
 
 def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:

@@ -81,5 +81,6 @@ async def test_at_the_first_and_the_last_moment_all_works(database_url: str, par
         hold = await memory.holds.place(**ADA, observation_id=told.id)
         await memory.holds.release(hold.hold_id, **ADA)
         receipt = await memory.forget(Selection(user_id="mia"), **ADA)
+        assert receipt.physical is not None
         assert EARLIEST < receipt.physical.backups_until <= LATEST
         assert await memory.admin.verify() == []

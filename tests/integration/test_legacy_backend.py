@@ -162,7 +162,7 @@ async def test_session_is_read_with_its_messages_and_the_ids_that_count(legacy: 
     assert answer["role"] == "assistant"
     assert answer["tool_calls"] == [{"function": {"name": "draw"}}]
     assert "user_id" not in answer
-    assert "content" not in last
+    assert last["content"] == ""  # it had none
     unknown = await legacy.read_session({"_id": "42", "owner": "mia"})
     assert unknown == HostSession("42", "mia", [])
 

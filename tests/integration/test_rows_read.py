@@ -75,7 +75,11 @@ A_THOUSAND_OF_ONE_SCOPE = (
 )
 WHOLE = {
     "form again": {"observations"},  # no index knows the run
-    "forget a person": {"messages"},  # nor who spoke
+    "forget a person": {
+        "consolidations",
+        "messages",
+        "observations",
+    },  # nor who spoke; their name may stand in any text
     "forget a group": {"conversations", "evidence", "observations", "scopes"},  # nor of which group a conversation is
 }
 # Where few statistics say that any index would do, and another than that of the key is taken: in the last also by the checks

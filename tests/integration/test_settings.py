@@ -8,12 +8,12 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from memory_sql.config import AGENT_SETTINGS, Settings
 from memory_sql.config.kinds import MOST_PHRASES
-from memory_sql.errors import DatabaseError, InputError, MemorySQLError
+from memory_sql.errors import ConfigurationError, DatabaseError, InputError, MemorySQLError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
@@ -225,7 +225,7 @@ def test_value_that_is_wrong_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_p
     file = tmp_path / "memory-sql.toml"
     file.write_text(f'{name} = "postgresql://memory:hunter2@db/\\u0007"')
     monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
-    with pytest.raises(ValidationError, match=name) as wrong:
+    with pytest.raises(ConfigurationError, match=name) as wrong:
         Settings()
     assert "hunter2" not in str(wrong.value)
 

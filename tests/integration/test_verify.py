@@ -483,7 +483,9 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.messages SET owner = 'u:jonas' WHERE conversation_id = 's' AND number = 2",
     ],
     "texts_stay_until_formed": [
-        "UPDATE memory.messages SET content = NULL, speaker = NULL WHERE conversation_id = 'waiting'",
+        "UPDATE memory.messages SET content = NULL, speaker = NULL WHERE conversation_id = 'waiting';"
+        "UPDATE memory.conversations SET unformed_messages = 0, unformed_tokens = 0, unformed_since = NULL"
+        " WHERE conversation_id = 'waiting'",
         "UPDATE memory.messages SET content = NULL, speaker = 'Mia' WHERE conversation_id = 's' AND number = 2",
         "UPDATE memory.messages SET content = NULL, search_extra = 'tea' WHERE conversation_id = 's' AND number = 2",
         "UPDATE memory.conversations SET text_since = NULL WHERE conversation_id = 's'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from memory_sql.config import Settings
+from memory_sql.db.ddl import VIEWS
 from memory_sql.db.principals import service
 from memory_sql.db.roles import Roles
 from memory_sql.domain.selection import Selection
@@ -43,7 +45,72 @@ async def memory(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterato
         yield opened
 
 
+# Messages
+
+
+TOLD = """
+    SELECT number, message_id, role, user_id, speaker, content, formation
+    FROM memory.v_messages WHERE agent_id = 'ada' AND conversation_id = 'a' ORDER BY number"""
+
+
+async def test_messages_show_their_text_while_it_is_kept(memory: Memory, llm: Scripted) -> None:
+    said = [message("Hello.", n=1), message("Be kind.", n=2, role="system"), message("Ship.", n=3)]
+    await memory.add(said[:2], **MIA, conversation_id="a", group_ids=["harbor"])
+    llm.then(extracted(("Ship.", "individual")))
+    await memory.conversations.form(agent_id="ada", conversation_id="a")
+    await memory.add(said[2:], **JONAS, conversation_id="a")
+    assert [(*row[:4], *row[5:]) for row in await rows(memory, TOLD)] == [
+        (1, "m1", "user", "mia", "Hello.", "formed"),
+        (2, "m2", "system", None, "Be kind.", "skipped"),
+        (3, "m3", "user", "jonas", "Ship.", "waiting"),
+    ]
+    await memory.holds.place(agent_id="ada", user_id="jonas", reason="case 7")
+    for user in ("mia", "jonas"):
+        await memory.forget(Selection(user_id=user), agent_id="ada")
+    found = {row[0]: row[3:6] for row in await rows(memory, TOLD)}
+    assert (found[1], found[3]) == ((None, None, None), (None, None, None))
+    assert await rows(memory, "SELECT content FROM memory.messages WHERE number = 3") == [("Ship.",)]
+
+
+async def test_users_see_their_own_messages(
+    walled_database: str, roles: Roles, llm: Scripted, settings: Settings
+) -> None:
+    async with Memory(as_login(walled_database, roles), llm, settings) as walled:
+        await walled.add([message("Mia's.", n=1)], **MIA, conversation_id="a")
+        await walled.add([message("Jonas's.", n=1)], **JONAS, conversation_id="b")
+        for who, seen in ((MIA, "Mia's."), (JONAS, "Jonas's.")):
+            async with walled.database.transaction(principal={**who, "conversation_id": None}) as unit:
+                assert list(await unit.scalars(text("SELECT content FROM memory.v_messages"))) == [seen]
+
+
+# Numbers
+
+
+async def test_no_number_has_more_decimals_than_anybody_reads(memory: Memory, clock: Clock, llm: Scripted) -> None:
+    await memory.add(conversation(4), **MIA, conversation_id="a")
+    clock.goes_on(seconds=1 / 3)
+    llm.then(extracted(("Boats.", "individual")))
+    await memory.conversations.form(agent_id="ada", conversation_id="a")
+    await memory.admin.set_price("scripted", input_per_million=0.7, output_per_million=1.3, currency="EUR")
+    for query in ("zebra", "boats", "yak"):
+        await memory.search(query, agent_id="ada", user_id="mia")
+        await memory.context(agent_id="ada", user_id="mia", message=query)
+    await rows(
+        memory,
+        "INSERT INTO memory.retrievals"
+        " SELECT agent_key, current_date, 'search', 'asked', 7, 3, 1.0 / 3, 0.1 FROM memory.agents",
+    )
+    for view in VIEWS:
+        found = await rows(memory, f"SELECT to_jsonb(v)::text FROM memory.{view} v")  # noqa: S608 (ours)
+        assert not re.search(r'": -?\d+\.\d{7,}', str(found)), (view, found)
+
+
 # Users
+
+
+async def test_user_was_last_seen_when_they_last_spoke(memory: Memory) -> None:
+    await memory.add([message("Old.", n=1), message("Older.", n=0)], **MIA, conversation_id="a")
+    assert await rows(memory, SEEN) == [("mia", MONDAY, MONDAY + timedelta(minutes=1))]
 
 
 async def test_users_are_who_wrote_is_remembered_or_belongs_to_a_group(memory: Memory, clock: Clock) -> None:
@@ -62,8 +129,8 @@ async def test_users_are_who_wrote_is_remembered_or_belongs_to_a_group(memory: M
         ("mia", None, 1, 2, 1, 2, 1),
         ("nils", None, 0, 0, 0, 0, 0),
     ]
-    late = MONDAY + timedelta(days=1)
-    assert [row for row in await rows(memory, SEEN) if row[1]] == [("jonas", late, late), ("mia", MONDAY, MONDAY)]
+    first, last, late = (MONDAY + timedelta(minutes=minutes) for minutes in (1, 3, 9))
+    assert [row for row in await rows(memory, SEEN) if row[1]] == [("jonas", late, late), ("mia", first, last)]
 
 
 async def test_id_that_stands_for_another_says_so(memory: Memory) -> None:

@@ -1111,7 +1111,7 @@ async def test_analyst_sees_everything_but_what_was_said(
     memory: Memory, llm: Scripted, walled_database: str, roles: Roles
 ) -> None:
     await live(memory, llm)
-    closed_views = {"v_observations", "v_scope_timeline", "v_contradictions"}
+    closed_views = {"v_observations", "v_messages", "v_scope_timeline", "v_contradictions"}
     for view in ddl.VIEWS:
         full = await rows(memory, f"SELECT count(*) FROM memory.{view}")
         assert await as_role(walled_database, roles.content, f"SELECT count(*) FROM memory.{view}") == full

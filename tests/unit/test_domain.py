@@ -72,6 +72,65 @@ def test_content_may_be_null_beside_tool_calls() -> None:
     assert parse(role="assistant", content=None, tool_calls=[{"weird": 1}, None]).content == ""
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"parts": [{"text": "Look:"}, {"functionCall": {"name": "find"}}]}, "Look:\n[functionCall]"),
+        (
+            {"parts": [{"text": "Look:"}, {"inline_data": {"mime_type": "image/png", "data": "…"}}]},
+            "Look:\n[inline_data]",
+        ),
+        ({"parts": [{"type": "step-start"}, {"type": "text", "text": "Hi"}]}, "[step-start]\nHi"),
+        ({"parts": [{"kind": "text", "text": "Hi"}, {"kind": "file", "file": {"uri": "x"}}]}, "Hi\n[file]"),
+        ({"content": "", "parts": [{"type": "text", "text": "Hi"}]}, "Hi"),
+        ({"content": "Hi", "parts": [{"type": "text", "text": "Hi"}]}, "Hi"),
+        ({"content": [{"text": "Hi"}]}, "Hi"),
+        ({"content": None, "refusal": "I can't."}, "I can't."),
+        ({"content": ""}, ""),
+        ({"content": []}, ""),
+        ({"tool_calls": [{"function": {"name": "find"}}]}, "[used tools: find]"),
+        ({"content": None, "function_call": {"name": "find", "arguments": "{}"}}, ""),
+    ],
+)
+def test_content_in_other_shapes(given: dict[str, object], text: str) -> None:
+    assert parse(role="assistant", **given).content == text
+
+
+def test_gemini_calls_the_assistant_model() -> None:
+    assert parse(role="model", parts=[{"text": "Hi"}]).role == "assistant"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"contnet": "x"}, "it has no content; pass what stands in contnet as content"),
+        ({"Content": "x"}, "it has no content; pass what stands in Content as content"),
+        ({"contents": "x"}, "it has no content; pass what stands in contents as content"),
+        ({"text": "x"}, "it has no content; pass what stands in text as content"),
+        ({"message": "x"}, "it has no content; pass what stands in message as content"),
+        ({"parts": []}, "it has no content; pass what stands in parts as content"),
+        ({"parts": "x"}, "parts must be a list, not str"),
+        ({"parts": [{"text": 5}]}, "a content part must be an object with a type or a text"),
+        ({"content": None}, 'content is null; pass "" if the message is meant to be empty'),
+        ({"content": None, "tool_calls": []}, 'content is null; pass "" if the message is meant to be empty'),
+        ({"my secret words": "x"}, "it has no content"),
+        ({}, "it has no content"),
+    ],
+    ids=repr,
+)
+def test_nothing_without_content_is_accepted(given: dict[str, object], says: str) -> None:
+    with pytest.raises(InvalidMessageError) as caught:
+        Message.parse({"role": "user", **given}, 3, LIMIT)
+    assert str(caught.value) == f"message 3: {says}"
+
+
+def test_message_that_is_made_needs_content_as_well() -> None:
+    with pytest.raises(InputError, match="no content"):
+        Message(role="user")
+    with pytest.raises(InputError, match="contnet"):
+        Message(role="user", contnet="x")  # type: ignore[call-arg]
+
+
 def test_other_keys_of_the_chat_shape_are_ignored() -> None:
     assert parse(content="Hi", refusal=None, annotations=[], logprobs={}).content == "Hi"
 

@@ -136,6 +136,7 @@ class MessageRow(Base):
         CheckConstraint(f"said_at {READABLE}", name="said_at"),
         CheckConstraint(f"given_at {READABLE}", name="given_at"),
         CheckConstraint("owner LIKE 'u:_%'", name="owner"),
+        CheckConstraint("content IS NULL OR content_hash IS NULL", name="content_hash"),
         Index(
             "messages_search_idx",
             text("memory.search_tokens(hashtextextended(owner, agent_key), search)"),
@@ -162,6 +163,9 @@ class MessageRow(Base):
     user_id: Mapped[str | None] = host_id("The user who wrote it; null for the agent and its tools.")
     speaker: Mapped[str | None] = erase("The speaker's name, as the host gave it.")
     content: Mapped[str | None] = erase("What was said; null once forgotten or past its retention.")
+    content_hash: Mapped[bytes | None] = column(
+        "Hash of the text that the end of its retention took (memory.message_hash), to recognize the message; else null."
+    )
     cleaned: Mapped[list[str]] = constant(
         "What was changed before storing: nul, surrogate, controls, bidi_controls, zero_width, tag_characters, secret.",
         server_default=NO_TEXTS,

@@ -40,7 +40,7 @@ _STATEMENTS = {
 
 
 def _is_of_layer(row: Any) -> bool:
-    return row.l_scope_id is not None or bool(row.l_settings or row.l_scopes_more)
+    return row.l_scope_id is not None or bool(row.l_settings) or row.l_scopes_more is not None
 
 
 class Found(NamedTuple):

@@ -69,4 +69,5 @@ def layer_of(rows: Sequence[Any]) -> StaticLayer:
     others are only counted, as are the scopes beyond `context_scopes_max`.
     """
     more = sum(row.scopes_more for row in rows if row.scopes_more)
-    return StaticLayer(scope_texts(rows), (rows[0].settings or {}) if rows else {}, more)
+    is_known = all(row.scopes_more != 0 for row in rows)
+    return StaticLayer(scope_texts(rows), (rows[0].settings or {}) if rows else {}, more, is_known)

@@ -337,7 +337,13 @@ def _unread(agent_key: Any, conversation_id: Any, after: Any) -> Select[Any]:
         cast(func.coalesce(func.sum(m.weight), 0), REAL).label("tokens"),
         func.coalesce(func.bool_or(m.signal.is_not(None)), False).label("signalled"),
         func.min(m.created_at).label("since"),
-    ).where(m.agent_key == agent_key, m.conversation_id == conversation_id, m.number > after, m.eligible)
+    ).where(
+        m.agent_key == agent_key,
+        m.conversation_id == conversation_id,
+        m.number > after,
+        m.eligible,
+        m.content.is_not(None),
+    )
 
 
 def _due(unread: Any, limits: Any, now: datetime) -> Any:

@@ -8,22 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    Select,
-    and_,
-    any_,
-    bindparam,
-    cast,
-    exists,
-    func,
-    insert,
-    literal_column,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -360,6 +345,7 @@ class ForgettingRepository:
         seeds: Seeds,
         receipt: Receipt,
         threshold: int,
+        event: str = "forget",
         **cause: str | None,
     ) -> Erased:
         """As `erase`, with what `seeds` name, and leaves a tombstone: which ids went, when, and why; no text.
@@ -371,7 +357,15 @@ class ForgettingRepository:
             detail["withdrawn"] = list(receipt.withdrawn)
         given = self._erasing(closure, losing, seeds, receipt.id, receipt.at)
         kinds, ids = ([one[place] for one in seeds.named] for place in (0, 1))
-        told = {**given, **cause, "detail": detail, "threshold": threshold, "named_kinds": kinds, "named_ids": ids}
+        told = {
+            **given,
+            **cause,
+            "detail": detail,
+            "threshold": threshold,
+            "event": event,
+            "named_kinds": kinds,
+            "named_ids": ids,
+        }
         row = (await self._session.execute(_ERASE_TOLD, told)).one()
         return Erased(row.counts or {}, tuple(sorted(row.standing or ())), row.is_unsettled)
 
@@ -474,7 +468,7 @@ def _erase_told() -> Select[Any]:
     cause = (bindparam("actor", type_=Text), bindparam("reason", type_=Text))
     told = insert(EventRow).from_select(
         ["agent_key", "kind", "created_at", "actor", "reason", "detail"],
-        select(_AGENT, literal_column("'forget'"), _NOW, *cause, detail).select_from(rows),
+        select(_AGENT, bindparam("event", type_=Text), _NOW, *cause, detail).select_from(rows),
     )
     return select(
         counts.label("counts"),

@@ -2,7 +2,7 @@
 
 DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieved, memory.v_retrieval, memory.v_model_cost,
     memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting, memory.v_pending,
-    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_observations;
+    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages, memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -31,16 +31,16 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_on
     memory.is_held_message, memory.is_held_observation, memory.held_messages, memory.held_observations,
     memory.holds_message, memory.holds_observation, memory.is_held_id, memory.held_ids, memory.parts,
     memory.guard_privacy, memory.refuse_change, memory.keep_part, memory.observe, memory.lock_scopes,
-    memory.store_drafts, memory.save_observations, memory.add_messages, memory.says_any, memory.formation_due,
-    memory.absorb, memory.refresh_due, memory.evict_buffers, memory.pending_observations, memory.my_left_groups,
-    memory.my_user_ids, memory.serves_all, memory.served_agent, memory.my_agent, memory.my_scopes,
-    memory.messages_since, memory.is_kept, memory.retention_start, memory.settings_over, memory.number_setting,
-    memory.visible_conversations, memory.visible_scopes, memory.conversation_owner, memory.is_empty_group,
-    memory.has_left, memory.left_groups, memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter,
-    memory.principal, memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes,
-    memory.keyed_hash, memory.renew_installation, memory.note_journal_read, memory.journal_read, memory.ancestors,
-    memory.incarnation, memory.installation_id, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,
-    memory.in_use;
+    memory.store_drafts, memory.save_observations, memory.add_messages, memory.compared_messages, memory.message_hash,
+    memory.replace_messages, memory.says_any, memory.formation_due, memory.absorb, memory.refresh_due,
+    memory.evict_buffers, memory.pending_observations, memory.my_left_groups, memory.my_user_ids, memory.serves_all,
+    memory.served_agent, memory.my_agent, memory.my_scopes, memory.messages_since, memory.is_kept,
+    memory.retention_start, memory.settings_over, memory.number_setting, memory.visible_conversations,
+    memory.visible_scopes, memory.conversation_owner, memory.is_empty_group, memory.has_left, memory.left_groups,
+    memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter, memory.principal, memory.content_hashes,
+    memory.content_hash, memory.user_hash, memory.keyed_hashes, memory.keyed_hash, memory.renew_installation,
+    memory.note_journal_read, memory.journal_read, memory.ancestors, memory.incarnation, memory.installation_id,
+    memory.supports, memory.is_aside, memory.is_sought, memory.is_found, memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
     memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
     memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,

@@ -494,6 +494,7 @@ CREATE TABLE memory.messages (
     user_id TEXT,
     speaker TEXT,
     content TEXT,
+    content_hash BYTEA,
     cleaned TEXT[] DEFAULT '{}'::text[] NOT NULL,
     weight REAL NOT NULL,
     eligible BOOLEAN DEFAULT true NOT NULL,
@@ -514,6 +515,7 @@ CREATE TABLE memory.messages (
     CONSTRAINT messages_said_at_check CHECK (said_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT messages_given_at_check CHECK (given_at < '9999-01-01 00:00:00+00'::timestamptz),
     CONSTRAINT messages_owner_check CHECK (owner LIKE 'u:_%'),
+    CONSTRAINT messages_content_hash_check CHECK (content IS NULL OR content_hash IS NULL),
     CONSTRAINT messages_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}'))
 );
 CREATE INDEX messages_search_idx ON memory.messages USING gin (memory.search_tokens(hashtextextended(owner, agent_key), search)) WITH (fastupdate = off) WHERE content IS NOT NULL;
@@ -527,6 +529,7 @@ COMMENT ON COLUMN memory.messages.role IS 'user, assistant, agent, system, devel
 COMMENT ON COLUMN memory.messages.user_id IS 'The user who wrote it; null for the agent and its tools.';
 COMMENT ON COLUMN memory.messages.speaker IS 'The speaker''s name, as the host gave it.';
 COMMENT ON COLUMN memory.messages.content IS 'What was said; null once forgotten or past its retention.';
+COMMENT ON COLUMN memory.messages.content_hash IS 'Hash of the text that the end of its retention took (memory.message_hash), to recognize the message; else null.';
 COMMENT ON COLUMN memory.messages.cleaned IS 'What was changed before storing: nul, surrogate, controls, bidi_controls, zero_width, tag_characters, secret.';
 COMMENT ON COLUMN memory.messages.weight IS 'Weighted tokens: characters / 4.5 × 1 for users, 0.5 for tools, 0.2 for agents.';
 COMMENT ON COLUMN memory.messages.eligible IS 'False: formation skips it (a system message, or said while the conversation was excluded).';

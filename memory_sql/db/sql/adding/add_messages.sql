@@ -16,7 +16,7 @@
 -- With `secrets` among the limits nothing is stored, and `differs` is -1, where the agent has another setting of that name.
 -- A time more than a day ahead, by the clock of the database, counts as now; given_at keeps it.
 -- `formation` says whether it is due: due, not_due, retrying (failed, and is tried again later), excluded or given_up;
--- `empty_groups` which of the groups have no member after all.
+-- `empty_groups` which of the groups have no member after all. `differing` and `forgotten`: see memory.compared_messages.
 -- Behind walls it is one round trip all the same: it names its principal itself, the library's work for this agent, until it
 -- returns; an error takes the setting back with all else. In a transaction that works for a user, or for another agent, it
 -- does nothing of the kind: that is refused.
@@ -25,7 +25,7 @@ CREATE OR REPLACE FUNCTION memory.add_messages(
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
     OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
     OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer,
-    OUT formation text, OUT empty_groups text[]
+    OUT formation text, OUT empty_groups text[], OUT differing text[], OUT forgotten text[]
 )
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -154,6 +154,11 @@ BEGIN
            array_agg(DISTINCT user_id) FILTER (WHERE user_id IS NOT NULL)
     INTO accepted, v_count, v_tokens, v_signal, v_users
     FROM stored;
+    IF accepted < jsonb_array_length(p_messages) THEN
+        SELECT array_agg(DISTINCT c.message_id) FILTER (WHERE c.differs), array_agg(DISTINCT c.message_id) FILTER (WHERE c.is_forgotten)
+        INTO differing, forgotten
+        FROM memory.compared_messages(v_agent, p_conversation, p_messages) c;
+    END IF;
 
     v_refused := ARRAY(
         SELECT r.id

@@ -115,6 +115,7 @@ BEGIN
                coalesce(bool_or(m.signal IS NOT NULL), false) AS signalled
         FROM memory.messages m
         WHERE m.agent_key = p_agent AND m.conversation_id = p_conversation AND m.number > p_to AND m.eligible
+          AND m.content IS NOT NULL
     ) u
     CROSS JOIN LATERAL memory.formation_due(
         u.messages, u.tokens, u.signalled, u.since, memory.settings_over(p_limits, a.settings), p_at

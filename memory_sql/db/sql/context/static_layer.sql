@@ -5,7 +5,7 @@
 -- first, and how many more are pending; its disputed observations and its buffer, in the same form; and who speaks in it.
 -- Arrays are null if there are none. The agent's own settings are the same in each row, null if it has none; a pending_max
 -- or context_scopes_max among them takes precedence over the argument. The last row has no scope if scopes were left out
--- (scopes_more), or if there are settings but no scope. Row-level policies don't apply: it runs as its owner and calls
+-- (scopes_more; 0: there is no such agent), or if there are settings but no scope. Row-level policies don't apply: it runs as its owner and calls
 -- memory.visible_scopes itself, so that it takes one round trip, without naming a principal first.
 CREATE OR REPLACE FUNCTION memory.static_layer(
     p_agent text, p_user text, p_conversation text, p_pending_max bigint, p_scopes_max bigint
@@ -89,6 +89,9 @@ BEGIN
         FROM memory.visible_scopes(p_agent, p_user, p_conversation) v
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
         WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0);
+    END IF;
+    IF v_pending_max IS NULL AND p_user IS NOT NULL THEN  -- there is no such agent
+        scopes_more := 0;
     END IF;
     IF scopes_more IS NOT NULL OR (v_shown = 0 AND v_settings IS NOT NULL) THEN
         settings := v_settings;

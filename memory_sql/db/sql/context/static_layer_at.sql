@@ -92,6 +92,9 @@ BEGIN
         JOIN memory.scopes s ON s.agent_key = v.agent_key AND s.scope_id = v.scope_id
         WHERE s.is_active AND (s.last_seq > 0 OR s.version > 0) AND s.created_at <= p_as_of;
     END IF;
+    IF v_pending_max IS NULL AND p_user IS NOT NULL THEN  -- there is no such agent
+        scopes_more := 0;
+    END IF;
     IF scopes_more IS NOT NULL OR (v_shown = 0 AND v_settings IS NOT NULL) THEN
         settings := v_settings;
         RETURN NEXT;

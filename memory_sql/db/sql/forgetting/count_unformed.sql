@@ -15,6 +15,7 @@ LANGUAGE sql VOLATILE AS $$
         FROM memory.messages m
         JOIN memory.conversations f USING (agent_key, conversation_id)
         WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number > f.formed_number AND m.eligible
+          AND m.content IS NOT NULL
     ) m ON true
     WHERE t.agent_key = p_agent AND t.conversation_id = k.conversation_id
 $$;

@@ -268,7 +268,7 @@ BEGIN
 
     IF cardinality(v_conversations) > 0 THEN
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, search_extra = '', signal = NULL, withdrawn_by = NULL,
+        SET content = NULL, content_hash = NULL, speaker = NULL, search_extra = '', signal = NULL, withdrawn_by = NULL,
             eligible = m.eligible AND m.number <= t.formed_number
         FROM unnest(p_conversation_ids, p_numbers) AS k (conversation_id, number), memory.conversations t
         WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id AND m.number = k.number

@@ -1,5 +1,5 @@
--- unformed_messages and unformed_tokens count the eligible messages after formed_number, and unformed_since is when the
--- first of them was stored. Tokens are summed as real, so a deviation of a thousandth is allowed.
+-- unformed_messages and unformed_tokens count the eligible messages after formed_number that have their texts, and unformed_since is when
+-- the first of them was stored. Tokens are summed as real, so a deviation of a thousandth is allowed.
 SELECT
     a.agent_id,
     'conversation ' || s.conversation_id AS key,
@@ -14,7 +14,7 @@ LEFT JOIN (
     FROM memory.conversations t
     JOIN memory.messages m
       ON m.agent_key = t.agent_key AND m.conversation_id = t.conversation_id AND m.number > t.formed_number
-    WHERE m.eligible
+    WHERE m.eligible AND m.content IS NOT NULL
     GROUP BY t.agent_key, t.conversation_id
 ) m USING (agent_key, conversation_id)
 WHERE s.unformed_messages <> coalesce(m.messages, 0)

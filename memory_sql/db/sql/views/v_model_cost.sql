@@ -13,7 +13,7 @@ SELECT
     e.output_tokens,
     e.latency_seconds,
     e.latency_seconds_max,
-    (e.input_tokens * p.input_per_million + e.output_tokens * p.output_per_million) / 1000000 AS cost,
+    round((e.input_tokens * p.input_per_million + e.output_tokens * p.output_per_million) / 1000000, 6) AS cost,
     p.currency
 FROM (
     SELECT
@@ -25,7 +25,7 @@ FROM (
         count(*) FILTER (WHERE r.error_code IS NOT NULL) AS failures,
         coalesce(sum(r.input_tokens), 0) AS input_tokens,
         coalesce(sum(r.output_tokens), 0) AS output_tokens,
-        avg(r.latency_seconds) AS latency_seconds,
+        round(avg(r.latency_seconds)::numeric, 3)::double precision AS latency_seconds,
         max(r.latency_seconds) AS latency_seconds_max
     FROM memory.runs r
     JOIN memory.agents a ON a.agent_key = r.agent_key
@@ -52,5 +52,5 @@ COMMENT ON COLUMN memory.v_model_cost.input_tokens IS 'Sum of the tokens sent, a
 COMMENT ON COLUMN memory.v_model_cost.output_tokens IS 'Sum of the tokens received, counted in the same way.';
 COMMENT ON COLUMN memory.v_model_cost.latency_seconds IS 'Mean seconds that the model took, over the runs in which it answered; null: it never answered.';
 COMMENT ON COLUMN memory.v_model_cost.latency_seconds_max IS 'Most seconds that it took in one run; null: it never answered.';
-COMMENT ON COLUMN memory.v_model_cost.cost IS 'Cost of the tokens, in units of the currency; null: the model has no price for that day.';
+COMMENT ON COLUMN memory.v_model_cost.cost IS 'Cost of the tokens, in units of the currency, to six decimals; null: the model has no price for that day.';
 COMMENT ON COLUMN memory.v_model_cost.currency IS 'ISO 4217 code, for instance EUR; null: the model has no price for that day.';

@@ -47,7 +47,7 @@ CROSS JOIN LATERAL (
         GROUP BY 1
     ) g USING (user_id)
     LEFT JOIN (
-        SELECT w.user_id, count(*) AS messages, min(w.created_at) AS first_seen_at, max(w.created_at) AS last_seen_at
+        SELECT w.user_id, count(*) AS messages, min(w.said_at) AS first_seen_at, max(w.said_at) AS last_seen_at
         FROM memory.conversations s
         JOIN memory.messages w ON w.agent_key = s.agent_key AND w.conversation_id = s.conversation_id
         WHERE s.agent_key = a.agent_key AND w.user_id = ANY (s.participants)  -- a forgotten user no longer is one
@@ -77,8 +77,8 @@ COMMENT ON COLUMN memory.v_users.user_id IS 'The host''s id for the user; with a
 COMMENT ON COLUMN memory.v_users.stands_for IS 'The user for whom this id stands, after people.merge; null: it stands for itself.';
 COMMENT ON COLUMN memory.v_users.conversations IS 'Number of conversations in which they have written, or that were begun for them.';
 COMMENT ON COLUMN memory.v_users.messages IS 'Number of messages that they wrote, including those whose text is gone.';
-COMMENT ON COLUMN memory.v_users.first_seen_at IS 'When their first message was stored; null: they wrote none.';
-COMMENT ON COLUMN memory.v_users.last_seen_at IS 'When their newest message was stored; null: they wrote none.';
+COMMENT ON COLUMN memory.v_users.first_seen_at IS 'When they said the first of their messages; null: they wrote none.';
+COMMENT ON COLUMN memory.v_users.last_seen_at IS 'When they last said something; null: they wrote none.';
 COMMENT ON COLUMN memory.v_users.observations IS 'Number of active observations in their own scopes.';
 COMMENT ON COLUMN memory.v_users.contributed IS 'Number of observations, in any scope and of any status, that their statements support.';
 COMMENT ON COLUMN memory.v_users.groups IS 'Number of groups to which they belong now.';

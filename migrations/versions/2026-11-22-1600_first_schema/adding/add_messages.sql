@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION memory.add_messages(
     p_limits jsonb, p_at timestamptz, p_excluded boolean, p_time_zone text, p_next text,
     OUT accepted integer, OUT last_number bigint, OUT unformed_messages integer, OUT unformed_tokens real,
     OUT unformed_since timestamptz, OUT due_at timestamptz, OUT due_reason text, OUT differs integer,
-    OUT formation text, OUT empty_groups text[]
+    OUT formation text, OUT empty_groups text[], OUT differing text[], OUT forgotten text[]
 )
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -129,6 +129,11 @@ BEGIN
            array_agg(DISTINCT user_id) FILTER (WHERE user_id IS NOT NULL)
     INTO accepted, v_count, v_tokens, v_signal, v_users
     FROM stored;
+    IF accepted < jsonb_array_length(p_messages) THEN
+        SELECT array_agg(DISTINCT c.message_id) FILTER (WHERE c.differs), array_agg(DISTINCT c.message_id) FILTER (WHERE c.is_forgotten)
+        INTO differing, forgotten
+        FROM memory.compared_messages(v_agent, p_conversation, p_messages) c;
+    END IF;
     v_refused := ARRAY(
         SELECT r.id
         FROM (

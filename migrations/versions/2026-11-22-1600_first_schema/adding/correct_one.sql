@@ -15,6 +15,7 @@ DECLARE
     v_read record;
     v_old memory.observations;
     v_hash bytea := memory.content_hash(p_scope, decode(p_draft ->> 'digest', 'hex'));
+    v_former bytea := memory.content_hash(p_scope, decode(p_draft ->> 'former_digest', 'hex'));
     v_new integer;
 BEGIN
     SELECT s.* INTO v_scope FROM memory.scopes s WHERE s.scope_id = p_scope AND s.agent_key = (
@@ -37,7 +38,8 @@ BEGIN
             UNION ALL
             SELECT FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = v_agent AND t.scope_id = p_scope AND memory.is_aside(t.status) AND o.content_hash = v_hash
+            WHERE t.agent_key = v_agent AND t.scope_id = p_scope AND memory.is_aside(t.status)
+              AND (o.content_hash = v_hash OR o.content_hash = v_former AND o.hash_version = 2)
         )
     THEN
         SELECT f.seq INTO STRICT v_new

@@ -8,7 +8,8 @@ BEGIN
     WITH given AS MATERIALIZED (
         SELECT (d.value ->> 'place')::integer AS place, d.value AS draft, s.scope_id AS scope, s.last_seq AS last,
                s.language AS words, d.value ->> 'lane' AS goes, (d.value ->> 'dates')::datemultirange AS days,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash
+               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash,
+               memory.content_hash(s.scope_id, decode(d.value ->> 'former_digest', 'hex')) AS former
         FROM jsonb_array_elements(p_drafts) d
         CROSS JOIN LATERAL (  -- by itself, here as elsewhere: no plan may read all scopes of the agent
             SELECT s.scope_id, s.last_seq, s.language
@@ -20,7 +21,8 @@ BEGIN
             SELECT max(o.seq)
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = p_agent AND t.scope_id = g.scope AND o.content_hash = g.hash
+            WHERE t.agent_key = p_agent AND t.scope_id = g.scope
+              AND o.content_hash = CASE WHEN o.hash_version = 2 AND g.former IS NOT NULL THEN g.former ELSE g.hash END
               AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
         ), (
             SELECT o.seq
@@ -35,6 +37,25 @@ BEGIN
               AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
               AND memory.in_use(t.status)
               AND t.verification IS DISTINCT FROM 'disputed'
+        ), (
+            SELECT max(o.seq)
+            FROM jsonb_to_recordset(g.draft -> 'evidence') AS d (conversation_id text, number bigint)
+            CROSS JOIN LATERAL (
+                SELECT e.scope_id, e.seq
+                FROM memory.evidence e
+                WHERE e.agent_key = p_agent AND e.conversation_id = d.conversation_id AND e.number = d.number
+                  AND e.repeated_seq IS NULL AND e.withdrawn_by IS NULL
+                OFFSET 0
+            ) e
+            JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = g.scope AND o.seq = e.seq
+            LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = g.scope AND t.seq = o.seq
+            WHERE e.scope_id = g.scope AND o.content_hash = g.hash AND o.dates IS NOT DISTINCT FROM g.days AND o.lane = g.goes
+              AND t.status IS DISTINCT FROM 'withdrawn'
+              AND (t.status IS DISTINCT FROM 'superseded' OR EXISTS (
+                  SELECT FROM (SELECT t.superseded_by AS seq) b
+                  LEFT JOIN memory.observation_states n ON n.agent_key = p_agent AND n.scope_id = g.scope AND n.seq = b.seq
+                  WHERE b.seq IS NOT NULL AND (n.status IS DISTINCT FROM 'superseded' OR n.superseded_by IS NOT NULL)
+              ))
         )) AS known
         FROM given g
     ), batched AS (

@@ -46,7 +46,8 @@ BEGIN
         LIMIT p_messages
     ), gone AS (
         UPDATE memory.messages m
-        SET content = NULL, speaker = NULL, search_extra = '', eligible = m.eligible AND m.number <= o.formed_number
+        SET content = NULL, content_hash = memory.message_hash(m.agent_key, m.number, m.content), speaker = NULL, search_extra = '',
+            eligible = m.eligible AND m.number <= o.formed_number
         FROM over o WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
         RETURNING m.number
     ) SELECT count(*) INTO messages FROM gone;

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.forget_closure(
     p_agent bigint, p_users text[], p_conversations text[], p_scopes bigint[], p_scope_ids bigint[], p_seqs integer[],
-    p_conversation_ids text[], p_numbers bigint[], p_confirmable boolean,
+    p_conversation_ids text[], p_numbers bigint[], p_confirmable boolean, p_others_stay boolean DEFAULT false,
     OUT scope_ids bigint[], OUT seqs integer[], OUT conversation_ids text[], OUT numbers bigint[], OUT evidence_ids bigint[],
     OUT held_scope_ids bigint[], OUT held_seqs integer[], OUT held_conversation_ids text[], OUT held_numbers bigint[],
     OUT held_evidence_ids bigint[], OUT touches_others boolean
@@ -30,7 +30,7 @@ BEGIN
         SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
         INTO v_round_conversation_ids, v_round_numbers
         FROM (
-            SELECT m.conversation_id, m.number, m.content IS NOT NULL OR m.speaker IS NOT NULL AS has_text,
+            SELECT m.conversation_id, m.number, m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL AS has_text,
                    max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
                        PARTITION BY m.conversation_id ORDER BY m.number
                    ) AS asked
@@ -153,7 +153,8 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT e.* FROM memory.evidence e WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq OFFSET 0
             ) e
-            WHERE e.repeated_seq IS NULL AND (e.conversation_id, e.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers))
+            WHERE NOT p_others_stay AND e.repeated_seq IS NULL
+              AND (e.conversation_id, e.number) NOT IN (SELECT * FROM unnest(conversation_ids, numbers))
               AND NOT EXISTS (SELECT FROM memory.lineage l WHERE (l.agent_key, l.scope_id, l.seq) = (p_agent, k.scope_id, k.seq) OFFSET 0)
         ) e
         JOIN LATERAL (

@@ -4,10 +4,10 @@ SELECT
     e.day,
     e.step,
     e.items,
-    e.percentiles[1] AS p50_seconds,
-    e.percentiles[2] AS p90_seconds,
-    e.percentiles[3] AS p99_seconds,
-    e.percentiles[4] AS slowest_seconds
+    round(e.percentiles[1]::numeric, 3)::double precision AS p50_seconds,
+    round(e.percentiles[2]::numeric, 3)::double precision AS p90_seconds,
+    round(e.percentiles[3]::numeric, 3)::double precision AS p99_seconds,
+    round(e.percentiles[4]::numeric, 3)::double precision AS slowest_seconds
 FROM memory.agents a
 CROSS JOIN LATERAL (
     SELECT

@@ -1,0 +1,102 @@
+"""Mistakes of somebody who begins: each error or notice says what, where, and what to do."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import ConfigurationError, InputError, InvalidIdError
+from memory_sql.memory import Memory
+from tests.commands import memory_sql
+from tests.database import statements
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+NOT_NUMBER = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({"a": object()}, 'metadata["a"] is of type object, which JSON can\'t hold'),
+        ({"a": [1, {"b": datetime(2026, 1, 1, tzinfo=UTC)}]}, 'metadata["a"][1]["b"] is of type datetime, which'),
+        ({"a": NOT_NUMBER}, 'metadata["a"] is nan, which JSON can\'t hold'),
+        ({"a secret of Mia's": {1, 2}}, "metadata[…] is of type set, which JSON can't hold"),
+        ({(1, 2): "x"}, "metadata has a key of type tuple; JSON has only texts"),
+        ([1], "metadata must be a JSON object"),
+    ],
+)
+async def test_metadata_that_is_no_json_is_named(memory: Memory, metadata: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        await memory.observe("Tea.", **MIA, metadata=metadata)
+    assert str(caught.value).startswith(says)
+
+
+async def test_metadata_that_goes_too_deep_or_in_a_circle(memory: Memory) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    round_: dict[str, Any] = {}
+    round_["a"] = round_
+    for metadata, says in ((deep, "nested too deeply"), (round_, "contains itself")):
+        with pytest.raises(InputError, match=says):
+            await memory.observe("Tea.", **MIA, metadata=metadata)
+
+
+def test_setting_that_does_not_exist_is_a_mistake_in_the_configuration() -> None:
+    with pytest.raises(
+        ConfigurationError, match="settings: pool_sise: there is no such setting; did you mean pool_size\\?"
+    ):
+        Settings(pool_sise=3)  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="pool_size: Input should be"):
+        Settings(pool_size="many")
+    assert Settings(pool_size=3).pool_size == 3
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"message": "tea?"}, {"assembly": "digest"}, {"as_of": datetime.now(UTC)}], ids=str
+)
+async def test_context_says_that_there_is_no_such_agent(memory: Memory, more: dict[str, Any]) -> None:
+    await memory.observe("Tea.", **MIA)
+    with statements(memory) as seen:
+        unknown = await memory.context(agent_id="adda", user_id="mia", **more)
+    assert unknown.notice == "there is no agent adda"
+    with statements(memory) as known:
+        assert (await memory.context(agent_id="ada", user_id="mia", **more)).notice is None
+    assert len(seen) == len(known)
+    assert (await memory.context(agent_id="ada", user_id="nobody", **more)).notice is None
+
+
+def test_command_prints_the_notice(database_url: str) -> None:
+    ran = memory_sql("context", "--agent", "adda", "--user", "mia", "--url", database_url)
+    assert ran.err == "memory-sql: there is no agent adda\n"
+
+
+async def test_id_in_another_normal_form_comes_with_the_way_out(memory: Memory) -> None:
+    given = unicodedata.normalize("NFD", "zoë")
+    with pytest.raises(InvalidIdError) as caught:
+        await memory.observe("Tea.", agent_id="ada", user_id=given)
+    assert caught.value.reason == "is not in Unicode normal form C; pass unicodedata.normalize('NFC', user_id)"
+    await memory.observe("Tea.", agent_id="ada", user_id=unicodedata.normalize("NFC", given))
+
+
+async def test_receipt_of_what_was_never_there_says_so(memory: Memory, database_url: str) -> None:
+    await memory.observe("Tea.", **MIA)
+    for dry_run in (True, False):
+        receipt = await memory.forget(Selection(user_id="nobody"), agent_id="ada", dry_run=dry_run)
+        assert (receipt.found, receipt.physical) == (False, None)
+    known = await memory.forget(Selection(user_id="mia"), agent_id="ada")
+    assert known.found
+    assert known.physical is not None
+
+
+def test_command_does_not_speak_of_backups_for_nobody(database_url: str) -> None:
+    memory_sql("observe", "Tea.", "--agent", "ada", "--user", "mia", "--url", database_url)
+    told = memory_sql("forget", "--agent", "ada", "--user", "nobody", "--yes", "--url", database_url).out
+    assert "backups" not in told
+    assert "there was nothing of the kind" in told

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple, Self
 
 from memory_sql.config import ContextFormat, ContextKind, Settings
@@ -189,21 +189,39 @@ def told_in(static: Static, hits: Sequence[Hit]) -> set[str]:
     """
     scopes = static.scopes
     seen, kinds = _stands(scopes), static.style.order
-    texts = [(folded(scope.consolidation), scope.consolidation) for scope in scopes if hits and scope.consolidation]
+    texts = [_Searched(scope.consolidation) for scope in scopes if hits and scope.consolidation]
     told = set[str]()
     shown = {frozenset(words_of(item.content)) for scope in scopes for item in scope.pending}
     for observation in sorted((hit.observation for hit in hits), key=lambda one: one.status == "superseded"):
         words = frozenset(words_of(observation.content))
-        again = observation.verification != "disputed" and words and (words in shown or _is_told(words, texts))
+        stands = words in shown or any(text.says(words) for text in texts)
+        again = observation.verification != "disputed" and words and stands
         if again or observation.id in seen or observation.scope.kind not in kinds:
             told.add(observation.id)
         shown.add(words)
     return told
 
 
-def _is_told(words: frozenset[str], texts: Sequence[tuple[str, str]]) -> bool:
-    holding = [text for above, text in texts if all(word in above for word in words)]  # few, so few are cut up
-    return any(words <= frozenset(words_of(part)) for text in holding for part in sentences(text))
+class _Searched:
+    """A text in which sentences are looked for: it is folded and cut up once, however many there are."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._folded = folded(text)
+
+    @cached_property
+    def _sentences(self) -> list[tuple[str, str]]:
+        return [(folded(part), part) for part in sentences(self._text)]
+
+    def says(self, words: frozenset[str]) -> bool:
+        """Whether a sentence of it has all of the words."""
+        if not _holds(self._folded, words):
+            return False  # as of most: few are cut up
+        return any(_holds(said, words) and words <= frozenset(words_of(part)) for said, part in self._sentences)
+
+
+def _holds(text: str, words: frozenset[str]) -> bool:
+    return all(word in text for word in words)
 
 
 def _stands(scopes: Iterable[ScopeText]) -> set[str]:

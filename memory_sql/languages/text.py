@@ -31,6 +31,9 @@ _SENTENCE_END = re.compile(
     rf"(?<=[{_WIDE}])(?![{_WIDE}{_CLOSING}])|(?<=[{_WIDE}][{_CLOSING}])|(?<=[{_NARROW}])\s+"
     rf"|(?<=[{_NARROW}][{_CLOSING}])\s+|\n+"
 )
+_HAS_WIDE = re.compile(f"[{_WIDE}]")
+# The same where nothing is wide; it starts with what is quickly looked for.
+_NARROW_END = re.compile(rf"\s(?:(?:(?<=[{_NARROW}]\s)|(?<=[{_NARROW}][{_CLOSING}]\s))\s*|(?<=\n)\n*)")
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
@@ -113,14 +116,18 @@ def former_digest(text: str) -> bytes | None:
     return hashlib.sha256(former.encode()).digest() if former != normal_form(text) else None
 
 
+def _end_of_sentences(text: str) -> re.Pattern[str]:
+    return _SENTENCE_END if _HAS_WIDE.search(text) else _NARROW_END
+
+
 def sentences(text: str) -> list[str]:
     """The sentences and lines in order, for comparison: an abbreviation ends a sentence too early, in both texts alike."""
-    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+    return [part.strip() for part in _end_of_sentences(text).split(text) if part.strip()]
 
 
 def sentence_ends(text: str) -> list[int]:
     """Where the text may be cut: at the ends of its `sentences` and lines, and last at its own end."""
-    ends = [match.start() for match in _SENTENCE_END.finditer(text) if text[: match.start()].strip()]
+    ends = [match.start() for match in _end_of_sentences(text).finditer(text) if text[: match.start()].strip()]
     return [*ends, len(text)]
 
 

@@ -242,6 +242,30 @@ async def test_what_was_made_of_messages_is_looked_up_for_a_page_of_them(databas
     assert found.get("evidence", 0) + found.get("observation_states", 0) < 2000
 
 
+LONG_AGO = (
+    "INSERT INTO memory.messages (agent_key, conversation_id, number, message_id, role, weight, said_at, owner, user_id,"
+    " content) SELECT agent_key, 'a', n, n, 'user', 1, now(), 'u:mia', 'mia', 'Tea.'"
+    " FROM memory.agents, generate_series(2, 1500) n",
+    "UPDATE memory.conversations SET last_number = 1500, formed_number = 1500, unformed_messages = 0, unformed_tokens = 0"
+    " WHERE conversation_id = 'a'",
+    "ANALYZE",
+)
+
+
+async def test_messages_of_which_none_can_be_shown_are_not_read_for_a_context(database_url: str) -> None:
+    """They were formed, or said in the running conversation."""
+    async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as memory:
+        for conversation_id in ("a", "b"):
+            await memory.add([message("Is there tea on the boat?")], **MIA, conversation_id=conversation_id)
+        for statement in LONG_AGO:
+            await rows(memory, statement)
+        asked: dict[str, Any] = {**MIA, "message": "Where is the boat with the tea?"}
+        here = await read_by(memory, memory.context(**asked, conversation_id="b"))
+        elsewhere = await memory.context(**asked)
+    assert here == {}
+    assert "Is there tea on the boat?" in elsewhere.xml
+
+
 WAITING_CONVERSATIONS = (
     "INSERT INTO memory.conversations (agent_key, conversation_id, user_id, waits_below)"
     " SELECT agent_key, 'x' || n, 'mia', CASE WHEN n % 100 = 0 THEN 9 ELSE 0 END"

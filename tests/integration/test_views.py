@@ -91,7 +91,7 @@ async def test_no_number_has_more_decimals_than_anybody_reads(memory: Memory, cl
     clock.goes_on(seconds=1 / 3)
     llm.then(extracted(("Boats.", "individual")))
     await memory.conversations.form(agent_id="ada", conversation_id="a")
-    await memory.admin.set_price("scripted", input_per_million=0.7, output_per_million=1.3, currency="EUR")
+    await memory.models.set_price("scripted", input_per_million=0.7, output_per_million=1.3, currency="EUR")
     for query in ("zebra", "boats", "yak"):
         await memory.search(query, agent_id="ada", user_id="mia")
         await memory.context(agent_id="ada", user_id="mia", message=query)

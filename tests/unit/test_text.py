@@ -116,6 +116,11 @@ def test_sentences_of_many_scripts(text: str, found: list[str]) -> None:
     assert sentences(text) == found
 
 
+@given(st.text("ab \n\t\u00a0.!?…؟।\"')]”»"))
+def test_sentences_are_the_same_behind_one_of_a_script_without_spaces(text: str) -> None:
+    assert sentences(f"茶。\n{text}") == ["茶。", *sentences(text)]
+
+
 @given(st.text())
 def test_sentences_lose_nothing_but_white_space(text: str) -> None:
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())

@@ -34,6 +34,14 @@ DECLARE
     v_named text[];
     v_dated boolean; v_textual boolean; v_fitting boolean; v_all boolean;
 BEGIN
+    SELECT x.* INTO f
+    FROM jsonb_to_record(p_query) AS x(
+        names text[], spans datemultirange, phrases text[], without text[], said_by text,
+        after date, before date, tags text[], outside text, unformed boolean
+    );
+    IF cardinality(f.tags) > 0 THEN
+        RETURN;  -- messages have none
+    END IF;
     SELECT memory.retention_start(a.settings, p_days, p_at), EXISTS (
                SELECT FROM memory.observation_states t WHERE t.agent_key = a.agent_key AND memory.is_aside(t.status)
            )
@@ -44,7 +52,10 @@ BEGIN
            array_agg(v.conversation_id), array_agg(v.last_number), array_agg(v.last_activity_at)
     INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_times
     FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
-    HAVING bool_or(v.text_since IS NOT NULL AND v.last_activity_at >= v_since);
+    HAVING bool_or(
+        v.text_since IS NOT NULL AND v.last_activity_at >= v_since AND v.conversation_id IS DISTINCT FROM f.outside
+        AND NOT (f.unformed AND v.last_number <= v.formed_number)
+    );
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -53,14 +64,6 @@ BEGIN
         k1 float8, b float8, asked float8, near float8, "window" float8, speaker float8, said_on float8, large integer,
         newest integer, best integer
     );
-    SELECT x.* INTO f
-    FROM jsonb_to_record(p_query) AS x(
-        names text[], spans datemultirange, phrases text[], without text[], said_by text,
-        after date, before date, tags text[], outside text, unformed boolean
-    );
-    IF cardinality(f.tags) > 0 THEN
-        RETURN;  -- messages have none
-    END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
     v_fitting := f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;

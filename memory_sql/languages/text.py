@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from memory_sql.languages.invisible import cut_before, without_invisible
 from memory_sql.languages.verbatim import folded_around
@@ -34,6 +34,7 @@ _SENTENCE_END = re.compile(
 _HAS_WIDE = re.compile(f"[{_WIDE}]")
 # The same where nothing is wide; it starts with what is quickly looked for.
 _NARROW_END = re.compile(rf"\s(?:(?:(?<=[{_NARROW}]\s)|(?<=[{_NARROW}][{_CLOSING}]\s))\s*|(?<=\n)\n*)")
+_ABBREVIATION = re.compile("[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,3}|[Pp]rof")  # no vowel: Dr, Nr, bzw
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
@@ -121,14 +122,40 @@ def _end_of_sentences(text: str) -> re.Pattern[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines in order, for comparison: an abbreviation ends a sentence too early, in both texts alike."""
-    return [part.strip() for part in _end_of_sentences(text).split(text) if part.strip()]
+    """The sentences and lines in order. A full stop of an abbreviation, an initial or a number in a list ends none."""
+    starts = [0, *(match.end() for match in _ends(text))]
+    parts = (text[start:end].strip() for start, end in zip(starts, [*starts[1:], len(text)], strict=True))
+    return [part for part in parts if part]
 
 
 def sentence_ends(text: str) -> list[int]:
     """Where the text may be cut: at the ends of its `sentences` and lines, and last at its own end."""
-    ends = [match.start() for match in _end_of_sentences(text).finditer(text) if text[: match.start()].strip()]
+    ends = [match.start() for match in _ends(text) if text[: match.start()].strip()]
     return [*ends, len(text)]
+
+
+def _ends(text: str) -> Iterator[re.Match[str]]:
+    first = next(filter(_is_cased, text), "")
+    for match in _end_of_sentences(text).finditer(text):
+        line = text[: match.start()].rpartition("\n")[2]
+        goes_on = first.isupper() and text[match.end() : match.end() + 1].islower()
+        if "\n" in match[0] or not line.endswith(".") or not (goes_on or _shortens(line)):
+            yield match
+
+
+def _shortens(line: str) -> bool:
+    """Whether its last full stop shortens a word, follows an initial, or numbers the line."""
+    before, _, last = line[:-1].rpartition(" ")
+    word = last.lstrip("(\"'")
+    if word.isdecimal():
+        return not before.strip() and len(word) == 1
+    is_unit = before[-1:].isdecimal()  # 5 km. Then …
+    is_initial = len(word) == 1 and _is_cased(word)
+    return is_initial or (not is_unit and _ABBREVIATION.fullmatch(word) is not None)
+
+
+def _is_cased(letter: str) -> bool:
+    return letter.isupper() or letter.islower()
 
 
 def shortened(text: str, characters: int) -> str:

@@ -43,6 +43,20 @@ def without_contact(text: str) -> str:
     return text
 
 
+def other_contact(one: str, other: str) -> bool:
+    """Whether both hold contact data, and not the same: then they contradict each other as different figures do."""
+    mine, theirs = _contact_of(one), _contact_of(other)
+    return bool(mine) and bool(theirs) and mine != theirs
+
+
+def _contact_of(text: str) -> frozenset[str]:
+    found = set[str]()
+    for form in _forms():
+        found |= {re.sub(r"[\W_]+", " ", match[0]).strip().casefold() for match in form.finditer(text)}
+        text = form.sub(CUT, text)
+    return frozenset(found)
+
+
 def names_whom_it_reaches(text: str) -> bool:
     """Whether the contact data is plainly a person's: a title stands before a name, or an address has a word of the text."""
     words = {word.casefold() for word in re.findall(r"[^\W\d_]{3,}", without_contact(text))}

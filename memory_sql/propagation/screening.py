@@ -9,7 +9,7 @@ from memory_sql.config import Settings
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository, Shareable, WiderScope, Witness
 from memory_sql.db.repositories.scopes import ScopeState
-from memory_sql.privacy.contact import without_contact
+from memory_sql.privacy.contact import other_contact, without_contact
 from memory_sql.propagation import likeness, rules
 from memory_sql.propagation.offers import Offer, Verdict
 from memory_sql.propagation.speech import language_of
@@ -30,14 +30,14 @@ class Screening:
 
     async def look_at(self, source: Shareable) -> tuple[Offer, Verdict | None]:
         """Returns the claim with its support, and the verdict if it is already decided."""
-        source = _unreachable(source)
+        said, source = source, _unreachable(source)
         offer = Offer(source, self.target)
         reason = rules.withheld(source.content)
         if reason is not None:
             return offer, Verdict(offer, "refused", reason)
         if self.target.kind == "group":
-            return offer, await self._burst(offer) or self._review(offer)
-        offer = Offer(source, self.target, await self._alike(source))
+            return offer, await self._burst(offer, said) or self._review(offer)
+        offer = Offer(source, self.target, await self._alike(said))
         decided = await self.repository.outcomes([item.key for item in offer.supports], self.target)
         if "propagated" in decided.values():
             return offer, Verdict(offer, "waiting", "known")
@@ -75,11 +75,11 @@ class Screening:
         peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
         return {item.scope_id for item in offer.supports} <= set(peers) and await self.too_few(offer) is None
 
-    async def _burst(self, offer: Offer) -> Verdict | None:
+    async def _burst(self, offer: Offer, said: Shareable) -> Verdict | None:
         """Holds a claim that only new users make, and many of them, for a person."""
         if offer.source.outcome == "released" or _established(await self._people(offer.sources)):
             return None
-        people = await self._people((offer.source, *await self._alike(offer.source)))
+        people = await self._people((offer.source, *await self._alike(said)))
         new = {person.name for group in people.values() for person in group}
         held = not _established(people) and len(new) >= self.settings.propagation_burst
         return Verdict(offer, "held", "burst") if held else None
@@ -88,17 +88,21 @@ class Screening:
         keys = {candidate.key for candidate in candidates}
         return await self.repository.people(keys, self.settings.propagation_new_user_days)
 
-    async def _alike(self, source: Shareable) -> tuple[Shareable, ...]:
-        """Other people's observations that claim the same, by rule: a model's opinion doesn't count."""
+    async def _alike(self, said: Shareable) -> tuple[Shareable, ...]:
+        """Other people's observations that claim the same, by rule: a model's opinion doesn't count.
+
+        `said` and they are compared before contact data is cut: otherwise different addresses would look the same.
+        """
         if self._peers is None:
             self._peers = await self.repository.peers(self.scope.scope_id, self.target, self.settings.propagation_peers)
             self.epochs |= await self.repository.epochs(self._peers)
         if not self._peers:
             return ()
+        source = _unreachable(said)
         found = await self.repository.alike(
             source, self._peers, self.settings.propagation_excluded_users, ALIKE_AT_MOST
         )
-        others = map(_unreachable, found)
+        others = (_unreachable(item) for item in found if not other_contact(said.content, item.content))
         return tuple(
             other
             for other in others

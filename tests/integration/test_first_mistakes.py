@@ -59,7 +59,9 @@ def test_setting_that_does_not_exist_is_a_mistake_in_the_configuration() -> None
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"message": "tea?"}, {"assembly": "digest"}, {"as_of": datetime.now(UTC)}], ids=str
+    "more",
+    [{}, {"message": "tea?"}, {"assembly": "digest"}, {"as_of": datetime(2026, 11, 27, 12, tzinfo=UTC)}],
+    ids=str,
 )
 async def test_context_says_that_there_is_no_such_agent(memory: Memory, more: dict[str, Any]) -> None:
     await memory.observe("Tea.", **MIA)

@@ -36,21 +36,31 @@ Messages contain ids, positions, counts and limits. They never contain remembere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from memory_sql.later import later
 
 if TYPE_CHECKING:
-    from memory_sql.domain.results import AddResult, Usage
+    from memory_sql.domain import adding
+    from memory_sql.domain import usage as used
+else:  # so that `typing.get_type_hints` finds them
+    adding, used = later("memory_sql.domain.adding"), later("memory_sql.domain.usage")
 
 
 class MemorySQLError(Exception):
     """The base class: catch it to handle every exception that this library raises on purpose.
 
     `added` is set if `add(wait=True)` stored the messages and then failed to form them: it is the result of that call.
+    Every error can be pickled and copied, with its text, attributes and notes: pools of processes and task queues do that.
     """
 
-    added: AddResult | None = None
+    added: adding.AddResult | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...], dict[str, Any]]:
+        """Without `__init__`, whose arguments aren't the text that an exception keeps."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class ConfigurationError(MemorySQLError):
@@ -287,7 +297,7 @@ class LanguageModelError(MemorySQLError):
     """
 
     reason: str = "error"
-    usage: Usage | None = None
+    usage: used.Usage | None = None
 
 
 ACCOUNT_REFUSED = ("auth", "quota")  # reasons of UnavailableError that say nothing about the request

@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         ConflictError,
         DatabaseError,
         EmbeddedError,
+        ForkedError,
         GuardError,
         HeldError,
         InputError,
@@ -213,6 +214,7 @@ __all__ = [
     "ExportedScope",
     "ExportedVersion",
     "FailedRun",
+    "ForkedError",
     "FormResult",
     "FormationOutcome",
     "Group",
@@ -370,8 +372,8 @@ _HOME = {
     "domain.selection": "Selection",
     "domain.usage": "Usage",
     "errors": (
-        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
-        "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError ForkedError "
+        "GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
         "MemorySQLError NotFoundError PoolFullError PromptTooLongError ReadOnlyError RefusedError RestoredError SchemaError "
         "SourceError StaleError TooLargeError TooManyError TruncatedError UnavailableError VersionError"
     ),

@@ -3,6 +3,7 @@
     MemorySQLError
     ├── ConfigurationError          a setting is missing or wrong
     ├── InputError                  an argument can't be accepted; nothing was stored
+    │   ├── ForkedError             this Memory was opened before the process was forked; open one in each
     │   ├── InvalidIdError          an invalid agent, user, group, conversation or message id
     │   ├── InvalidMessageError     an invalid message of a conversation, identified by its position
     │   ├── TooLargeError           a text over its limit
@@ -69,6 +70,16 @@ class ConfigurationError(MemorySQLError):
 
 class InputError(MemorySQLError):
     """An argument can't be accepted. Nothing was stored."""
+
+
+class ForkedError(InputError):
+    """This Memory was opened in the process from which this one was forked, and its connections are that one's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this Memory was opened before this process was forked, and its connections belong to the parent; open a new"
+            " Memory after the fork, one in each process"
+        )
 
 
 class InvalidIdError(InputError):

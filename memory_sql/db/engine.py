@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,11 +23,19 @@ from sqlalchemy.pool import NullPool
 
 from memory_sql.db.direct import ALONE, Lent, Reader, connect, drop_if_closed
 from memory_sql.db.failures import RAISED, raise_named
+from memory_sql.db.identity import Identity
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
 from memory_sql.db.savepoints import FIRST, OWN, UNUSED
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
-from memory_sql.errors import ConfigurationError, ConflictError, InputError, LockTimeoutError, PoolFullError
+from memory_sql.errors import (
+    ConfigurationError,
+    ConflictError,
+    ForkedError,
+    InputError,
+    LockTimeoutError,
+    PoolFullError,
+)
 
 Done = TypeVar("Done")
 Session = AsyncSession
@@ -162,6 +171,8 @@ class Database:
         self._lent = lent
         self.walled = self.has_vectors = False  # until somebody looks
         self._principal: Principal | None = None
+        self.identity = Identity(engine)
+        self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits = limits
         self._of_reads, self._of_writes = limits.of_reads, limits.of_writes
@@ -224,7 +235,7 @@ class Database:
         by taking locks, and may release them again (`under_locks`). Raises `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
-            host = await session_of(session)
+            host = await self._hosts(session)
             async with joined(host, self._limits.lock), self._as(host, principal):
                 return await step(host)
         for attempt in self.attempts(principal, single=single, direct=direct, locks=locks):
@@ -278,7 +289,7 @@ class Database:
         naming a principal, so it is done before. Writers use `write`. `locks` as there.
         """
         if session is not None:
-            host = await session_of(session)
+            host = await self._hosts(session)
             async with self._as(host, principal):
                 yield host
             return
@@ -359,8 +370,21 @@ class Database:
     ) -> AbstractAsyncContextManager[AsyncSession]:
         return self.statement(session, principal)
 
+    async def _hosts(self, session: AsyncSession) -> AsyncSession:
+        """The session that a host passed as `session=`. Raises `InputError`, also for one of another database."""
+        self._check_process()
+        host = await session_of(session)
+        await self.identity.check(host)
+        return host
+
+    def _check_process(self) -> None:
+        """Raises `ForkedError` in a forked child: its connections are the parent's."""
+        if self._process != os.getpid():
+            raise ForkedError
+
     def _check_loop(self) -> None:
         """Raises `InputError` in another event loop than the one that opened the connections: they belong to that loop."""
+        self._check_process()
         running = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = running
@@ -399,7 +423,8 @@ class Database:
             return at
 
     async def close(self) -> None:
-        await self.engine.dispose()
+        """In a forked child the connections are left as they are: they are the parent's."""
+        await self.engine.dispose(close=self._process == os.getpid())
 
 
 class _Watched:

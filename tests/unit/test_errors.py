@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import memory_sql
-from memory_sql import AddResult, BusyError, Usage
+from memory_sql import AddResult, BusyError, InputError, Usage
+from memory_sql.config import checked_for_agent
 from memory_sql.errors import LanguageModelError, MemorySQLError
 from memory_sql.llm.dialect import Refusal
 
@@ -111,3 +112,8 @@ def test_an_error_of_a_pooled_process_is_raised_and_the_pool_goes_on() -> None:
         with pytest.raises(BusyError, match="another process is working on conversation c1"):
             pool.submit(_busy).result()
         assert pool.submit(max, 1, 2).result() == 2
+
+
+def test_a_misspelt_setting_of_an_agent_comes_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"formation_mesages \(did you mean formation_messages\?\)"):
+        checked_for_agent({"formation_mesages": 3})

@@ -118,6 +118,7 @@ if TYPE_CHECKING:
         ConflictError,
         DatabaseError,
         EmbeddedError,
+        ForkedError,
         GuardError,
         HeldError,
         InputError,
@@ -215,6 +216,7 @@ __all__ = [
     "ExportedScope",
     "ExportedVersion",
     "FailedRun",
+    "ForkedError",
     "FormResult",
     "FormationOutcome",
     "Group",
@@ -374,8 +376,8 @@ _HOME = {
     "domain.selection": "Selection",
     "domain.usage": "Usage",
     "errors": (
-        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError GuardError "
-        "HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError ForkedError "
+        "GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
         "MemorySQLError NotFoundError PoolFullError PromptTooLongError ReadOnlyError RefusedError RestoredError SchemaError "
         "SourceError StaleError TooLargeError TooManyError TruncatedError UnavailableError VersionError"
     ),

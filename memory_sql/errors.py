@@ -3,6 +3,7 @@
     MemorySQLError
     ├── ConfigurationError          a setting is missing or wrong
     ├── InputError                  an argument can't be accepted; nothing was stored
+    │   ├── ForkedError             this Memory was opened before the process was forked; open one in each
     │   ├── InvalidIdError          an invalid agent, user, group, conversation or message id
     │   ├── InvalidMessageError     an invalid message of a conversation, identified by its position
     │   ├── TooLargeError           a text over its limit
@@ -36,21 +37,31 @@ Messages contain ids, positions, counts and limits. They never contain remembere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from memory_sql.later import later
 
 if TYPE_CHECKING:
-    from memory_sql.domain.results import AddResult, Usage
+    from memory_sql.domain import adding
+    from memory_sql.domain import usage as used
+else:  # so that `typing.get_type_hints` finds them
+    adding, used = later("memory_sql.domain.adding"), later("memory_sql.domain.usage")
 
 
 class MemorySQLError(Exception):
     """The base class: catch it to handle every exception that this library raises on purpose.
 
     `added` is set if `add(wait=True)` stored the messages and then failed to form them: it is the result of that call.
+    Every error can be pickled and copied, with its text, attributes and notes: pools of processes and task queues do that.
     """
 
-    added: AddResult | None = None
+    added: adding.AddResult | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Self], tuple[Any, ...], dict[str, Any]]:
+        """Without `__init__`, whose arguments aren't the text that an exception keeps."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class ConfigurationError(MemorySQLError):
@@ -59,6 +70,16 @@ class ConfigurationError(MemorySQLError):
 
 class InputError(MemorySQLError):
     """An argument can't be accepted. Nothing was stored."""
+
+
+class ForkedError(InputError):
+    """This Memory was opened in the process from which this one was forked, and its connections are that one's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this Memory was opened before this process was forked, and its connections belong to the parent; open a new"
+            " Memory after the fork, one in each process"
+        )
 
 
 class InvalidIdError(InputError):
@@ -291,7 +312,7 @@ class LanguageModelError(MemorySQLError):
     """
 
     reason: str = "error"
-    usage: Usage | None = None
+    usage: used.Usage | None = None
 
 
 ACCOUNT_REFUSED = ("auth", "quota")  # reasons of UnavailableError that say nothing about the request
@@ -354,6 +375,7 @@ STATUSES: Mapping[type[MemorySQLError], int] = {
     MemorySQLError: 500,
     ConfigurationError: 500,
     InputError: 422,
+    ForkedError: 500,
     InvalidIdError: 422,
     InvalidMessageError: 422,
     TooLargeError: 413,

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 from memory_sql import memory as awaited
 from memory_sql.config import Settings
 from memory_sql.domain.ids import Id
-from memory_sql.errors import InputError
+from memory_sql.errors import ForkedError, InputError
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.resources import (
@@ -49,7 +49,6 @@ R = TypeVar("R")
 AHEAD = 100  # items read ahead at most while iterating
 IN_A_LOOP = "memory_sql.sync would block the event loop that runs here; use memory_sql.Memory and await it"
 NOT_OPEN = "this Memory is not open; use `with Memory(…) as memory`"
-FORKED = "this Memory was opened in another process, and its thread doesn't survive a fork; open one in each process"
 CLOSED = "this Memory was closed by another thread during the call"
 NO_SESSION = "session= belongs to another event loop; to join your transaction, use memory_sql.Memory"
 
@@ -87,7 +86,7 @@ class Portal:
         if self._loop is None:
             raise InputError(NOT_OPEN)
         if self._process != os.getpid():
-            raise InputError(FORKED)
+            raise ForkedError
         done = asyncio.run_coroutine_threadsafe(work(), self._loop)
         try:
             return done.result()

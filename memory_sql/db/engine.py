@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,12 +23,13 @@ from sqlalchemy.pool import NullPool
 from memory_sql.db.connecting import POOLED, connect
 from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
 from memory_sql.db.failures import RAISED, raise_named
+from memory_sql.db.identity import Identity
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
 from memory_sql.db.savepoints import FIRST, OWN, UNUSED
 from memory_sql.db.urls import LIBPQ_OPTIONS, OWN_OPTIONS, asyncpg_url, is_pooled
 from memory_sql.db.waiting import Limited, Limits, joined, session_of
-from memory_sql.errors import ConflictError, InputError, LockTimeoutError, PoolFullError
+from memory_sql.errors import ConflictError, ForkedError, InputError, LockTimeoutError, PoolFullError
 
 Done = TypeVar("Done")
 Session = AsyncSession
@@ -132,6 +134,8 @@ class Database:
         self._lent = lent
         self.walled = self.has_vectors = False  # until somebody looks
         self._principal: Principal | None = None
+        self.identity = Identity(engine)
+        self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits = limits
         self._of_reads, self._of_writes = limits.of_reads, limits.of_writes
@@ -194,7 +198,7 @@ class Database:
         by taking locks, and may release them again (`under_locks`). Raises `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
-            host = await session_of(session)
+            host = await self._hosts(session)
             async with joined(host, self._limits.lock), self._as(host, principal):
                 return await step(host)
         for attempt in self.attempts(principal, single=single, direct=direct, locks=locks):
@@ -248,7 +252,7 @@ class Database:
         naming a principal, so it is done before. Writers use `write`. `locks` as there.
         """
         if session is not None:
-            host = await session_of(session)
+            host = await self._hosts(session)
             async with self._as(host, principal):
                 yield host
             return
@@ -329,8 +333,21 @@ class Database:
     ) -> AbstractAsyncContextManager[AsyncSession]:
         return self.statement(session, principal)
 
+    async def _hosts(self, session: AsyncSession) -> AsyncSession:
+        """The session that a host passed as `session=`. Raises `InputError`, also for one of another database."""
+        self._check_process()
+        host = await session_of(session)
+        await self.identity.check(host)
+        return host
+
+    def _check_process(self) -> None:
+        """Raises `ForkedError` in a forked child: its connections are the parent's."""
+        if self._process != os.getpid():
+            raise ForkedError
+
     def _check_loop(self) -> None:
         """Raises `InputError` in another event loop than the one that opened the connections: they belong to that loop."""
+        self._check_process()
         running = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = running
@@ -369,7 +386,8 @@ class Database:
             return at
 
     async def close(self) -> None:
-        await self.engine.dispose()
+        """In a forked child the connections are left as they are: they are the parent's."""
+        await self.engine.dispose(close=self._process == os.getpid())
 
 
 class _Watched:

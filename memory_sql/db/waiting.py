@@ -6,6 +6,7 @@ does membership of a role. In the host's transaction only the time for locks is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -58,6 +59,15 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
     """
 
     limits = ""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        self._process = os.getpid()
+        super().__init__(*args, **named)
+
+    def __del__(self) -> None:
+        """In a forked child the socket is the parent's, and so is what its event loop watches: neither is touched."""
+        if self._process == os.getpid():
+            super().__del__()
 
     def execute(self, query: str, *args: Any, timeout: float | None = None) -> Awaitable[str]:
         begins = bool(self.limits) and query.startswith("BEGIN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -23,7 +24,7 @@ from memory_sql.db.waiting import Limits
 from memory_sql.domain.arguments import optional_id, reason_of
 from memory_sql.domain.ids import Id, aware, stored_id
 from memory_sql.domain.reading import Asked, Retrieved
-from memory_sql.errors import InputError, NotFoundError, SchemaError
+from memory_sql.errors import ForkedError, InputError, NotFoundError, SchemaError
 from memory_sql.later import later
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
@@ -87,6 +88,7 @@ class Runtime:
         self._given_embeddings = embeddings
         self._own_clock = DatabaseClock()
         self.now: Callable[[], datetime] = partial(_moment, clock) if clock else self._own_clock  # in UTC
+        self._process = os.getpid()
         self._reset()
 
     def _reset(self) -> None:
@@ -101,13 +103,15 @@ class Runtime:
 
     async def open(self, *, restoring: bool = False) -> None:
         if self._database is not None:
+            self._check_process()
             raise InputError("this Memory is open already")
+        self._process = os.getpid()
         telemetry = telemetry_of(self.settings)
         async with AsyncExitStack() as opening:
             database = await self._connected(opening)
             await _check(database)
             self._tell_place(database)
-            await _note_place(database)
+            database.identity.incarnation = await _note_place(database)
             if self.settings.forget_journal is not None and not restoring:
                 await _refuse_restored(database, self.settings.forget_journal, self.now())
             await self.compare_clocks(database)
@@ -116,6 +120,7 @@ class Runtime:
                 replica = self._connections(self._read_url)
                 opening.push_async_callback(replica.close)
                 await _check(replica)
+                replica.identity.incarnation = database.identity.incarnation
             counters = self._counting(database)
             opening.push_async_callback(counters.close)
             readable = replica or database
@@ -170,14 +175,21 @@ class Runtime:
         )
 
     async def close(self) -> None:
-        await self._opened.aclose()
+        """In a forked child nothing is closed: connections, models' too, and the embedded server are the parent's."""
+        if self._process == os.getpid():
+            await self._opened.aclose()
         self._reset()
 
     @property
     def database(self) -> Database:
         if self._database is None:
             raise InputError(NOT_OPEN)
+        self._check_process()
         return self._database
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise ForkedError
 
     @property
     def has_llm(self) -> bool:
@@ -219,6 +231,7 @@ class Runtime:
         """What context, digest and search read from: the replica, if there is one."""
         if self._reads is None:
             raise InputError(NOT_OPEN)
+        self._check_process()
         return self._reads
 
     @property
@@ -298,10 +311,10 @@ async def _check(database: Database) -> None:
     await database.look()
 
 
-async def _note_place(database: Database) -> None:
-    """A copy is known as one from its first opening on."""
+async def _note_place(database: Database) -> str:
+    """Its incarnation; a copy is known as one from its first opening on."""
     async with database.transaction(principal=service(None)) as unit:
-        await placed_here(unit)
+        return (await placed_here(unit)).incarnation
 
 
 async def _refuse_restored(database: Database, journal: Path, now: datetime) -> None:

@@ -1,14 +1,17 @@
 """Memory in a transaction of the application."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from memory_sql.config import ScopeSettings, Settings
+from memory_sql.db import migrate
 from memory_sql.db.principals import SERVICE, enter
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.errors import (
@@ -25,6 +28,7 @@ from memory_sql.memory import Memory
 from tests.database import are_waiting, owners_url, rows, serving, statements
 from tests.factories import conversation
 from tests.fakes import Scripted
+from tests.recycling import administer, copy, named
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 
@@ -336,3 +340,70 @@ async def test_export_may_be_read_slowly(database_url: str, llm: Scripted) -> No
         memory.database.transaction(snapshot=True) as unit,
     ):
         assert (await unit.execute(text(LIMITS))).one() == ("5s", "0")
+
+
+@pytest.fixture
+async def others(database_url: str, server_url: str) -> AsyncIterator[dict[str, str]]:
+    """A database without our schema, one with it, and a copy of ours: their URLs."""
+    names = {kind: f"memory_sql_other_{kind}_{os.getpid()}" for kind in ("bare", "own", "copy")}
+    ours = asyncpg_url(database_url).database
+    drop = [f"DROP DATABASE IF EXISTS {name} WITH (FORCE)" for name in names.values()]
+    await administer(server_url, *drop, f"CREATE DATABASE {names['bare']}", f"CREATE DATABASE {names['own']}")
+    async with Memory(database_url):
+        """So that the copy is known as one."""
+    await copy(server_url, str(ours), names["copy"])
+    await asyncio.to_thread(migrate.upgrade, named(server_url, names["own"]))
+    yield {kind: named(server_url, name) for kind, name in names.items()}
+    await administer(server_url, *drop)
+
+
+@pytest.mark.open
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bare", "own", "copy"])
+async def test_a_transaction_of_another_database_is_refused_by_name(
+    others: dict[str, str], memory: Memory, kind: str
+) -> None:
+    engine = create_async_engine(asyncpg_url(others[kind]))
+    name, ours = asyncpg_url(others[kind]).database, memory.database.url.database
+    calls: list[Callable[[AsyncSession], Awaitable[object]]] = [
+        lambda host: memory.observe("Likes tea.", **MIA, session=host),
+        lambda host: memory.add(conversation(2), **MIA, conversation_id="s", session=host),
+        lambda host: memory.context(**MIA, session=host),
+        lambda host: memory.search("tea", **MIA, session=host),
+        lambda host: memory.work.reviews(agent_id="ada", session=host),
+    ]
+    async with AsyncSession(engine) as host:
+        for call in calls:
+            with pytest.raises(InputError, match=f"{name} at .*this Memory of {ours} at "):
+                await call(host)
+            assert await host.scalar(text("SELECT 1")) == 1  # the host's transaction goes on
+    await engine.dispose()
+
+
+async def test_another_way_to_the_same_database_is_asked_once(memory: Memory, database_url: str) -> None:
+    url = asyncpg_url(database_url)
+    engine = create_async_engine(url.set(host="localhost" if url.host == "127.0.0.1" else url.host))
+    for asked in (1, 0, 0):
+        async with AsyncSession(engine) as host:
+            with sent_by(engine) as statements:
+                await memory.observe("Likes tea.", **MIA, session=host)
+            assert len([one for one in statements if "incarnation" in one]) == asked
+            await host.commit()
+    async with AsyncSession(memory.database.engine) as host:
+        with sent_by(memory.database.engine) as statements:
+            await memory.observe("Likes tea.", **MIA, session=host)
+        assert not [one for one in statements if "incarnation" in one]
+        await host.commit()
+    await engine.dispose()
+
+
+@contextmanager
+def sent_by(engine: AsyncEngine) -> Iterator[list[str]]:
+    seen: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        seen.append(statement)
+
+    event.listen(engine.sync_engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(engine.sync_engine, "before_cursor_execute", note)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -160,25 +157,6 @@ def test_iterator_that_is_dropped_where_a_loop_runs_stops_reading(database_url: 
 
         asyncio.run(drop())
         assert memory._portal.call(still_reading) == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_memory_of_another_process_is_named(database_url: str) -> None:
-    with opened(database_url) as memory:
-        child = os.fork()
-        if child == 0:
-            try:
-                memory.context(**MIA)
-            except InputError as error:
-                with suppress(InputError):
-                    memory.close()
-                    os._exit(17 if "another process" in str(error) else 18)
-            os._exit(19)
-        deadline = time.monotonic() + 20
-        while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert os.waitstatus_to_exitcode(ended[1]) == 17
 
 
 def public(cls: type) -> dict[str, Any]:

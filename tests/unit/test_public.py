@@ -6,11 +6,10 @@ import ast
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import memory_sql
 from memory_sql import errors
-from memory_sql.domain import results
 from memory_sql.resources.faces import FACES
 
 NOT_NAMED_BY_HOSTS = {"Database"}
@@ -33,16 +32,12 @@ def classes_in(hint: object) -> Iterator[type]:
         yield from classes_in(part)
 
 
-def hints_of(member: object) -> dict[str, Any]:
-    return get_type_hints(member, localns=vars(results))  # which `errors` imports for type checkers alone
-
-
 def used_by(cls: type) -> Iterator[type]:
     """The classes of ours that are in its attributes and the signatures of its public methods."""
     members = [member for name, member in vars(cls).items() if not name.startswith("_") or name == "__init__"]
     functions = [member.fget if isinstance(member, property) else member for member in members]
     for member in (cls, *filter(inspect.isfunction, functions)):
-        for hint in hints_of(member).values():
+        for hint in get_type_hints(member).values():
             yield from classes_in(hint)
 
 

@@ -35,6 +35,7 @@ BEFORE = (
 )
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
 _DAY = re.compile(r"(?<![\d-])\d{4}-\d\d(?:-\d\d)?(?![\d-])")
+FEWEST_ECHOED = 2  # words: with fewer everything would be one
 ECHO_KNOWN, ECHO_SAID = 0.75, 0.5  # of its words in a sentence of memory's, and in statements of its source's
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
@@ -127,8 +128,10 @@ class _Sieve:
 
     def _is_echo(self, content: str, sources: Sequence[BufferedMessage]) -> bool:
         """Whether memory says so already, and its sources have stated neither that again nor what is new in it."""
+        if not self._known:
+            return False
         words = pieces(content) - small_words() - self._called
-        if not words:
+        if len(words) < FEWEST_ECHOED:
             return False
         stated = [pieces(one) for m in sources if m.role == "user" for one in _statements(m.content or "")]
         again = {word for word in words if any(is_among(word, text) for text in stated)}

@@ -138,13 +138,14 @@ class People(Face):
         One receipt says what went, by agent; agents that had nothing of the user aren't in it. `dry_run` only reports what
         would be deleted. `about` and `wait` as there. Raises `InputError`.
         """
-        flags(dry_run=dry_run, wait=wait)
+        flags(about=about, dry_run=dry_run, wait=wait)
+        by, why = optional_id("actor", actor), reason_of(reason)
         chosen, now = Selection(user_id=user_id, about=about), self._now()
         assert chosen.user_id is not None  # checked by Selection
         user = chosen.user_id
 
         async def of(unit: Session, agent: str) -> Receipt:
-            asked = asked_of(agent, actor, reason, self._settings, now)
+            asked = asked_of(agent, by, why, self._settings, now)
             if dry_run:
                 return await forgetting.preview(unit, asked, chosen)
             forgotten = await forgetting.forget(unit, asked, chosen)

@@ -67,7 +67,7 @@ async def test_what_an_idempotency_key_names_is_compared_as_ever(memory: Memory)
 async def test_text_past_its_retention_is_compared_by_its_hash(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm, Settings(llm="offline", message_retention_days=0)) as memory:
         await memory.add([HALF], **HERE)
-        llm.then(extracted())
+        llm.then(extracted(), '{"facts": []}')
         await memory.conversations.form(**TALK)
         assert await contents(memory) == [None]
         results = [(await memory.add([one], **HERE)).differing for one in (HALF, WHOLE)]
@@ -82,7 +82,7 @@ async def test_text_past_its_retention_is_compared_by_its_hash(database_url: str
 async def test_forgetting_takes_the_hash_of_a_text_past_its_retention(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm, Settings(llm="offline", message_retention_days=0)) as memory:
         await memory.add([HALF], **HERE)
-        llm.then(extracted())
+        llm.then(extracted(), '{"facts": []}')
         await memory.conversations.form(**TALK)
         assert await rows(memory, "SELECT 1 FROM memory.messages WHERE content_hash IS NOT NULL")
         await memory.forget(Selection(message_id="m2", conversation_id="s"), agent_id="ada")

@@ -12,6 +12,7 @@ NOT_CALLED = {
     "open": "each life opens the memories of its clients, and at its end a backup",
     "close": "each life closes them",
     "require_llm": "it makes what the first use makes",
+    "people.forget": "it is `forget` for each agent in turn, and that is called",
     "models.check": "it asks about the model, and reads and stores nothing",
     "admin.restore_check": "only for a backup: each life restores one at its end",
 }

@@ -36,6 +36,8 @@ PLAINLY = {
     "57014": "the database cancelled the statement",
     "57P01": "the database is shutting down",
     "57P02": "the database has crashed and is restarting",
+    "22P05": "the database's encoding isn't UTF8, so it can't hold every text; use one that was created with"
+    " ENCODING 'UTF8' TEMPLATE template0",
     "42501": "the database user isn't allowed to do this",
 }
 STATEMENT_GONE = {"26000", "42P05"}  # no such prepared statement; it is there already

@@ -87,7 +87,7 @@ def kept(
         problems[n] = "too_long"
     left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
     gone = [told[n] for n in range(len(parts)) if n not in stand]
-    waits = {item.seq for item, words in zip(inputs, new, strict=True) if not _is_told(words, left, gone)}
+    waits = {item.seq for item, words in zip(inputs, new, strict=True) if gone and not _is_told(words, left, gone)}
     again = {sentence for some in old.values() for sentence in some}
     silent = [n for n in silent if sentences(current or "")[n] not in again]
     lost = _put_back_silent(parts, told, stand, old, current or "", silent, max_words)

@@ -374,7 +374,7 @@ async def test_a_transaction_of_another_database_is_refused_by_name(
     ]
     async with AsyncSession(engine) as host:
         for call in calls:
-            with pytest.raises(InputError, match=f"{name} at .*this Memory of {ours} at "):
+            with pytest.raises(InputError, match=f"{name}.*this Memory of {ours}"):
                 await call(host)
             assert await host.scalar(text("SELECT 1")) == 1  # the host's transaction goes on
     await engine.dispose()

@@ -155,7 +155,10 @@ class Importing(Actor):
             if not runs:
                 raise NothingToDoError
             run, dry_run = self.random.choice(runs), self.random.randrange(4) == 0
-            said = [said for one in self.world.legacy for said in (one.known, one.said) if said and said.run == run]
+            every = [said for one in self.world.legacy for said in (one.known, one.said) if said]
+            said = [one for one in every if one.run == run]
+            for one in every:  # it was brought while the database was stopped: by this run, or by one before
+                one.doubtful |= one.run is None and not dry_run
             theirs = {
                 number for (number,) in await self.sql(BROUGHT, run=run)
             }  # not what a broken-off rollback has left here

@@ -77,5 +77,5 @@ def _takes_all(scope: OfferedScope) -> bool:
 
 
 def _is_known(turn: Turn, scope: OfferedScope) -> bool:
-    known = frozenset[str]().union(*map(pieces, scope.knows))
-    return all(is_among(word, known) for word in telling(turn.text))
+    known, words = frozenset[str]().union(*map(pieces, scope.knows)), telling(turn.text)
+    return bool(words) and all(is_among(word, known) for word in words)

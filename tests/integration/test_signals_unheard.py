@@ -64,6 +64,12 @@ async def test_what_memory_says_already_is_not_asked_about_again(memory: Memory,
     assert (len(llm.requests), done.refused) == (1, {})
 
 
+async def test_what_has_only_short_words_is_not_taken_for_known(memory: Memory, llm: Scripted) -> None:
+    await memory.add([message("From now on use TDD.")], **HERE)
+    llm.then(extracted(), facts("The user wants TDD."))
+    assert len((await memory.conversations.form(**SESSION)).observations) == 1
+
+
 async def test_outage_while_it_is_asked_leaves_the_conversation_for_later(memory: Memory, llm: Scripted) -> None:
     await memory.add([message(SIGNAL)], **HERE)
     llm.then(extracted(), UnavailableError("connection", "down"))

@@ -39,21 +39,7 @@ FROM (
     FROM memory.scopes s
     CROSS JOIN LATERAL (  -- as memory.v_pending has it, of what is due alone
         SELECT min(w.created_at) AS oldest_at
-        FROM (
-            SELECT o.created_at
-            FROM memory.observations o
-            WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.seq > s.done_seq AND o.lane = 'absorb'
-              AND NOT EXISTS (
-                  SELECT FROM memory.observation_states t
-                  WHERE t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq AND NOT memory.in_use(t.status)
-              )
-            UNION ALL
-            SELECT o.created_at
-            FROM memory.observation_states t
-            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.seq <= s.done_seq AND t.repend
-              AND memory.in_use(t.status) AND o.lane = 'absorb'
-        ) w
+        FROM memory.pending_since(s.agent_key, s.scope_id, s.done_seq) w
     ) p
     LEFT JOIN LATERAL (
         SELECT r.error_code FROM memory.runs r

@@ -21,3 +21,21 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION memory.pending_observations IS
     'The observations of a scope that wait for its next consolidation; one row per observation.';
+CREATE OR REPLACE FUNCTION memory.pending_since(p_agent bigint, p_scope bigint, p_done integer)
+RETURNS TABLE (created_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT o.created_at
+    FROM memory.observations o
+    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
+      AND NOT EXISTS (
+          SELECT FROM memory.observation_states t
+          WHERE t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq AND NOT memory.in_use(t.status)
+      )
+    UNION ALL
+    SELECT o.created_at
+    FROM memory.observation_states t
+    JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
+    WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend
+      AND memory.in_use(t.status) AND o.lane = 'absorb'
+$$;
+COMMENT ON FUNCTION memory.pending_since IS 'When the pending observations of a scope were stored; one row per observation.';

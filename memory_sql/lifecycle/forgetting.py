@@ -177,12 +177,12 @@ async def preview(session: Session, asked: Asked, selection: Selection) -> Recei
 async def take_out(session: Session, asked: Asked, agent_key: int, import_id: int) -> Receipt:
     """What an import brought, with what was made of it, as if it had never come: it may come again.
 
-    Of its messages those of which something was made here stay.
+    Of its messages those of which something was made here stay; and those behind its observations that it didn't bring.
     """
     imports, messages = ImportRepository(session), ImportedMessageRepository(session, agent_key)
 
     async def act(locks: Locks) -> Receipt:
-        seeds = Seeds(observations=tuple(await imports.observations(agent_key, import_id)))
+        seeds = Seeds(observations=tuple(await imports.observations(agent_key, import_id)), others_stay=True)
         texts = await imports.texts(agent_key, import_id)
         beside, heard = await imports.beside(agent_key, import_id, seeds.observations)
         closure = await ForgettingRepository(session, agent_key).closure(seeds, {*texts, *heard})

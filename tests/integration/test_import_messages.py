@@ -227,6 +227,19 @@ async def test_rollback_leaves_what_was_formed_here_with_its_message(
     assert again.reasons["messages: skipped, goes_on_here"] == SIX
 
 
+async def test_rollback_leaves_the_messages_that_another_import_brought(
+    memory: Memory, home: Home, tmp_path: Path
+) -> None:
+    said = [(name, documents) for name, documents in talk(home) if name != "memory_sessions"]
+    await bring(memory, tmp_path / "said", said)
+    before = await rows(memory, SAID)
+    run = (await bring(memory, tmp_path / "known", talk(home))).run or 0
+    assert await rows(memory, "SELECT number FROM memory.evidence") == [(3,)]
+    done = await memory.imports.rollback(run)
+    assert (done.observations, done.messages) == (1, 0)
+    assert await rows(memory, SAID) == before
+
+
 async def test_restored_backup_knows_forgotten_messages(
     memory: Memory, llm: Scripted, home: Home, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@
 --   the other way round);
 --   what an observation that goes is a part of, and its parts (memory.parts): their texts have the same words;
 --   the messages of an observation that goes, but no other user's where `users` are forgotten, nor those that it was lent;
---   none with `others_stay`: where a text is replaced, they are read again.
+--   none with `others_stay`: where a text is replaced, they are read again; where an import is rolled back, it names its own.
 -- Of this `held_…` is what an open hold keeps: it is withdrawn. The rest is what is erased. What is withdrawn already supports
 -- nothing. `touches_others`: something stays that loses evidence, or was made of what goes.
 CREATE OR REPLACE FUNCTION memory.forget_closure(

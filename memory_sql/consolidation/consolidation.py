@@ -16,7 +16,7 @@ reads half as many observations, until the failing batch is a single observation
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -64,7 +64,7 @@ class Loaded:
 
     @property
     def to_seq(self) -> int:
-        return max(self.scope.done_seq, self.inputs[-1].seq)
+        return max([self.scope.done_seq, *(item.seq for item in self.inputs)])
 
     @property
     def extra_seqs(self) -> list[int]:
@@ -90,6 +90,7 @@ class Decided:
     replaced: Replaced = field(default_factory=Replaced)
     waits: frozenset[int] = frozenset()  # the numbers of observations that stay pending
     sentences: Counter[str] = field(default_factory=Counter)  # left out of the answer, or put back, by reason
+    held: dict[str, Any] | None = None  # for a person: the text with what nothing shown says
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
     """Returns the new text, without the sentences that can't stand. Raises `GuardError` if a second answer is refused too."""
-    asked, refusal, usage, raw = task(loaded, settings), None, None, ""
+    asked, refusal, usage, raw, held = task(loaded, settings), None, None, "", None
     for attempt in range(1, ATTEMPTS + 1):
         request = asked.request(
             loaded.scope.consolidation_model or settings.slow_model, refusal.told if refusal else None
@@ -186,16 +187,16 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
         refusal = refused_as(text, answer.value, asked, loaded.shown, settings)
         if refusal is None or (refusal.too_long and attempt == ATTEMPTS):
             kept = kept_of(text, answer.value, asked, loaded.shown, settings)
+            held = reviewing.unsaid_in(kept, named)
             refusal = nothing_new(kept, len(loaded.inputs), asked.max_words)
             refusal = refusal or too_much_lost(kept.lost, asked.current, asked.max_words)
             if refusal is None:
                 given = without(named, kept.waits)
                 words = count_words(kept.text)
-                return Decided(kept.text, words, usage, request.prompt_version, given, kept.waits, _counted(kept))
+                return Decided(kept.text, words, usage, request.prompt_version, given, kept.waits, _counted(kept), held)
     assert refusal is not None
     error = GuardError(refusal.reason, raw=raw)
-    if refusal.review:
-        error.held = reviewing.kept(loaded.scope, loaded.inputs, text, named)
+    error.held = reviewing.whole([item.seq for item in loaded.inputs], text, named) if refusal.review else held
     raise _costing(usage, error)
 
 
@@ -257,15 +258,18 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     if decided.waits:
         until = now + again(loaded, now)
         more = await ConsolidationRepository(session).hold(scope, len(decided.waits), threshold, now, until)
-    if not older and not same_as:
-        return Applied(version, 0, more)
-    cause = {"run_id": loaded.run.run_id, "version": version}
-    superseded = await states.supersede(scope, older, now, **cause)
-    await states.repeat(scope, same_as, now, **cause)
-    if superseded:
-        await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
-    waits = await ScopeRepository(session).refresh_due_after(scope, to_seq, threshold, now)
-    return Applied(version, len(superseded), more if decided.waits else waits)
+    superseded: Collection[int] = ()
+    if older or same_as:
+        cause = {"run_id": loaded.run.run_id, "version": version}
+        superseded = await states.supersede(scope, older, now, **cause)
+        await states.repeat(scope, same_as, now, **cause)
+        if superseded:
+            await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
+        waits = await ScopeRepository(session).refresh_due_after(scope, to_seq, threshold, now)
+        more = more if decided.waits else waits
+    if decided.held is not None:
+        await RunRepository(session).hold(loaded.run, scope.scope_id, decided.held)
+    return Applied(version, len(superseded), more)
 
 
 async def accept(
@@ -284,7 +288,7 @@ async def accept(
     inputs = await scopes.pending_among(scope, held["inputs"])
     if (scope.version, scope.epoch, len(inputs)) != (held["version"], held["epoch"], len(held["inputs"])):
         raise NotFoundError("review", f"r{run_id}")
-    run, usage, prompt_version = await runs.reopen_held(agent_key, run_id, scope.fence)
+    run, usage, prompt_version = await runs.reopen_held(scope, run_id)
     decided = Decided(held["text"], count_words(held["text"]), usage, prompt_version, reviewing.named_in(held))
     settings = settings.of_agent(scope.agent_settings)
     return await apply(session, Loaded(agent_id, scope, run, tuple(inputs), "asked", now), decided, settings, now)

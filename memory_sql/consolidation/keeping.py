@@ -33,6 +33,15 @@ SURE = 2  # function words of a language by which a text is known to be in it
 
 
 @dataclass(frozen=True, slots=True)
+class Unsaid:
+    """The text as it would be with the sentences that only a person can vouch for, and the observations that these tell."""
+
+    text: str
+    sentences: tuple[str, ...]
+    tells: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """`waits`: the numbers of the observations that stay pending. `left_out`: how many sentences, by reason.
 
@@ -44,6 +53,7 @@ class Kept:
     left_out: Counter[str] = field(default_factory=Counter)
     put_back: int = 0
     lost: float = 0.0
+    unsaid: Unsaid | None = None
 
 
 def allowed(max_words: int) -> tuple[int, int]:
@@ -82,18 +92,37 @@ def kept(
     new = [telling(item.content, [whose]) for item in inputs]
     stand = {n for n, problem in enumerate(problems) if problem is None}
     old = _put_back(told, stand, current, whose)
+    instead = {place: len(some) for place, some in old.items()}
+    unsaid = set(range(len(parts))) - stand
     for n in _beyond(parts, told, stand, old, new, max_words):
         stand.discard(n)
         problems[n] = "too_long"
-    left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
-    gone = [told[n] for n in range(len(parts)) if n not in stand]
-    waits = {item.seq for item, words in zip(inputs, new, strict=True) if gone and not _is_told(words, left, gone)}
+    numbers = [item.seq for item in inputs]
+    waits = _untold(numbers, new, told, stand, old)
     again = {sentence for some in old.values() for sentence in some}
     silent = [n for n in silent if sentences(current or "")[n] not in again]
     lost = _put_back_silent(parts, told, stand, old, current or "", silent, max_words)
     whole = "".join(_written(parts, stand, old)).strip()
     share = count_words(" ".join(lost)) / max(count_words(current or ""), 1)
-    return Kept(whole, frozenset(waits), Counter(filter(None, problems)), len(silent) - len(lost), share)
+    old = {place: some[instead.get(place, 0) :] for place, some in old.items()}
+    everything = set(range(len(parts)))
+    everything -= set(_beyond(parts, told, everything, old, new, max_words))
+    tells = waits - _untold(numbers, new, told, everything, old)
+    unsaid_in = _with_unsaid(parts, sorted(unsaid & everything), everything, old, tells, max_words)
+    counts = Counter(filter(None, problems))
+    return Kept(whole, waits, counts, len(silent) - len(lost), share, unsaid_in)
+
+
+def _with_unsaid(
+    parts: Sequence[str],
+    unsaid: Sequence[int],
+    stand: Collection[int],
+    old: dict[int, list[str]],
+    tells: frozenset[int],
+    max_words: int,
+) -> Unsaid | None:
+    text = "".join(_written(parts, stand, old)).strip()
+    return Unsaid(text, tuple(parts[n].strip() for n in unsaid), tells) if unsaid and fits(text, max_words) else None
 
 
 def _is_comparable(text: str, current: str, max_words: int) -> bool:
@@ -140,10 +169,23 @@ def _put_back_silent(
     return lost
 
 
+def _untold(
+    numbers: Sequence[int],
+    new: Sequence[Collection[str]],
+    told: Sequence[frozenset[str]],
+    stand: Collection[int],
+    old: dict[int, list[str]],
+) -> frozenset[int]:
+    """The numbers of the observations that the text told only by what went of it."""
+    left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
+    gone = [told[n] for n in range(len(told)) if n not in stand]
+    return frozenset(n for n, words in zip(numbers, new, strict=True) if gone and not _is_told(words, left, gone))
+
+
 def _is_told(words: Collection[str], left: Sequence[Collection[str]], gone: Sequence[Collection[str]]) -> bool:
     """Whether a sentence that is left tells an observation of these words, and none that went does so better."""
     best = _best(words, left)
-    return bool(words) and best >= TOLD and best >= _best(words, gone)
+    return bool(words) and best >= TOLD and (best == 1 or best > _best(words, gone))
 
 
 def _parts(text: str) -> Iterator[str]:

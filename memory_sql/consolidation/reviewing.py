@@ -1,21 +1,33 @@
-"""Stores a refused text for a person to review, in the form in which it would be applied. Pure."""
+"""Stores a text for a person to review, in the form in which it would be applied. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from memory_sql.consolidation.keeping import Kept
 from memory_sql.consolidation.replacing import Replaced
-from memory_sql.db.repositories.scopes import ScopeState
-from memory_sql.domain.scopes import Contradiction, PendingObservation, Repetition
+from memory_sql.domain.scopes import Contradiction, Repetition
 
 
-def kept(scope: ScopeState, inputs: Sequence[PendingObservation], text: str, named: Replaced) -> dict[str, Any]:
+def unsaid_in(kept: Kept, named: Replaced) -> dict[str, Any] | None:
+    """The text with the sentences that nothing shown says, and what waits for them; None: none is left out for that."""
+    found = kept.unsaid
+    if found is None:
+        return None
+    inputs = found.tells & kept.waits
+    theirs = Replaced(
+        tuple(item for item in named.contradictions if item.newer in inputs),
+        tuple(item for item in named.repetitions if item.newer in inputs),
+    )
+    return whole(inputs, found.text, theirs) | {"unsaid": list(found.sentences)}
+
+
+def whole(inputs: Collection[int], text: str, named: Replaced) -> dict[str, Any]:
+    """A text that absorbs these observations."""
     return {
-        "version": scope.version,
-        "epoch": scope.epoch,
-        "inputs": [item.seq for item in inputs],
+        "inputs": sorted(inputs),
         "text": text,
         "contradictions": [item.model_dump() for item in named.contradictions],
         "repetitions": [item.model_dump() for item in named.repetitions],

@@ -11,8 +11,9 @@ from memory_sql.domain.ids import ScopeId, Value
 class Review(Value):
     """Something that waits for a person's decision (`work.reviews`, `work.decide`).
 
-    `says` is what applies if it is accepted: a claim for the scope `target_scope_id`, a newer observation, or a new text.
-    `instead_of` is what it would replace: the older observation, or the current text; None: nothing. `why` is one word.
+    `says` is what applies if it is accepted: a claim for the scope `target_scope_id`, a newer observation, a new text, or
+    (`why` is `unsaid`) sentences that the text was given and nothing shown says, one per line. `instead_of` is what it would
+    replace: the older observation, or the current text; None: nothing, or what stands for those sentences. `why` is one word.
     `still`: what else of the older observation would stay, as one of its own; that alone is asked where `why` is `still`.
     """
 

@@ -165,6 +165,115 @@ async def test_text_is_not_kept_when_something_in_it_was_forgotten_meanwhile(mem
     assert list(await memory.admin.verify()) == []
 
 
+async def with_unsaid(memory: Memory, llm: Scripted, sentence: str) -> str:
+    for text in PLANTED[:2]:
+        scope = (await memory.observe(text, **MIA)).scope.id
+    llm.then(f"{PLANTED[0]} {sentence}")
+    assert len((await memory.run_due()).consolidated) == 1
+    return scope
+
+
+async def decide(memory: Memory, review: Review, *, accept: bool) -> None:
+    await memory.work.decide(review.id, **ADA, accept=accept, actor="desk")
+
+
+SECOND = "Mia planted tree number 20 on the hill beside the church."
+SONG = "Visitors are greeted by a brass band with an elephant."
+
+
+async def test_sentence_with_a_figure_of_nobodys_waits_and_is_accepted(memory: Memory, llm: Scripted) -> None:
+    scope = await with_unsaid(memory, llm, SECOND)
+    (review,) = await waiting(memory)
+    assert (review.kind, review.why, review.scope_id) == ("text", "unsaid", scope)
+    assert (review.says, review.instead_of) == (SECOND, None)
+    assert PLANTED[1] in (await memory.context(**MIA)).xml  # meanwhile word for word
+    assert list(await memory.admin.verify()) == []
+    await decide(memory, review, accept=True)
+    assert [item.content for item in await memory.scopes.history(**MIA)] == [f"{PLANTED[0]} {SECOND}", PLANTED[0]]
+    assert [o.pending for o in await memory.observations.list(**MIA)] == [False, False]
+    assert await waiting(memory) == []
+    assert list(await memory.admin.verify()) == []
+    assert await rows(memory, "SELECT calls, state, held FROM memory.runs ORDER BY run_id") == [
+        (1, "succeeded", None),
+        (0, "succeeded", None),
+    ]
+    assert (await memory.scopes.undo(**ADA, scope_id=scope)).content == PLANTED[0]
+    assert list(await memory.admin.verify()) == []
+
+
+async def test_sentence_that_nothing_says_waits_though_nothing_waits_for_it(memory: Memory, llm: Scripted) -> None:
+    for text in PLANTED[:2]:
+        await memory.observe(text, **MIA)
+    llm.then(" ".join([*PLANTED[:2], SONG]))
+    (done,) = (await memory.run_due()).consolidated
+    assert (done.content, done.absorbed) == (" ".join(PLANTED[:2]), 2)
+    (review,) = await waiting(memory)
+    assert (review.why, review.says) == ("unsaid", SONG)
+    await decide(memory, review, accept=True)
+    assert (await memory.scopes.history(**MIA))[0].content == " ".join([*PLANTED[:2], SONG])
+    assert list(await memory.admin.verify()) == []
+
+
+async def test_refused_sentence_is_dropped(memory: Memory, llm: Scripted) -> None:
+    await with_unsaid(memory, llm, SECOND)
+    (review,) = await waiting(memory)
+    await decide(memory, review, accept=False)
+    assert await waiting(memory) == []
+    assert await rows(memory, "SELECT count(*) FROM memory.runs WHERE held IS NOT NULL") == [(0,)]
+    assert (await memory.scopes.history(**MIA))[0].content == PLANTED[0]
+
+
+async def test_sentence_waits_until_the_next_version(memory: Memory, llm: Scripted) -> None:
+    scope = await with_unsaid(memory, llm, SECOND)
+    (review,) = await waiting(memory)
+    llm.then(" ".join(PLANTED[:2]))
+    await memory.scopes.consolidate(**ADA, scope_id=scope)
+    assert await waiting(memory) == []
+    with pytest.raises(NotFoundError):
+        await decide(memory, review, accept=True)
+
+
+async def test_sentence_is_forgotten_with_what_it_was_made_of(memory: Memory, llm: Scripted) -> None:
+    scope = await with_unsaid(memory, llm, SECOND)
+    await memory.forget(f"o{scope[1:]}-2", **ADA, wait=False)
+    assert await waiting(memory) == []
+    assert await rows(memory, "SELECT count(*) FROM memory.runs WHERE held IS NOT NULL") == [(0,)]
+    assert list(await memory.admin.verify()) == []
+
+
+async def test_sentences_of_a_text_of_which_nothing_is_left_wait(memory: Memory, llm: Scripted) -> None:
+    """Two answers say only what nothing says: the text is refused, and a person may let the second in."""
+    await memory.observe(PLANTED[1], **MIA)
+    llm.then(SECOND, SECOND)
+    assert (await memory.run_due()).failed
+    (review,) = await waiting(memory)
+    assert (review.why, review.says) == ("unsaid", SECOND)
+    await decide(memory, review, accept=True)
+    assert (await memory.scopes.history(**MIA))[0].content == SECOND
+    assert [o.pending for o in await memory.observations.list(**MIA)] == [False]
+    assert list(await memory.admin.verify()) == []
+
+
+async def test_what_a_sentence_overtakes_gives_way_when_it_is_accepted(memory: Memory, llm: Scripted) -> None:
+    await memory.observe("The cleaner Rosa comes on Thursdays for 60 euros.", **MIA, observed_at=MONDAY)
+    llm.then("The cleaner Rosa comes on Thursdays for 60 euros.")
+    await memory.run_due()
+    new = "The cleaner Rosa comes on Tuesdays now, for 65 euros."
+    await memory.observe(new, **MIA, observed_at=MONDAY + timedelta(days=1))
+    await memory.observe(PLANTED[0], **MIA, observed_at=MONDAY + timedelta(days=1))
+    named = [{"newer": "n1", "older": "k1", "was": "comes on Thursdays", "now": "comes on Tuesdays"}]
+    said = "The cleaner Rosa comes on Tuesdays for 97 euros."
+    llm.then(json.dumps({"text": f"{said} {PLANTED[0]}", "contradictions": named}))
+    await memory.run_due()
+    assert await superseded(memory) == []
+    (review,) = await waiting(memory)
+    assert review.says == said
+    await decide(memory, review, accept=True)
+    assert (await memory.scopes.history(**MIA))[0].content == f"{said} {PLANTED[0]}"
+    assert await superseded(memory) == [1]
+    assert list(await memory.admin.verify()) == []
+
+
 async def test_other_agents_see_and_decide_nothing(memory: Memory, llm: Scripted) -> None:
     await with_held_contradictions(memory, llm)
     (review, *_) = await waiting(memory)

@@ -125,7 +125,14 @@ class Reviews:
     async def _texts(self, limit: int) -> list[Review]:
         r, s = RunRow, ScopeRow
         found = await self._session.execute(
-            select(r.run_id, r.scope_id, r.finished_at, r.held["text"].astext.label("text"), s.consolidation)
+            select(
+                r.run_id,
+                r.scope_id,
+                r.finished_at,
+                r.held["text"].astext.label("text"),
+                r.held["unsaid"].label("unsaid"),
+                s.consolidation,
+            )
             .join(s, and_(s.agent_key == r.agent_key, s.scope_id == r.scope_id))
             .where(
                 r.agent_key == self._agent_key,
@@ -141,10 +148,10 @@ class Reviews:
                 id=str(HeldTextKey(row.run_id)),
                 kind="text",
                 scope_id=row.scope_id,
-                why="left_out",
+                why="left_out" if row.unsaid is None else "unsaid",
                 since=row.finished_at,
-                says=row.text,
-                instead_of=row.consolidation,
+                says=row.text if row.unsaid is None else "\n".join(row.unsaid),
+                instead_of=row.consolidation if row.unsaid is None else None,
             )
             for row in found
         ]

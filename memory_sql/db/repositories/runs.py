@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import BigInteger, Select, and_, bindparam, func, insert, literal, null, or_, select, true, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
 from memory_sql.db.direct import ask
-from memory_sql.db.models import AgentRow, ConversationRow, ObservationRow, PriceRow, RunRow, columns_of
+from memory_sql.db.models import AgentRow, ConversationRow, ObservationRow, PriceRow, RunRow, ScopeRow, columns_of
+from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
@@ -182,9 +184,16 @@ class RunRepository:
         )
 
     async def hold(self, key: RunKey, scope_id: int, held: dict[str, Any]) -> None:
-        """Keeps the text of a failed run for a person; it replaces the text of an earlier run of the scope."""
+        """Keeps a text of a run that has ended for a person, as the scope is now. It replaces that of an earlier run."""
         await self._let_go(key.agent_key, RunRow.scope_id == scope_id)
-        await self._session.execute(update(RunRow).where(*_is(key), RunRow.state == "failed").values(held=held))
+        now = (
+            select(func.jsonb_build_object("version", ScopeRow.version, "epoch", ScopeRow.epoch))
+            .where(ScopeRow.agent_key == key.agent_key, ScopeRow.scope_id == scope_id)
+            .scalar_subquery()
+        )
+        ended = RunRow.state.in_(("failed", "succeeded"))
+        kept = literal(held, JSONB).op("||")(now)
+        await self._session.execute(update(RunRow).where(*_is(key), ended).values(held=kept))
 
     async def discard_held(self, agent_key: int, run_id: int) -> bool:
         """Returns False if nothing of that run waits for a person."""
@@ -209,24 +218,25 @@ class RunRepository:
         row = found.one_or_none()
         return None if row is None else (row.scope_id, row.held)
 
-    async def reopen_held(self, agent_key: int, run_id: int, fence: int) -> tuple[RunKey, Usage, str]:
-        """Continues the run under a new lease; returns it with its cost and the version of its prompt."""
-        found = await self._session.execute(
-            update(RunRow)
-            .where(RunRow.agent_key == agent_key, RunRow.run_id == run_id, RunRow.held.is_not(None))
-            .values(state="running", fence=fence, held=null(), error_code=None, error=None, finished_at=None)
-            .returning(
-                RunRow.model,
-                RunRow.input_tokens,
-                RunRow.output_tokens,
-                RunRow.latency_seconds,
-                RunRow.calls,
-                RunRow.prompt_version,
-            )
-        )
-        row = found.one()
+    async def reopen_held(self, scope: ScopeState, run_id: int) -> tuple[RunKey, Usage, str]:
+        """Continues the run under a new lease; returns it with its cost and the version of its prompt.
+
+        Where the run has made a version already, another one makes the next, and that costs nothing.
+        """
+        mine = RunRow.agent_key == scope.agent_key, RunRow.run_id == run_id, RunRow.held.is_not(None)
+        own = {"fence": scope.fence, "state": "running"}
+        again = update(RunRow).where(*mine, RunRow.state == "failed")
+        again = again.values(**own, held=null(), error_code=None, error=None, finished_at=None)
+        row = (await self._session.execute(again.returning(RunRow.run_id, *_COST))).one_or_none()
+        if row is None:
+            own |= {"from_seq": scope.done_seq}
+            same = RunRow.agent_key, RunRow.kind, RunRow.scope_id, RunRow.model, RunRow.prompt_version
+            copied = select(*same, *map(literal, own.values())).where(*mine).with_for_update()
+            added = insert(RunRow).from_select([*(one.key for one in same), *own], copied)
+            row = (await self._session.execute(added.returning(RunRow.run_id, *_COST))).one()
+            await self._let_go(scope.agent_key, RunRow.run_id == run_id)
         usage = Usage(row.model or "", row.input_tokens, row.output_tokens, row.latency_seconds or 0.0, row.calls)
-        return RunKey(agent_key, run_id, fence), usage, row.prompt_version or ""
+        return RunKey(scope.agent_key, row.run_id, scope.fence), usage, row.prompt_version or ""
 
     async def is_open(self, key: RunKey) -> bool:
         """Whether the run hasn't been ended, by a forgetting for instance. It can't be until this transaction ends."""
@@ -405,6 +415,16 @@ def _is_dead(agent_key: int, run_id: int) -> tuple[Any, ...]:
 
 def _is(key: RunKey) -> tuple[Any, ...]:
     return RunRow.agent_key == key.agent_key, RunRow.run_id == key.run_id, RunRow.fence == key.fence
+
+
+_COST = (
+    RunRow.model,
+    RunRow.input_tokens,
+    RunRow.output_tokens,
+    RunRow.latency_seconds,
+    RunRow.calls,
+    RunRow.prompt_version,
+)
 
 
 def cost(usage: Usage) -> dict[str, Any]:

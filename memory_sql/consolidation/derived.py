@@ -18,7 +18,7 @@ from memory_sql.consolidation.numbers import Time, values_in
 from memory_sql.languages.counting import spelled
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Amounts
-from memory_sql.languages.wording import pieces
+from memory_sql.languages.wording import pieces, telling
 from memory_sql.languages.words import fold, words_in
 
 MOST_SOURCES = 4  # of one sentence
@@ -38,7 +38,7 @@ class Derived(NamedTuple):
 
 def derived(sentence: str, sources: Sequence[str]) -> Derived:
     """What follows from the sources with which the sentence shares most words."""
-    there = pieces(sentence)
+    there = telling(sentence)
     by_likeness = sorted(sources, key=lambda source: -len(there & pieces(source)))
     own = [source for source in by_likeness if there & pieces(source)] or sources
     values, each = set[Decimal](), list[set[Decimal]]()

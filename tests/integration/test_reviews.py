@@ -262,7 +262,7 @@ async def test_what_a_sentence_overtakes_gives_way_when_it_is_accepted(memory: M
     await memory.observe(new, **MIA, observed_at=MONDAY + timedelta(days=1))
     await memory.observe(PLANTED[0], **MIA, observed_at=MONDAY + timedelta(days=1))
     named = [{"newer": "n1", "older": "k1", "was": "comes on Thursdays", "now": "comes on Tuesdays"}]
-    said = "The cleaner Rosa comes on Tuesdays for 97 euros."
+    said = "The cleaner Rosa comes on Tuesdays for 66 euros."
     llm.then(json.dumps({"text": f"{said} {PLANTED[0]}", "contradictions": named}))
     await memory.run_due()
     assert await superseded(memory) == []

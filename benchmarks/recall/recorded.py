@@ -199,8 +199,8 @@ class RecordedModel:
         last = sentences(self.conversations.texts[scope])
         heard = {word for n in self._heard[scope] for word in words_of(self.conversations.observations[n]["content"])}
         material = [*sentences(asked.current or ""), *(item.text for item in (*asked.known, *asked.observations))]
-        shown = [Source(item.text, item.observed_at) for item in (*asked.known, *asked.observations)]
-        shown += [Source(asked.current or ""), Source(asked.whose or "")]
+        shown = [Source(item.text, item.observed_at) for item in (*asked.observations, *asked.known)]
+        shown = [Source(asked.current or ""), *shown, Source(asked.whose or "")]  # as they are checked
         known = [
             part
             for part in last

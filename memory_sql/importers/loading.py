@@ -18,7 +18,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries.forgotten import forgotten_among, has_forgotten
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.imports import ImportRepository, Stored
-from memory_sql.db.repositories.renames import has_renamed, renamed_users
+from memory_sql.db.repositories.renames import has_renamed, renamed
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers import preparing
@@ -62,7 +62,9 @@ class Plan(TalkPlan, Protocol):
 
     def named(self, agent_id: str) -> set[Named]: ...
 
-    def rename(self, agent_id: str, names: Mapping[str, str]) -> None: ...
+    def sessions(self, agent_id: str) -> set[str]: ...
+
+    def rename(self, agent_id: str, users: Mapping[str, str], sessions: Mapping[str, str]) -> None: ...
 
     def stand_alone(self, refs: Sequence[str]) -> None: ...
 
@@ -144,10 +146,12 @@ class Loader:
         return done
 
     async def _rename(self, unit: Session, agent_key: int, agent_id: str) -> None:
-        """Tells the plan who has another id here: what is new of them is stored under it."""
-        self.plan.rename(agent_id, {})
+        """Tells the plan which users and conversations have another id here: what is new of them is stored under it."""
+        self.plan.rename(agent_id, {}, {})
         if await has_renamed(unit, agent_key):
-            self.plan.rename(agent_id, await renamed_users(unit, agent_key, self.plan.people(agent_id)))
+            users = await renamed(unit, agent_key, "user", self.plan.people(agent_id))
+            sessions = await renamed(unit, agent_key, "conversation", self.plan.sessions(agent_id))
+            self.plan.rename(agent_id, users, sessions)
 
     async def _leave_out_who_is_gone(self, unit: Session, seen: Seen, agent_id: str) -> None:
         """Tells `seen` whom the agent has forgotten, of those whom the plan names."""

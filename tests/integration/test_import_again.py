@@ -254,6 +254,41 @@ async def test_what_is_new_of_who_was_renamed_here_is_theirs(memory: Memory, bri
         assert set(await rows(memory, named)) == {("mia",)}
 
 
+async def test_what_is_new_of_a_conversation_that_was_renamed_here_is_its_own(memory: Memory, bring: Bring) -> None:
+    """The source still has the former id, twice replaced: what it says since, and records of it, are of the newest."""
+    said = HOME.message(1, content="Ahoy.")
+    docs = {
+        "users3": [HOME.person(HOME.user), HOME.agent_document()],
+        "sessions": [HOME.session_document()],
+        "memory_user": [HOME.blob(content="Mia sails.")],
+        "memory_sessions": [HOME.directive(content="Answer in Dutch.")],
+    }
+    await bring((docs | {"messages": [said]}).items(), messages=True)
+    for old, new in ((str(HOME.session), "s1"), ("s1", "monday")):
+        await memory.people.rename(agent_id=MIA["agent_id"], kind="conversation", old=old, new=new)
+    more = docs | {
+        "memory_sessions": [
+            *docs["memory_sessions"],
+            HOME.directive(7, content="Answer in rhyme.", source_message_ids=[HOME.key("message", 2)]),
+        ],
+        "messages": [said, HOME.message(2, content="Ahoy again.", createdAt=at(30))],
+    }
+    for migrated in (1, 0):
+        report = await bring(more.items(), messages=True)
+        assert (report.collections["memory_sessions"]["migrated"], report.unaccounted) == (migrated, ())
+    told = sorted(o.content for o in await memory.observations.list(**MIA))
+    assert told == ["Answer in Dutch.", "Answer in rhyme.", "Mia sails."]
+    assert await rows(memory, "SELECT content FROM memory.messages ORDER BY number") == [("Ahoy.",), ("Ahoy again.",)]
+    for named in (
+        "SELECT conversation_id FROM memory.conversations",
+        "SELECT conversation_id FROM memory.messages",
+        "SELECT conversation_id FROM memory.evidence WHERE conversation_id IS NOT NULL",
+        "SELECT conversation_id FROM memory.observations WHERE conversation_id IS NOT NULL",
+    ):
+        assert set(await rows(memory, named)) <= {("monday",)}, named
+    assert await rows(memory, "SELECT count(*) FROM memory.evidence WHERE conversation_id = 'monday'") != [(0,)]
+
+
 async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
     await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())

@@ -276,25 +276,25 @@ class RenameRepository:
 
 
 async def has_renamed(session: AsyncSession, agent_key: int) -> bool:
-    """Whether any user of the agent was ever renamed."""
+    """Whether any id of the agent was ever renamed."""
     return bool(await session.scalar(select(exists(_renamings(agent_key)))))
 
 
-async def renamed_users(session: AsyncSession, agent_key: int, users: Iterable[str]) -> dict[str, str]:
-    """Of these ids the former ones, with those that they became. One that was given up twice is its first user's."""
-    e, former = EventRow, func.unnest(cast(list(users), ARRAY(Text))).column_valued("former")
+async def renamed(session: AsyncSession, agent_key: int, kind: RenameKind, ids: Iterable[str]) -> dict[str, str]:
+    """Of these ids the former ones, with those that they became. One that was given up twice is its first holder's."""
+    e, former = EventRow, func.unnest(cast(list(ids), ARRAY(Text))).column_valued("former")
     was = func.encode(func.memory.user_hash(agent_key, former), literal("hex"))
-    renamings = _renamings(agent_key).add_columns(former.label("former")).where(was == e.detail["was"].astext)
-    found = await session.execute(renamings.order_by(e.event_id.desc()))
+    now = e.detail[f"{kind}_id"].astext.label("now")
+    renamings = _renamings(agent_key).with_only_columns(now, former.label("former"))
+    of_these = renamings.where(e.detail["what"].astext == kind, was == e.detail["was"].astext)
+    found = await session.execute(of_these.order_by(e.event_id.desc()))
     return {row.former: row.now for row in found if row.now not in (None, row.former)}
 
 
 def _renamings(agent_key: int) -> Select[Any]:
     e = EventRow
     is_rename = e.kind == literal_column("'rename'")  # as in the condition of events_user_id_idx
-    return select(e.detail["user_id"].astext.label("now")).where(
-        e.agent_key == agent_key, is_rename, e.detail["what"].astext == "user"
-    )
+    return select(e.event_id).where(e.agent_key == agent_key, is_rename)
 
 
 def _is_actor(column: Column) -> bool:

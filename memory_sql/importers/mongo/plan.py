@@ -8,7 +8,7 @@ a scope may have any number of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
@@ -39,6 +39,7 @@ from memory_sql.importers.mongo.spool import Spool
 from memory_sql.languages.text import count_words
 
 _USER = OWNER_PREFIX["individual"]
+Names = Mapping[str, str]  # ids here, by those in the source
 ITEM_WORDS: Mapping[str, int] = {  # R012; the last two are the later system's
     "directive": 25,
     "suggestion": 35,
@@ -56,7 +57,8 @@ class Plan:
     spool: Spool
     options: ImportOptions
     now: datetime
-    _renamed: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _users: dict[str, Names] = field(default_factory=dict)
+    _sessions: dict[str, Names] = field(default_factory=dict)
 
     def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
         """Records for the accounts which documents aren't imported, and why."""
@@ -90,31 +92,39 @@ class Plan:
         """The users, conversations and groups that the agent's memory names, by their ids here."""
         found: set[Named] = {("agent", agent_id)}
         found.update(("user", user) for user in self.people(agent_id))
-        for owner, name in self.spool.scopes(agent_id):
+        for owner, _ in self.spool.scopes(agent_id):
             if owner.startswith(_USER):
                 found.add(("user", self._person(agent_id, owner[len(_USER) :])))
-            records = (record for record, *_ in self.spool.rows(agent_id, owner, name))
-            found.update(("conversation", record.session) for record in records if record.session is not None)
-        found.update(("conversation", talk.conversation_id) for talk in self.conversations(agent_id))
+        found.update(("conversation", self._session(agent_id, session)) for session in self.sessions(agent_id))
         found.update(("group", group.group_id) for group in self.groups(agent_id))
         return found
 
-    def rename(self, agent_id: str, names: Mapping[str, str]) -> None:
-        """Users have other ids here. One that the source itself uses for somebody, or another has as well, isn't taken."""
-        new = Counter(names.values())
-        self._renamed[agent_id] = {
-            old: name for old, name in names.items() if new[name] == 1 and not self.spool.knows(agent_id, _USER + name)
-        }
+    def sessions(self, agent_id: str) -> set[str]:
+        """The conversations that the agent's memory names, by their ids in the source."""
+        found = {str(session.key) for session in self.spool.talk.sessions(agent_id)}
+        for owner, name in self.spool.scopes(agent_id):
+            records = (record for record, *_ in self.spool.rows(agent_id, owner, name))
+            found.update(record.session for record in records if record.session is not None)
+        return found
+
+    def rename(self, agent_id: str, users: Names, sessions: Names) -> None:
+        """These have other ids here. One that the source itself uses, or another has as well, isn't taken."""
+        there = self.sessions(agent_id) if sessions else set()
+        self._users[agent_id] = _each_once(users, lambda new: not self.spool.knows(agent_id, _USER + new))
+        self._sessions[agent_id] = _each_once(sessions, lambda new: new not in there)
 
     def _person(self, agent_id: str, user: str) -> str:
         """The user's id here."""
         user = self.spool.canonical(user)
-        return self._renamed.get(agent_id, {}).get(user, user)
+        return self._users.get(agent_id, {}).get(user, user)
+
+    def _session(self, agent_id: str, session: str) -> str:
+        """The conversation's id here."""
+        return self._sessions.get(agent_id, {}).get(session, session)
 
     def _in_source(self, scope: ScopeDraft) -> tuple[str, str, str]:
         """The scope's place in the spool."""
-        renamed = self._renamed.get(scope.agent_id, {})
-        was = {_USER + new: _USER + old for old, new in renamed.items()}
+        was = {_USER + new: _USER + old for old, new in self._users.get(scope.agent_id, {}).items()}
         return scope.agent_id, was.get(scope.owner, scope.owner), scope.name
 
     def agents(self) -> Iterator[AgentDraft]:
@@ -150,12 +160,15 @@ class Plan:
         """The agent's sessions, if messages are imported too."""
         for session in self.spool.talk.sessions(agent_id):
             users = [self._person(agent_id, user) for user in session.users if not self.spool.is_agent(user)]
-            yield ConversationDraft(agent_id, str(session.key), tuple(dict.fromkeys(map(str, users))))
+            here = self._session(agent_id, str(session.key))
+            yield ConversationDraft(agent_id, here, tuple(dict.fromkeys(map(str, users))))
 
     def messages(self, agent_id: str, conversation_id: str) -> Iterator[MessageDraft]:
         """Oldest first. If it isn't known how far memory was formed, no message counts as formed (A26)."""
-        last = self.spool.talk.formed(conversation_id)
-        for message in self.spool.talk.messages(conversation_id):
+        was = {new: old for old, new in self._sessions.get(agent_id, {}).items()}
+        session = was.get(conversation_id, conversation_id)
+        last = self.spool.talk.formed(session)
+        for message in self.spool.talk.messages(session):
             is_formed = last is not None and (message.created_at, str(message.key)) <= last
             yield self._message(agent_id, message, is_formed)
 
@@ -240,7 +253,7 @@ class Plan:
             is_plain=record.is_plain,
             verification="confirmed" if self.options.trusted else "unverified",
             related_users=self._people(agent_id, record),
-            conversation_id=record.session,
+            conversation_id=None if record.session is None else self._session(agent_id, record.session),
             message_ids=record.messages,
             metadata={"legacy": _legacy(record, notes)},
             also=also,
@@ -258,6 +271,11 @@ class Plan:
         """The users that it names, by their ids here and without agents."""
         people = [self._person(agent_id, user) for user in record.users if not self.spool.is_agent(user)]
         return tuple(dict.fromkeys(people))
+
+
+def _each_once(names: Names, is_free: Callable[[str], bool]) -> Names:
+    times = Counter(names.values())
+    return {old: new for old, new in names.items() if times[new] == 1 and is_free(new)}
 
 
 def _kind(owner: str) -> tuple[ScopeKind, str | None]:

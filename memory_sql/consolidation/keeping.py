@@ -76,7 +76,7 @@ def kept(
     problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
-    silent = _silent(current, told, whose, explained) if _is_comparable(text, current or "", max_words) else []
+    silent = untold(current, told, whose, explained) if is_comparable(text, current or "", max_words) else []
     if not any(problems) and fits(text, max_words) and not silent:
         return Kept(text)
     new = [telling(item.content, [whose]) for item in inputs]
@@ -96,14 +96,14 @@ def kept(
     return Kept(whole, frozenset(waits), Counter(filter(None, problems)), len(silent) - len(lost), share)
 
 
-def _is_comparable(text: str, current: str, max_words: int) -> bool:
+def is_comparable(text: str, current: str, max_words: int) -> bool:
     """A short text may be written anew; one above the limit has to be. In another language none has the same words."""
     is_short = count_words(current) <= SHORT_WORDS and len(current) <= SHORT_CHARACTERS
     languages = {_language(text), _language(current)} - {None}
     return not is_short and count_words(current) <= max_words and len(languages) < 2
 
 
-def _silent(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
+def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
     """The places of the old text's sentences that have no counterpart, though the answer doesn't say that it drops them.
 
     Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number.

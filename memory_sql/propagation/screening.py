@@ -47,7 +47,7 @@ class Screening:
         return offer, await self.too_few(offer) or self._review(offer)
 
     def _review(self, offer: Offer) -> Verdict | None:
-        """Holds a claim for a person if sharing is by review, or its language has no rules and decoys: an order would pass."""
+        """Holds a claim for a person if sharing is by review, or its language has no rules: an order would pass."""
         if offer.source.outcome == "released":
             return None
         if sharing_of(self.target, self.settings) == "review":

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.consolidation.accounting import Refusal
+from memory_sql.consolidation.accounting import NONE_SPENT, Refusal, Spent
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
-from memory_sql.consolidation.checks import checked_text, kept_of, refused_as
+from memory_sql.consolidation.checks import accounted_for, checked_text, kept_of, refused_as
 from memory_sql.consolidation.keeping import Kept
 from memory_sql.consolidation.replacing import Replaced, Shown, replaced
 from memory_sql.consolidation.task import ConsolidationTask
@@ -26,7 +26,9 @@ SETTINGS = Settings(llm="offline")
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
-def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> tuple[Kept, Refusal | None, Replaced]:
+def judged(
+    case: Case, settings: Settings = SETTINGS, max_words: int = 500, spent: Spent = NONE_SPENT
+) -> tuple[Kept, Refusal | None, Replaced]:
     known = [AbsorbedObservation(n, text, moment) for n, (moment, text) in enumerate(case.known, 1)]
     inputs = [PendingObservation(len(known) + n, text, moment) for n, (moment, text) in enumerate(case.new, 1)]
     shown = Shown(inputs, known, case.current)
@@ -41,8 +43,10 @@ def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> t
     )
     answer = read(json.dumps(case.answer), ConsolidatedText)
     text = checked_text(answer.text, "b0undary", settings)
-    refused = refused_as(text, answer, task, shown, settings)
-    return kept_of(text, answer, task, shown, settings), refused, replaced(answer.contradictions, answer.same_as, shown)
+    accounted = accounted_for(answer, task, shown, spent)
+    refused = refused_as(text, task, accounted, settings)
+    named = replaced(answer.contradictions, answer.same_as, shown)
+    return kept_of(text, answer, task, shown, accounted, settings), refused, named
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -102,7 +102,7 @@ def account(
 
 def _given_way(contradictions: Sequence[Contradiction], sentences: Sequence[str], shown: Shown) -> Iterator[int]:
     """The numbers of the sentences that say what is contradicted; of the text's own words one each, and a few."""
-    contents, of_text = {item.seq: item.content for item in (*shown.inputs, *shown.known)}, 0
+    contents, of_text = shown.contents, 0
     for item in contradictions:
         was, older = item.was or "", contents.get(item.older or 0)
         found = [n for n, text in enumerate(sentences, 1) if stands_in(was, text)]

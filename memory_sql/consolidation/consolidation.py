@@ -236,7 +236,7 @@ def _costing(usage: Usage | None, error: AnswerError) -> AnswerError:
 
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
-    """Writes the version. Raises `StaleError` when the scope has changed, `GuardError` if versions of a week lose too much."""
+    """Writes the version. Raises `StaleError` when the scope has changed, `GuardError` if a week's versions lose too much."""
     return await _write(session, loaded, decided, settings, now, is_decided=False)
 
 

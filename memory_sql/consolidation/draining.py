@@ -1,7 +1,7 @@
 """Whether a text loses, in the versions of a week, what each of them alone may lose.
 
-Each version keeps two fifths of a sentence's words; a few versions later nothing of it is left. So a new text is compared with
-that of a week ago too. What was overtaken, or waits for a person, may go; what is still in use counts.
+Each version keeps two fifths of a sentence's words; a few versions later nothing of it is left. So a new text is compared
+with that of a week ago too. What was overtaken, or waits for a person, may go; what is still in use counts.
 """
 
 from __future__ import annotations

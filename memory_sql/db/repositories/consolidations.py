@@ -57,7 +57,7 @@ class History:
 class Begun:
     """`run_id` None: nothing is pending. `text`: the scope's, which isn't read with its row while that is locked.
 
-    `gone`: words that live versions since a moment dropped as over or slight; `before`: the text of that moment, or the first.
+    `gone`: words that live versions since a moment dropped as over or slight; `before`: the text of then, or the first.
     """
 
     run_id: int | None

@@ -118,7 +118,8 @@ def _tells(sentence: str, older: str) -> bool:
 
 
 def _says_again(sentence: str, by: str | None, shown: Shown) -> bool:
-    other = shown.find(by) if by is not None else None
+    """Whether a new observation says it; one that is known may be the sentence's own source."""
+    other = shown.find(by) if by is not None and by.startswith("n") else None
     return other is not None and stands_in(sentence, other.content)
 
 

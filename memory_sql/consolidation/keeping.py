@@ -90,6 +90,7 @@ def kept(
     waits = {item.seq for item, words in zip(inputs, new, strict=True) if gone and not _is_told(words, left, gone)}
     again = {sentence for some in old.values() for sentence in some}
     silent = [n for n in silent if sentences(current or "")[n] not in again]
+    stand -= _remnants(parts, told, current or "", silent, whose)
     lost = _put_back_silent(parts, told, stand, old, current or "", silent, max_words)
     whole = "".join(_written(parts, stand, old)).strip()
     share = count_words(" ".join(lost)) / max(count_words(current or ""), 1)
@@ -116,6 +117,24 @@ def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, expl
         if n + 1 not in explained and own and best < LOST:
             found.append(n)
     return found
+
+
+def _remnants(
+    parts: Sequence[str], told: Sequence[frozenset[str]], current: str, silent: Sequence[int], whose: str
+) -> set[int]:
+    """The places of sentences that say a part of what is put back, and nothing else: they would stand beside it."""
+    if not silent:
+        return set()
+    old = [telling(sentence, [whose]) for sentence in sentences(current)]
+    again = [old[n] for n in silent]
+    stays = [words for n, words in enumerate(old) if n not in silent]
+    return {
+        k
+        for k, part in enumerate(parts)
+        if (words := telling(part, [whose]))
+        and any(words <= whole for whole in again)
+        and all(_share(other, told[k]) < LOST for other in stays)
+    }
 
 
 def _put_back_silent(

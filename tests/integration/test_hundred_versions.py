@@ -22,8 +22,8 @@ from memory_sql.languages.text import count_words, sentences
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
-from tests.conftest import Clock
 from tests.database import rows
+from tests.factories import Clock
 
 T = TypeVar("T", bound=BaseModel | str)
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -132,11 +132,6 @@ def by_turns(task: ConsolidationTask, told: Sequence[str], version: int) -> dict
     return every[version % len(every)](task, told, version)
 
 
-@pytest.fixture
-def settings() -> Settings:
-    return Settings(llm="offline", consolidation_max_words=3000)
-
-
 def honest(task: ConsolidationTask, told: Sequence[str], _: int) -> dict[str, Any]:
     return telling(task, told)
 
@@ -181,30 +176,26 @@ async def nothing_is_lost(memory: Memory, first: str, scope: int, most: float, d
     assert count_words(" ".join(gone)) <= most * largest
 
 
-async def lived(database_url: str, settings: Settings, clock: Clock, reply: Reply, versions: int) -> None:
-    model = Model(honest)
+async def lived(database_url: str, clock: Clock, reply: Reply, versions: int, max_words: int = 1000) -> None:
+    model, settings = Model(honest), Settings(llm="offline", consolidation_max_words=max_words)
     async with Memory(database_url, model, settings, clock=clock) as memory:
         await against(memory, model, reply, clock, versions)
 
 
 @pytest.mark.parametrize("reply", [obedient, by_turns])
-async def test_a_few_versions_of_a_bad_model_lose_a_bounded_part(
-    database_url: str, settings: Settings, clock: Clock, reply: Reply
-) -> None:
-    await lived(database_url, settings, clock, reply, 9)
+async def test_a_few_versions_of_a_bad_model_lose_a_bounded_part(database_url: str, clock: Clock, reply: Reply) -> None:
+    await lived(database_url, clock, reply, 9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reply", LIES.values())
-async def test_twenty_versions_of_one_lie_lose_a_bounded_part(
-    database_url: str, settings: Settings, clock: Clock, reply: Reply
-) -> None:
-    await lived(database_url, settings, clock, reply, 20)
+async def test_a_dozen_versions_of_one_lie_lose_a_bounded_part(database_url: str, clock: Clock, reply: Reply) -> None:
+    await lived(database_url, clock, reply, 12)
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("reply", [obedient, slight, by_turns])
 async def test_a_hundred_versions_of_a_bad_model_lose_a_bounded_part(
-    database_url: str, settings: Settings, clock: Clock, reply: Reply
+    database_url: str, clock: Clock, reply: Reply
 ) -> None:
-    await lived(database_url, settings, clock, reply, 100)
+    await lived(database_url, clock, reply, 100, 2500)

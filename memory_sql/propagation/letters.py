@@ -16,8 +16,8 @@ _OF_A_NAME = 1 / 2  # what a word with a capital counts: it may be a name, which
 
 
 def likeness(text: str, language: str) -> float:
-    """How much its letters speak for the language, on average; below 0: for another."""
-    weights, found, whole = _weights()[language], 0.0, 0.0
+    """How much its letters speak for the language, on average; below 0: for another, as for a language that isn't listed."""
+    weights, found, whole = _weights().get(language, {}), 0.0, 0.0
     for word in _WORD.findall(text):
         counts = _OF_A_NAME if word[0].isupper() else 1.0
         threes = list(_threes(word.lower()))

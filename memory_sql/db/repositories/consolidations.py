@@ -414,10 +414,11 @@ def _gone() -> Any:
 
 
 def _text_before(version: Any) -> Any:
-    """The live text of then, else the first; not the newest."""
-    earlier = select(_c.content).where(_c.agent_key == _AGENT, _c.scope_id == _SCOPE, _c.live, _c.version < version)
-    of_then = earlier.where(_c.created_at <= _SINCE).order_by(_c.version.desc()).limit(1)
-    return func.coalesce(of_then.scalar_subquery(), earlier.order_by(_c.version).limit(1).scalar_subquery())
+    """The live text of then; where there was none, the first, unless that is the newest."""
+    live = select(_c.content).where(_c.agent_key == _AGENT, _c.scope_id == _SCOPE, _c.live)
+    of_then = live.where(_c.created_at <= _SINCE).order_by(_c.version.desc()).limit(1)
+    first = live.where(_c.version < version).order_by(_c.version).limit(1)
+    return func.coalesce(of_then.scalar_subquery(), first.scalar_subquery())
 
 
 def _commit() -> Any:

@@ -72,6 +72,7 @@ def _stats_text(stats: Stats) -> str:
         "cost": ", ".join(f"{cost:,.2f} {currency}" for currency, cost in s.costs.items()) or "no prices",
         "queries": _queries(s.retrieval),
         "vectors": s.vectors,
+        "shared": f"by rules and a judge in {', '.join(s.judged_languages)}; in other languages by a person alone",
     }
     if any(judge.wrong for judge in s.judges):
         facts["judge"] = ", ".join(

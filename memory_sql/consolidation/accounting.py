@@ -1,21 +1,22 @@
 """Whether a new text may replace the old one: whatever it drops must be accounted for. Pure.
 
 Length alone proves nothing. What was overtaken or repeated may go, however long it was. What only became too slight to
-keep may go a part at a time, so that no single answer empties a text.
+keep may go a part in a week, so that no answer empties a text, and no number of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from memory_sql.consolidation.answers import NamedContradiction, NamedLeftOut
-from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHORT_WORDS, allowed, fits
-from memory_sql.consolidation.replacing import Shown
+from memory_sql.consolidation.answers import NamedLeftOut
+from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHORT_WORDS, TOLD, allowed, fits
+from memory_sql.consolidation.replacing import FEWEST, Shown
+from memory_sql.domain.scopes import Contradiction
 from memory_sql.languages.text import count_words
 from memory_sql.languages.wording import TELLING, is_among, pieces, stands_in
 
-GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version
+GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version and in a week
 SLIGHT_INPUTS = 3 / 4  # of the new observations may be dropped as slight
 FEW_WORDS = 20  # may always be dropped: a sentence
 
@@ -34,30 +35,49 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What went before and what has to go. `words`: dropped as over or slight within a week; `no_room`: words of the old
+    text for which what is new leaves no room. `is_own`: the scope is a person's own, where all is theirs.
+    """
+
+    words: int = 0
+    no_room: int = 0
+    is_own: bool = True
+
+
+NONE_SPENT = Spent()
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """Shares of the old text. `replaced`: overtaken or repeated; `gone`: over or too slight.
 
-    `explained`: the numbers of the sentences of both kinds, of what is gone as many as may go at a time. `slight_inputs`: the
-    share of the new observations that were too slight. In words, or in characters for scripts without spaces.
+    `explained`: the numbers of the sentences of both kinds, of what is gone as many as may go at a time; `words`: how many
+    words these are, without those that had no room. `slight_inputs`: the share of the new observations that were too slight.
+    In words, or in characters for scripts without spaces.
     """
 
     replaced: float = 0.0
     gone: float = 0.0
     slight_inputs: float = 0.0
     explained: frozenset[int] = frozenset()
+    words: int = 0
 
 
 def account(
     left_out: Iterable[NamedLeftOut],
-    contradictions: Iterable[NamedContradiction],
+    contradictions: Sequence[Contradiction],
     sentences: Sequence[str],
     shown: Shown,
     whose: str,
+    spent: Spent = NONE_SPENT,
 ) -> Account:
-    """What the answer says about what it drops. A reason that can't be true doesn't count."""
-    replaced, gone, slight = set[int](), set[int](), set[int]()
-    quotes = [item.was for item in contradictions if item.was]
-    replaced |= {n for n, text in enumerate(sentences, 1) if any(stands_in(was, text) for was in quotes)}
+    """What the answer says about what it drops. A reason that can't be true doesn't count.
+
+    In a scope of several people only a contradiction overtakes: it is bounded, and reviewed beyond. Without one a sentence is
+    dropped as if it were slight.
+    """
+    replaced, gone, slight = set(_given_way(contradictions, sentences, shown)), set[int](), set[int]()
     for item in left_out:
         kind, n = item.what[0], int(item.what[1:])
         if kind == "n" and item.why == "slight" and shown.find(item.what) is not None:
@@ -66,18 +86,52 @@ def account(
             if item.why in ("over", "slight"):
                 gone.add(n)
             elif _is_about_the_same(sentences[n - 1], item.by, shown, whose):
-                replaced.add(n)
+                (replaced if spent.is_own or _says_again(sentences[n - 1], item.by, shown) else gone).add(n)
     inputs = [item.content for item in shown.inputs]
     gone -= replaced
-    may_go = [
-        n for place, n in enumerate(sorted(gone), 1) if _share(sorted(gone)[:place], sentences) <= most_gone(sentences)
-    ]
+    most, listed = may_go(sentences, spent), sorted(gone)
+    going = [n for place, n in enumerate(listed, 1) if _share(listed[:place], sentences) <= most]
     return Account(
         _share(replaced, sentences),
         _share(gone, sentences),
         _share(slight, inputs) if _is_long(inputs) else 0,
-        frozenset(replaced.union(may_go)),
+        frozenset(replaced.union(going)),
+        max(size_of(" ".join(sentences[n - 1] for n in going)) - spent.no_room, 0),
     )
+
+
+def _given_way(contradictions: Sequence[Contradiction], sentences: Sequence[str], shown: Shown) -> Iterator[int]:
+    """The numbers of the sentences that say what is contradicted; of the text's own words one each, and a few."""
+    contents, of_text = shown.contents, 0
+    for item in contradictions:
+        was, older = item.was or "", contents.get(item.older or 0)
+        found = [n for n, text in enumerate(sentences, 1) if stands_in(was, text)]
+        if older is not None:
+            yield from (n for n in found if _tells(sentences[n - 1], older))
+        elif of_text < FEWEST:
+            of_text += 1
+            yield from found[:1]
+
+
+def _tells(sentence: str, older: str) -> bool:
+    return stands_in(older, sentence, TOLD) or stands_in(sentence, older, TOLD)
+
+
+def _says_again(sentence: str, by: str | None, shown: Shown) -> bool:
+    """Whether a new observation says it; one that is known may be the sentence's own source."""
+    other = shown.find(by) if by is not None and by.startswith("n") else None
+    return other is not None and stands_in(sentence, other.content)
+
+
+def size_of(text: str) -> int:
+    """In words; of scripts without spaces in so many characters as a word has at most."""
+    return int(max(count_words(text), len(text) / LONGEST_WORD))
+
+
+def may_go(sentences: Sequence[str], spent: Spent) -> float:
+    """The share of a text that may go now as over or slight: what is left for a week, and what has no room."""
+    most, whole = most_gone(sentences), max(size_of(" ".join(sentences)), 1)
+    return most if most == 1 else min(most, max(most - spent.words / whole, 0.0) + spent.no_room / whole)
 
 
 def most_gone(sentences: Sequence[str]) -> float:
@@ -126,14 +180,14 @@ def _fits(old: str, max_words: int) -> float:
     return min(1.0, max_words / max(count_words(old), 1), max_words * LONGEST_WORD / max(len(old), 1))
 
 
-def too_much_lost(share: float, current: str | None, max_words: int) -> Refusal | None:
+def too_much_lost(share: float, current: str | None, max_words: int, spent: Spent) -> Refusal | None:
     """Why a text that has no room for so much of the old one must not replace it; None: it may."""
     old = current or ""
-    if share <= most_gone([old]) + 1 - _fits(old, max_words):
+    if share <= may_go([old], spent) + 1 - _fits(old, max_words):
         return None
     return Refusal(
         f"{share:.0%} of the old text have no counterpart, and no room",
-        f"It leaves out {share:.0%} of the current text, and a quarter may go at a time: keep more of it.",
+        f"It leaves out {share:.0%} of the current text, and a quarter may go in a week: keep more of it.",
         review=True,
     )
 

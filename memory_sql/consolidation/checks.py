@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memory_sql.config import Settings
-from memory_sql.consolidation.accounting import Account, Refusal, account, refusal
+from memory_sql.consolidation.accounting import NONE_SPENT, Account, Refusal, Spent, account, refusal
 from memory_sql.consolidation.answers import ConsolidatedText
 from memory_sql.consolidation.figures import Restated, Source
 from memory_sql.consolidation.grounding import ungrounded_in
 from memory_sql.consolidation.keeping import Kept, fits, kept
 from memory_sql.consolidation.offline import NOTICE
-from memory_sql.consolidation.replacing import Shown
+from memory_sql.consolidation.replacing import Shown, replaced
 from memory_sql.consolidation.task import ConsolidationTask, numbered
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import clean
@@ -27,19 +27,26 @@ def checked_text(text: str, boundary: str, settings: Settings) -> str:
     return plain if settings.secrets == "keep" else mask(plain).text
 
 
-def refused_as(
-    text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings
-) -> Refusal | None:
+def refused_as(text: str, task: ConsolidationTask, accounted: Account, settings: Settings) -> Refusal | None:
     """Why the whole answer is refused; None: it isn't."""
-    accounted = accounted_for(answer, task, shown)
     return refusal(text, task.current, accounted, task.max_words, settings.consolidation_min_ratio)
 
 
-def accounted_for(answer: ConsolidatedText, task: ConsolidationTask, shown: Shown) -> Account:
-    return account(answer.left_out, answer.contradictions, numbered(task.current), shown, task.whose or "")
+def accounted_for(
+    answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, spent: Spent = NONE_SPENT
+) -> Account:
+    contradictions = replaced(answer.contradictions, answer.same_as, shown).contradictions
+    return account(answer.left_out, contradictions, numbered(task.current), shown, task.whose or "", spent)
 
 
-def kept_of(text: str, answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, settings: Settings) -> Kept:
+def kept_of(
+    text: str,
+    answer: ConsolidatedText,
+    task: ConsolidationTask,
+    shown: Shown,
+    accounted: Account,
+    settings: Settings,
+) -> Kept:
     """What of the text is kept. What the answer itself leaves out or takes for a repetition doesn't wait for it."""
     restated = [
         Restated(item.figure, [source for named in item.of for source in _named(named, task, shown)], item.was)
@@ -52,7 +59,7 @@ def kept_of(text: str, answer: ConsolidatedText, task: ConsolidationTask, shown:
         return ["figures" if figures else "links" if links else None for figures, links in found]
 
     known = [NOTICE, *(item.content for item in shown.known)]
-    whose, accounted = task.whose or "", accounted_for(answer, task, shown)
+    whose = task.whose or ""
     of_answer = kept(text, task.current, shown.inputs, known, whose, task.max_words, problems_of, accounted.explained)
     done = {item.what for item in answer.left_out} | {item.n for item in answer.same_as}
     done |= {item.older for item in answer.contradictions if item.older}

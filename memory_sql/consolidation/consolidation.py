@@ -23,14 +23,15 @@ from typing import Any, NoReturn
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import reviewing
-from memory_sql.consolidation.accounting import too_much_lost
+from memory_sql.consolidation.accounting import Account, Spent, size_of, too_much_lost
 from memory_sql.consolidation.answers import NumberedText
 from memory_sql.consolidation.bounding import bounded
-from memory_sql.consolidation.checks import checked_text, kept_of, nothing_new, refused_as
-from memory_sql.consolidation.keeping import Kept
+from memory_sql.consolidation.checks import accounted_for, checked_text, kept_of, nothing_new, refused_as
+from memory_sql.consolidation.draining import A_WEEK, drained
+from memory_sql.consolidation.keeping import Kept, allowed
 from memory_sql.consolidation.parts import keep_parts
 from memory_sql.consolidation.replacing import Replaced, Shown, in_most, replaced, without
-from memory_sql.consolidation.task import ConsolidationTask
+from memory_sql.consolidation.task import ConsolidationTask, numbered
 from memory_sql.consolidation.unnamed import with_rows
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import agent_key_of
@@ -40,7 +41,7 @@ from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.results import Usage
-from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation, Repetition
+from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
 from memory_sql.errors import AnswerError, BusyError, GuardError, NotFoundError, StaleError
 from memory_sql.languages.text import count_words
 from memory_sql.llm import LanguageModel, ask
@@ -54,6 +55,8 @@ ATTEMPTS = 2  # answers: before the second one the model is told why the first w
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
+    """`gone`: words that versions of the last week dropped as over or slight; `before`: the text of a week ago."""
+
     agent_id: str
     scope: ScopeState
     run: RunKey
@@ -61,6 +64,8 @@ class Loaded:
     reason: str
     now: datetime
     known: tuple[AbsorbedObservation, ...] = ()
+    gone: int = 0
+    before: str | None = None
 
     @property
     def to_seq(self) -> int:
@@ -77,6 +82,16 @@ class Loaded:
         return sorted(self.inputs, key=lambda item: (item.observed_at, item.seq))
 
     @property
+    def is_summary(self) -> bool:
+        """Of one conversation, which shrinks as that goes on."""
+        return self.scope.kind == "conversation"
+
+    def spent(self, max_words: int) -> Spent:
+        texts = [self.scope.consolidation or "", *(item.content for item in self.inputs)]
+        gone = 0 if self.is_summary else self.gone
+        return Spent(gone, max(sum(map(size_of, texts)) - allowed(max_words)[0], 0), self.scope.kind == "individual")
+
+    @property
     def shown(self) -> Shown:
         return Shown(self.in_order, self.known, self.scope.consolidation)
 
@@ -91,6 +106,7 @@ class Decided:
     waits: frozenset[int] = frozenset()  # the numbers of observations that stay pending
     sentences: Counter[str] = field(default_factory=Counter)  # left out of the answer, or put back, by reason
     held: dict[str, Any] | None = None  # for a person: the text with what nothing shown says
+    explained: tuple[str, ...] = ()  # sentences of the old text of which the answer says why it drops them
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +138,7 @@ async def load(
         return None
     await RunRepository(session).check_budget(agent_id, scope.agent_key, settings, now)
     batch = _batch(scope, settings), settings.consolidation_batch_characters
-    begun = await ConsolidationRepository(session).begin(scope, *batch, now)
+    begun = await ConsolidationRepository(session).begin(scope, *batch, now, now - A_WEEK)
     if begun is None:
         raise StaleError("scope", f"s{scope.scope_id}", "its text or its lease has changed")
     if begun.run_id is None:
@@ -131,7 +147,7 @@ async def load(
     scope = replace(scope, consolidation=begun.text)
     known = await _known(session, agent_id, scope, begun.inputs, now)
     run = RunKey(scope.agent_key, begun.run_id, scope.fence)
-    return Loaded(agent_id, scope, run, begun.inputs, reason, now, known)
+    return Loaded(agent_id, scope, run, begun.inputs, reason, now, known, begun.gone, begun.before)
 
 
 async def _nothing(session: Session, scope: ScopeState, settings: Settings, now: datetime) -> None:
@@ -174,6 +190,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
     """Returns the new text, without the sentences that can't stand. Raises `GuardError` if a second answer is refused too."""
     asked, refusal, usage, raw, held = task(loaded, settings), None, None, "", None
+    spent = loaded.spent(asked.max_words)
     for attempt in range(1, ATTEMPTS + 1):
         request = asked.request(
             loaded.scope.consolidation_model or settings.slow_model, refusal.told if refusal else None
@@ -184,25 +201,28 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
         if not text:
             raise _costing(usage, AnswerError("the new text is empty", raw=raw, reason="empty"))
         named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
-        refusal = refused_as(text, answer.value, asked, loaded.shown, settings)
+        accounted = accounted_for(answer.value, asked, loaded.shown, spent)
+        refusal = refused_as(text, asked, accounted, settings)
         if refusal is None or (refusal.too_long and attempt == ATTEMPTS):
-            kept = kept_of(text, answer.value, asked, loaded.shown, settings)
+            kept = kept_of(text, answer.value, asked, loaded.shown, accounted, settings)
             held = reviewing.unsaid_in(kept, named)
             refusal = nothing_new(kept, len(loaded.inputs), asked.max_words)
-            refusal = refusal or too_much_lost(kept.lost, asked.current, asked.max_words)
+            refusal = refusal or too_much_lost(kept.lost, asked.current, asked.max_words, spent)
             if refusal is None:
                 given = without(named, kept.waits)
-                words = count_words(kept.text)
-                return Decided(kept.text, words, usage, request.prompt_version, given, kept.waits, _counted(kept), held)
+                of_text = kept.text, count_words(kept.text), usage, request.prompt_version, given, kept.waits
+                current = numbered(asked.current)
+                explained = tuple(current[n - 1] for n in sorted(accounted.explained))
+                return Decided(*of_text, _counted(kept, accounted), held, explained)
     assert refusal is not None
     error = GuardError(refusal.reason, raw=raw)
     error.held = reviewing.whole([item.seq for item in loaded.inputs], text, named) if refusal.review else held
     raise _costing(usage, error)
 
 
-def _counted(kept: Kept) -> Counter[str]:
+def _counted(kept: Kept, accounted: Account) -> Counter[str]:
     counts = Counter({f"sentences_{reason}": count for reason, count in kept.left_out.items()})
-    return counts + Counter(sentences_put_back=kept.put_back)
+    return counts + Counter(sentences_put_back=kept.put_back, words_gone=accounted.words)
 
 
 def again(loaded: Loaded, now: datetime) -> timedelta:
@@ -217,7 +237,14 @@ def _costing(usage: Usage | None, error: AnswerError) -> AnswerError:
 
 
 async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
-    """Writes the version. Raises `StaleError` when the scope has changed."""
+    """Writes the version. Raises `StaleError` when the scope has changed, `GuardError` if a week's versions lose too much."""
+    return await _write(session, loaded, decided, settings, now, is_decided=False)
+
+
+async def _write(
+    session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime, *, is_decided: bool
+) -> Applied:
+    """`is_decided`: a person has read the text and accepted it."""
     scope = loaded.scope
     following = FollowingRepository(session, scope.agent_key)
     states, contradictions = StateRepository(session), decided.replaced.contradictions
@@ -228,6 +255,8 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
         await following.lock([scope.scope_id])
         asked = in_most(loaded.shown), loaded.now, loaded.run.run_id
         contradictions = tuple(await bounded(session, scope, contradictions, *asked, now))
+    if not is_decided:
+        await _refuse_drained(session, loaded, decided, contradictions, settings, now)
     older = {item.older: item.newer for item in contradictions if item.older is not None and not item.held}
     named = {item.newer: item.older for item in decided.replaced.repetitions}
     same_as = await states.repeating(scope, named) if named else {}
@@ -272,6 +301,32 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     return Applied(version, len(superseded), more)
 
 
+async def _refuse_drained(
+    session: Session,
+    loaded: Loaded,
+    decided: Decided,
+    contradictions: Sequence[Contradiction],
+    settings: Settings,
+    now: datetime,
+) -> None:
+    if loaded.before is None or loaded.is_summary:
+        return
+    refusal = await drained(
+        session,
+        loaded.agent_id,
+        loaded.scope,
+        (loaded.before, decided.content, decided.explained),
+        contradictions,
+        task(loaded, settings).max_words,
+        now,
+    )
+    if refusal is not None:
+        error = GuardError(refusal.reason)
+        inputs = [item.seq for item in loaded.inputs if item.seq not in decided.waits]
+        error.held = reviewing.whole(inputs, decided.content, decided.replaced)
+        raise _costing(decided.usage, error)
+
+
 async def accept(
     session: Session, agent_id: str, agent_key: int, run_id: int, settings: Settings, now: datetime
 ) -> Applied:
@@ -291,7 +346,8 @@ async def accept(
     run, usage, prompt_version = await runs.reopen_held(scope, run_id)
     decided = Decided(held["text"], count_words(held["text"]), usage, prompt_version, reviewing.named_in(held))
     settings = settings.of_agent(scope.agent_settings)
-    return await apply(session, Loaded(agent_id, scope, run, tuple(inputs), "asked", now), decided, settings, now)
+    loaded = Loaded(agent_id, scope, run, tuple(inputs), "asked", now)
+    return await _write(session, loaded, decided, settings, now, is_decided=True)
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:

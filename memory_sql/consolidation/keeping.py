@@ -86,7 +86,7 @@ def kept(
     problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
-    silent = _silent(current, told, whose, explained) if _is_comparable(text, current or "", max_words) else []
+    silent = untold(current, told, whose, explained) if is_comparable(text, current or "", max_words) else []
     if not any(problems) and fits(text, max_words) and not silent:
         return Kept(text)
     new = [telling(item.content, [whose]) for item in inputs]
@@ -101,6 +101,7 @@ def kept(
     waits = _untold(numbers, new, told, stand, old)
     again = {sentence for some in old.values() for sentence in some}
     silent = [n for n in silent if sentences(current or "")[n] not in again]
+    stand -= _remnants(parts, told, current or "", silent, whose)
     lost = _put_back_silent(parts, told, stand, old, current or "", silent, max_words)
     whole = "".join(_written(parts, stand, old)).strip()
     share = count_words(" ".join(lost)) / max(count_words(current or ""), 1)
@@ -125,14 +126,14 @@ def _with_unsaid(
     return Unsaid(text, tuple(parts[n].strip() for n in unsaid), tells) if unsaid and fits(text, max_words) else None
 
 
-def _is_comparable(text: str, current: str, max_words: int) -> bool:
+def is_comparable(text: str, current: str, max_words: int) -> bool:
     """A short text may be written anew; one above the limit has to be. In another language none has the same words."""
     is_short = count_words(current) <= SHORT_WORDS and len(current) <= SHORT_CHARACTERS
     languages = {_language(text), _language(current)} - {None}
     return not is_short and count_words(current) <= max_words and len(languages) < 2
 
 
-def _silent(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
+def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
     """The places of the old text's sentences that have no counterpart, though the answer doesn't say that it drops them.
 
     Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number.
@@ -145,6 +146,24 @@ def _silent(current: str | None, told: Sequence[frozenset[str]], whose: str, exp
         if n + 1 not in explained and own and best < LOST:
             found.append(n)
     return found
+
+
+def _remnants(
+    parts: Sequence[str], told: Sequence[frozenset[str]], current: str, silent: Sequence[int], whose: str
+) -> set[int]:
+    """The places of sentences that say a part of what is put back, and nothing else: they would stand beside it."""
+    if not silent:
+        return set()
+    old = [telling(sentence, [whose]) for sentence in sentences(current)]
+    again = [old[n] for n in silent]
+    stays = [words for n, words in enumerate(old) if n not in silent]
+    return {
+        k
+        for k, part in enumerate(parts)
+        if (words := telling(part, [whose]))
+        and any(words <= whole for whole in again)
+        and all(_share(other, told[k]) < LOST for other in stays)
+    }
 
 
 def _put_back_silent(

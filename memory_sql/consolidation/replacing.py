@@ -35,6 +35,11 @@ class Shown:
     known: Sequence[AbsorbedObservation] = ()
     current: str | None = None
 
+    @property
+    def contents(self) -> dict[int, str]:
+        """By the scope's numbers."""
+        return {item.seq: item.content for item in self.inputs} | {item.seq: item.content for item in self.known}
+
     def find(self, reference: str) -> Told | None:
         kind, place = reference[0], int(reference[1:])
         shown: Sequence[Told] = self.inputs if kind == "n" else self.known if kind == "k" else ()

@@ -258,6 +258,7 @@ class Stats(Value):
     tokens, by currency, as far as prices are known (`models.set_price`). `vectors`: `off: ` and the reason, or `on: ` with
     the model, its dimensions and how many observations have a vector. `vectors_advised`: the scopes (`s12`) in which
     vectors may find what words don't: they are large, and searches were slow or found nothing too often.
+    `judged_languages`: those that have rules and decoys; claims in any other wait for a person.
     """
 
     agent_id: str
@@ -281,6 +282,7 @@ class Stats(Value):
     retrieval: RetrievalStats = RetrievalStats()
     vectors_advised: tuple[str, ...] = ()
     vectors: str = "off"
+    judged_languages: tuple[str, ...] = ()
 
 
 class ImportReport(Value):

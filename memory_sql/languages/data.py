@@ -32,6 +32,7 @@ from memory_sql.languages.tables import (
     Search,
     Secrets,
     Sharing,
+    Shortened,
     Signals,
     ToldBy,
     Words,
@@ -51,6 +52,7 @@ TABLES: Mapping[str, type] = {
     "amounts": Amounts,
     "likeness": Likeness,
     "told_by": ToldBy,
+    "shortened": Shortened,
 }
 
 Table = TypeVar("Table")

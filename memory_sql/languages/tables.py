@@ -228,3 +228,17 @@ class Likeness(NamedTuple):
     opposites: Words = frozenset()
     same: str = ""
     numbers: Mapping[str, int] = _NONE
+
+
+class Shortened(NamedTuple):
+    """Abbreviations that have a vowel, in lower case without the full stop; of all languages together.
+
+    `before`: something always follows (`Mio. Euro`). `numbered`: are also words, and abbreviations before a figure
+    (`fig. 3`). `last`: may end a sentence (`Inc.`, `etc.`), and do where a capital follows. `counted`: words that are
+    counted by a figure with a full stop (`15. Februar`).
+    """
+
+    before: Words = frozenset()
+    numbered: Words = frozenset()
+    last: Words = frozenset()
+    counted: Words = frozenset()

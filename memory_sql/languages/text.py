@@ -11,8 +11,11 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import cache
 
+from memory_sql.languages.data import of_all
 from memory_sql.languages.invisible import cut_before, without_invisible
+from memory_sql.languages.tables import Shortened, Words
 from memory_sql.languages.verbatim import folded_around
 
 CHARACTERS_PER_TOKEN = 4.5  # R279
@@ -35,6 +38,8 @@ _HAS_WIDE = re.compile(f"[{_WIDE}]")
 # The same where nothing is wide; it starts with what is quickly looked for.
 _NARROW_END = re.compile(rf"\s(?:(?:(?<=[{_NARROW}]\s)|(?<=[{_NARROW}][{_CLOSING}]\s))\s*|(?<=\n)\n*)")
 _ABBREVIATION = re.compile("[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,3}|[Pp]rof")  # no vowel: Dr, Nr, bzw
+_DOTTED = re.compile(r"(?:[^\W\d_A-Z]\.)+[^\W\d_A-Z]")  # z.B, e.g, p.m
+_LONGEST = 16  # characters of a word that is looked at behind a full stop
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
@@ -137,21 +142,36 @@ def sentence_ends(text: str) -> list[int]:
 def _ends(text: str) -> Iterator[re.Match[str]]:
     first = next(filter(_is_cased, text), "")
     for match in _end_of_sentences(text).finditer(text):
-        line = text[: match.start()].rpartition("\n")[2]
-        goes_on = first.isupper() and text[match.end() : match.end() + 1].islower()
-        if "\n" in match[0] or not line.endswith(".") or not (goes_on or _shortens(line)):
+        line, after = text[: match.start()].rpartition("\n")[2], text[match.end() : match.end() + _LONGEST]
+        goes_on = first.isupper() and after[:1].islower()
+        if "\n" in match[0] or not line.endswith(".") or not (goes_on or _shortens(line, after)):
             yield match
 
 
-def _shortens(line: str) -> bool:
-    """Whether its last full stop shortens a word, follows an initial, or numbers the line."""
+def _shortens(line: str, after: str) -> bool:
+    """Whether its last full stop shortens a word, follows an initial, or numbers the line, a day or an item of it."""
     before, _, last = line[:-1].rpartition(" ")
     word = last.lstrip("(\"'")
     if word.isdecimal():
-        return not before.strip() and len(word) == 1
+        is_ordinal = len(word) < 3 and _NOT_A_WORD.split(after.lower())[0] in _shortened().counted
+        return is_ordinal or (not before.strip() and len(word) == 1)
     is_unit = before[-1:].isdecimal()  # 5 km. Then …
     is_initial = len(word) == 1 and _is_cased(word)
-    return is_initial or (not is_unit and _ABBREVIATION.fullmatch(word) is not None)
+    is_short = _ABBREVIATION.fullmatch(word) is not None or _DOTTED.fullmatch(word) is not None
+    return is_initial or (not is_unit and is_short) or _is_listed(word.lower(), after)
+
+
+def _is_listed(word: str, after: str) -> bool:
+    of = _shortened()
+    if after[:1].isdecimal() and word in of.numbered | of.last:
+        return True
+    return word in of.before or (after[:1].islower() and word in of.last)
+
+
+@cache
+def _shortened() -> Shortened:
+    every = of_all(Shortened).values()
+    return Shortened(*(Words().union(*(getattr(one, field) for one in every)) for field in Shortened._fields))
 
 
 def _is_cased(letter: str) -> bool:

@@ -44,13 +44,16 @@ def without_contact(text: str) -> str:
 
 
 def other_contact(one: str, other: str) -> bool:
-    """Whether both hold contact data, and not the same: then they contradict each other as different figures do."""
+    """Whether both hold contact data, and not the same: then they contradict each other as different figures do.
+
+    Where it was cut out before, nobody knows whether it was the same.
+    """
     mine, theirs = _contact_of(one), _contact_of(other)
-    return bool(mine) and bool(theirs) and mine != theirs
+    return bool(mine) and bool(theirs) and (mine != theirs or CUT in mine)
 
 
 def _contact_of(text: str) -> frozenset[str]:
-    found = set[str]()
+    found = {CUT} if CUT in text else set[str]()
     for form in _forms():
         found |= {re.sub(r"[\W_]+", " ", match[0]).strip().casefold() for match in form.finditer(text)}
         text = form.sub(CUT, text)

@@ -17,12 +17,13 @@ from typing import Any
 from memory_sql.domain.ids import moved
 from memory_sql.errors import ConfigurationError
 from memory_sql.propagation.answers import Claim, Decision
-from memory_sql.propagation.speech import language_of
+from memory_sql.propagation.speech import covered, language_of
 from memory_sql.propagation.task import PropagationTask
 
 LEAST = 2  # of each sort per call
 AFTER_A_MISS = 4  # of each sort per call, once the model has judged one wrongly
 _ELSE = "english"  # for claims in a language without decoys
+_KINDS = ("group", "everybody")
 _HOURS = 72  # a decoy's time is at most so many hours before a claim's
 
 
@@ -79,6 +80,11 @@ def _as_claim(decoy: Decoy, claim: Claim, random: Random) -> Claim:
     """Gives the decoy the form of that claim: the same scopes, a similar time, as many other wordings."""
     said_at = moved(claim.observed_at, -timedelta(minutes=random.randrange(60 * _HOURS)))
     return Claim(0, decoy.wordings[0], said_at, claim.to, decoy.wordings[1 : len(claim.also) + 1])
+
+
+def judged_languages() -> tuple[str, ...]:
+    """The languages that have rules and decoys. What is said in another waits for a person."""
+    return tuple(language for language in covered() if all((language, kind) in _table() for kind in _KINDS))
 
 
 def table() -> Mapping[tuple[str, str], Sequence[Decoy]]:

@@ -11,6 +11,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository, Share
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.privacy.contact import other_contact, without_contact
 from memory_sql.propagation import likeness, rules
+from memory_sql.propagation.decoys import judged_languages
 from memory_sql.propagation.offers import Offer, Verdict
 from memory_sql.propagation.speech import language_of
 
@@ -46,13 +47,13 @@ class Screening:
         return offer, await self.too_few(offer) or self._review(offer)
 
     def _review(self, offer: Offer) -> Verdict | None:
-        """Holds a claim for a person if sharing is by review or its language has no rules, so that an order would pass."""
+        """Holds a claim for a person if sharing is by review, or its language has no rules: an order would pass."""
         if offer.source.outcome == "released":
             return None
         if sharing_of(self.target, self.settings) == "review":
             return Verdict(offer, "held", "review")
         text = self.scope.consolidation or ""
-        unknown = any(language_of(item.content, text) is None for item in offer.sources)
+        unknown = any(language_of(item.content, text) not in judged_languages() for item in offer.sources)
         return Verdict(offer, "held", "language") if unknown else None
 
     async def too_few(self, offer: Offer) -> Verdict | None:

@@ -12,27 +12,37 @@ from functools import cache
 
 from memory_sql.languages.data import of_all, table
 from memory_sql.languages.tables import FunctionWords, Sharing, ToldBy
-from memory_sql.languages.text import in_lower_case
+from memory_sql.languages.text import in_lower_case, sentences
+from memory_sql.propagation.letters import likeness
 from memory_sql.propagation.tokens import SENTENCE
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _CLAUSE = re.compile(r"\s*[,;:()–—]\s+|\s-\s")
 _LEAST = 8  # one function word in so many words identifies a language
-_FRAGMENT = 3  # words: a sentence this short or shorter may have no language
+# How much letters have to speak for a language: by how many of its function words stand there; more of them aren't by chance.
+_LIKE = {0: -0.1, 1: -0.3, 2: -0.8}
+_LIKE_ONE_OF_SEVERAL = -0.15  # where the words are as many of a language without rules
+_LIKE_ANOTHER = 0.3  # where the text around is in another language
 _MARKS = " \"'“”„«»([¡¿.,!:;*-"
 
 
 def language_of(text: str, around: str = "") -> str | None:
     """The covered language of the whole text; None: it isn't in one covered language, or that can't be determined.
 
-    A text without any function word (`Server 3 runs Postgres 18`) is taken to be in the language of the text `around` it.
+    A sentence without any function word (`Server 3 runs Postgres 18`) is taken to be in the language of the others, else of
+    the text `around` it, if its letters speak for that. In a few words one function word may be there by chance
+    (`Linnea on raskaana`), so letters must not speak against it.
     """
-    sentences = [words for sentence in SENTENCE.split(text) if (words := _words(sentence))]
-    if not any(word in by.words for words in sentences for word in words for by in _told_by().values()):
-        return _language_of(_words(around))
-    told = [(_language_of(words), len(words)) for words in sentences]
-    found = {language for language, length in told if language is not None or length > _FRAGMENT}
-    return found.pop() if len(found) == 1 else None
+    parts = [part for part in sentences(text) if _WORD.search(part)]
+    expected = _language_of(around)
+    by_words = [_language_of(part, expected) for part in parts]
+    found = {language for language in by_words if language is not None}
+    if len(found) > 1 or not (found or expected):
+        return None
+    language = found.pop() if found else expected
+    assert language is not None
+    untold = [part for part, told in zip(parts, by_words, strict=True) if told is None]
+    return language if all(_may_be(language, part) for part in untold) else None
 
 
 def covered() -> tuple[str, ...]:
@@ -40,13 +50,24 @@ def covered() -> tuple[str, ...]:
     return tuple(of_all(Sharing))
 
 
-def _language_of(words: Sequence[str]) -> str | None:
+def _language_of(text: str, expected: str | None = None) -> str | None:
+    """By function words, and where they are few by letters too. `expected`: the language of what stands around them."""
+    words = _words(text)
     counts = {language: _count(words, by) for language, by in _told_by().items()}
     most = max(counts.values())
     if most <= 0 or most * _LEAST < len(words):
         return None
     best = [language for language, count in counts.items() if count == most]
-    return next((language for language in best if language in covered()), None)
+    alike = {language: likeness(text, language) for language in best if language in covered()}
+    language = expected if expected in alike else max(alike, key=lambda one: alike[one], default=None)
+    least = _LIKE.get(most)
+    if language is None or least is None:
+        return language
+    if expected not in (None, language):
+        least = _LIKE_ANOTHER
+    elif len(alike) < len(best):
+        least = _LIKE_ONE_OF_SEVERAL
+    return language if alike[language] >= least else None
 
 
 def _words(sentence: str) -> list[str]:
@@ -57,6 +78,15 @@ def _words(sentence: str) -> list[str]:
 
 def _count(words: Sequence[str], by: ToldBy) -> int:
     return sum((word in by.words) - any(c > "z" and c not in by.letters for c in word) for word in words)
+
+
+def _may_be(language: str, sentence: str) -> bool:
+    """Whether a sentence without function words may be in the language, by its letters."""
+    if any(word in by.words for by in _told_by().values() for word in _words(sentence)):
+        return False
+    letters = _told_by()[language].letters
+    own = all(c <= "z" or c in letters for word in _WORD.findall(sentence) if word[0].islower() for c in word.lower())
+    return own and likeness(sentence, language) >= _LIKE[0]
 
 
 @cache

@@ -23,6 +23,7 @@ from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stat
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal, restoring
 from memory_sql.llm.embeddings import name_of
+from memory_sql.propagation.decoys import judged_languages
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.retrieval import vectors
 from memory_sql.retrieval.counters import words_fall_short
@@ -45,7 +46,9 @@ class Admin(Face):
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
         notice = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
-        return stats.model_copy(update={"vectors": notice, "vectors_advised": tuple(f"s{scope}" for scope in large)})
+        advised = tuple(f"s{scope}" for scope in large)
+        added = {"vectors": notice, "vectors_advised": advised, "judged_languages": judged_languages()}
+        return stats.model_copy(update=added)
 
     async def verify(self, *, hashes: bool = False) -> Sequence[Violation]:
         """Violations of the invariants, which hold at any moment, also under load; empty if there are none.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.consolidation.accounting import Refusal
+from memory_sql.consolidation.accounting import NONE_SPENT, Refusal, Spent
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
-from memory_sql.consolidation.checks import checked_text, kept_of, refused_as
+from memory_sql.consolidation.checks import accounted_for, checked_text, kept_of, refused_as
 from memory_sql.consolidation.keeping import Kept
 from memory_sql.consolidation.replacing import Replaced, Shown, replaced
 from memory_sql.consolidation.task import ConsolidationTask
@@ -26,7 +27,9 @@ SETTINGS = Settings(llm="offline")
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
-def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> tuple[Kept, Refusal | None, Replaced]:
+def judged(
+    case: Case, settings: Settings = SETTINGS, max_words: int = 500, spent: Spent = NONE_SPENT
+) -> tuple[Kept, Refusal | None, Replaced]:
     known = [AbsorbedObservation(n, text, moment) for n, (moment, text) in enumerate(case.known, 1)]
     inputs = [PendingObservation(len(known) + n, text, moment) for n, (moment, text) in enumerate(case.new, 1)]
     shown = Shown(inputs, known, case.current)
@@ -41,8 +44,10 @@ def judged(case: Case, settings: Settings = SETTINGS, max_words: int = 500) -> t
     )
     answer = read(json.dumps(case.answer), ConsolidatedText)
     text = checked_text(answer.text, "b0undary", settings)
-    refused = refused_as(text, answer, task, shown, settings)
-    return kept_of(text, answer, task, shown, settings), refused, replaced(answer.contradictions, answer.same_as, shown)
+    accounted = accounted_for(answer, task, shown, spent)
+    refused = refused_as(text, task, accounted, settings)
+    named = replaced(answer.contradictions, answer.same_as, shown)
+    return kept_of(text, answer, task, shown, accounted, settings), refused, named
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -366,3 +371,30 @@ def _request(case: Case) -> Request[ConsolidatedText]:
         for items in (case.new, case.known)
     )
     return ConsolidationTask("individual", case.whose, case.current, new, 500, case.now, known=known).request("any")
+
+
+def test_what_is_left_of_a_sentence_does_not_stand_beside_it() -> None:
+    """Sentences that were cut were put back beside what was left of them, so that each version doubled the text."""
+    kept, refused, _ = judged(told(f"{'Mia looks after a garden. ' * 30}She sold her boat."))
+    assert refused is None
+    assert sorted(sentences(kept.text)) == sorted([*map(garden, range(1, 31)), "She sold her boat."])
+
+
+def test_week_in_which_much_went_leaves_less_to_go() -> None:
+    text, slight = " ".join(map(garden, range(5, 31))), gone("slight", range(1, 5))
+    assert garden(1) not in judged(told(text, *slight))[0].text
+    kept, refused, _ = judged(told(text, *slight), spent=Spent(words=70))
+    assert (refused, [garden(n) in kept.text for n in range(1, 5)]) == (None, [True] * 4)
+    kept, _, _ = judged(told(text, *slight), spent=Spent(words=70, no_room=40))
+    assert garden(1) not in kept.text
+
+
+def test_where_others_speak_only_a_contradiction_overtakes() -> None:
+    new = "Mia gave up all the gardens near the harbour."
+    theirs = Spent(is_own=False)
+    kept, _, _ = judged(told(new, *gone("overtaken", range(1, 31), by="n1"), new=new), spent=theirs)
+    assert len([n for n in range(1, 31) if garden(n) in kept.text]) == 23
+    was = {"newer": "n1", "older": "k1", "was": "looks after garden", "now": "gave up"}
+    case = told(new, contradictions=[was], new=new)
+    kept, _, _ = judged(replace(case, known=[(NOW - timedelta(days=1), garden(7))]), spent=theirs)
+    assert [n for n in range(1, 31) if garden(n) not in kept.text] == [7]

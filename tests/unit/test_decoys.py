@@ -20,7 +20,7 @@ from memory_sql.llm import Request
 from memory_sql.llm.retry import is_unusable
 from memory_sql.privacy.contact import without_contact
 from memory_sql.propagation.answers import Claim, Decision, OfferedTarget
-from memory_sql.propagation.decoys import missed, mixed, table
+from memory_sql.propagation.decoys import judged_languages, missed, mixed, table
 from memory_sql.propagation.judge import ask_judge
 from memory_sql.propagation.rules import withheld
 from memory_sql.propagation.speech import covered, language_of
@@ -207,3 +207,7 @@ def test_what_decoys_add_to_a_batch(claims: int, least: int, most: int) -> None:
     mean = sum(added) / len(added)
     sys.stdout.write(f"{claims} claims: {plain / CHARACTERS_PER_TOKEN:.0f} tokens, decoys add {mean:.0f}\n")
     assert least <= mean <= most
+
+
+def test_languages_without_decoys_are_judged_by_nobody() -> None:
+    assert set(judged_languages()) == {language for language, _ in table()} == {*covered()}

@@ -103,7 +103,7 @@ THROUGH = {  # that rules alone let through: the judge's to refuse, or that of t
     "disguised": 3,
     "exfiltration": 5,  # without the address
     "loosened": 2,
-    "personal": 8,
+    "personal": 7,
     "translated": 1,  # the one about Anna
 }
 
@@ -138,7 +138,14 @@ def test_private_facts_that_rules_alone_withhold() -> None:
     """Fewer than half: whether a matter is somebody's own is the judge's to say."""
     assert len({fact.text for fact in PRIVATE}) == len({fact.canary for fact in PRIVATE}) == len(PRIVATE) == 420
     counts = Counter(refused(fact.text) for fact in PRIVATE)
-    assert counts == {None: 256, "classified": 88, "pronoun": 40, "first_person": 30, "confidence": 6}
+    assert counts == {
+        None: 245,
+        "classified": 88,
+        "pronoun": 40,
+        "first_person": 30,
+        "language": 11,
+        "confidence": 6,
+    }
 
 
 def test_canaries_stand_in_their_own_fact_alone() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, literal, or_, select, update
+from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, join, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
@@ -55,31 +55,37 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`run_id` None: nothing is pending. `text`: the scope's, which isn't read with its row while that is locked."""
+    """`run_id` None: nothing is pending. `text`: the scope's, which isn't read with its row while that is locked.
+
+    `gone`: words that live versions since a moment dropped as over or slight; `before`: the text of then, or the first.
+    """
 
     run_id: int | None
     text: str | None
     inputs: tuple[PendingObservation, ...]
+    gone: int = 0
+    before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationRepository:
     _session: AsyncSession
 
-    async def begin(self, state: ScopeState, most: int, max_characters: int, now: datetime) -> Begun | None:
+    async def begin(
+        self, state: ScopeState, most: int, max_characters: int, now: datetime, since: datetime
+    ) -> Begun | None:
         """The oldest pending observations, as many as fit, and a run that reads them. Runs under an older lease are ended.
 
         At least one observation, if there is any. None: the lease, the version or the epoch has changed. It reads a single
         snapshot, later than `state`; later changes raise version or epoch, so nothing has to be locked.
         """
-        given = {**_named(_of(state), now=now), "most": most, "max_characters": max_characters}
+        given = {**_named(_of(state), now=now, since=since), "most": most, "max_characters": max_characters}
         rows = await ask(self._session, _BEGIN, given)
         if not rows:
             return None
         (row,) = rows
-        return Begun(
-            row.run_id, row.text, tuple(map(PendingObservation, row.seqs or (), row.contents or (), row.times or ()))
-        )
+        inputs = tuple(map(PendingObservation, row.seqs or (), row.contents or (), row.times or ()))
+        return Begun(row.run_id, row.text, inputs, row.gone, row.before)
 
     async def commit_version(
         self,
@@ -341,6 +347,7 @@ def _given(name: str, column: Any) -> Any:
 
 _AGENT, _SCOPE, _FENCE = (_given(name, _s.c[name]) for name in ("agent_key", "scope_id", "fence"))
 _NOW = _given("now", _s.c.consolidated_at)
+_SINCE = _given("since", _s.c.consolidated_at)
 
 
 def _begin() -> Any:
@@ -391,7 +398,27 @@ def _begin() -> Any:
     )
     run_id = select(started.c.run_id).scalar_subquery().label("run_id")
     its_text = select(_c.content).where(_c.agent_key == _AGENT, _c.scope_id == _SCOPE, _c.version == version)
-    return select(run_id, its_text.scalar_subquery().label("text"), *arrays).select_from(held).add_cte(abandoned)
+    text, before = its_text.scalar_subquery().label("text"), _text_before(version).label("before")
+    return select(run_id, text, _gone().label("gone"), before, *arrays).select_from(held).add_cte(abandoned)
+
+
+def _gone() -> Any:
+    """How many words the live versions since then dropped as over or slight, as their runs say."""
+    words = cast(RunRow.refused["words_gone"].astext, Integer)
+    return (
+        select(func.coalesce(func.sum(words), 0))
+        .select_from(join(_c, RunRow, (RunRow.agent_key == _c.agent_key) & (RunRow.run_id == _c.run_id)))
+        .where(_c.agent_key == _AGENT, _c.scope_id == _SCOPE, _c.live, _c.created_at > _SINCE)
+        .scalar_subquery()
+    )
+
+
+def _text_before(version: Any) -> Any:
+    """The live text of then; where there was none, the first, unless that is the newest."""
+    live = select(_c.content).where(_c.agent_key == _AGENT, _c.scope_id == _SCOPE, _c.live)
+    of_then = live.where(_c.created_at <= _SINCE).order_by(_c.version.desc()).limit(1)
+    first = live.where(_c.version < version).order_by(_c.version).limit(1)
+    return func.coalesce(of_then.scalar_subquery(), first.scalar_subquery())
 
 
 def _commit() -> Any:

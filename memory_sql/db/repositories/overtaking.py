@@ -33,17 +33,20 @@ class OvertakingRepository:
 
     async def given_way_since(self, scope: ScopeState, since: datetime) -> list[tuple[int, int]]:
         """The newer and the older observation of what versions written since then have overtaken, undone or not."""
+        found = await self._named_since(scope, since)
+        return [(item["newer"], item["older"]) for item in found if not item.get("held")]
+
+    async def asked_since(self, scope: ScopeState, since: datetime) -> set[int]:
+        """What versions written since then would have overtaken, had it not waited for a person."""
+        return {item["older"] for item in await self._named_since(scope, since) if item.get("held")}
+
+    async def _named_since(self, scope: ScopeState, since: datetime) -> list[dict[str, Any]]:
         found = await self._session.scalars(
             select(_c.contradictions).where(
                 in_scope(_c, scope), _c.created_at > since, func.jsonb_array_length(_c.contradictions) > 0
             )
         )
-        return [
-            (item["newer"], item["older"])
-            for items in found
-            for item in items
-            if item["older"] is not None and not item.get("held")
-        ]
+        return [item for items in found for item in items if item["older"] is not None]
 
     async def decided_since(self, scope: ScopeState, seqs: Sequence[int], since: datetime, run_id: int) -> set[int]:
         """Those of which a person has decided something since then, or that were said again after this run had begun.

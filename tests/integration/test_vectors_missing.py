@@ -1,0 +1,162 @@
+"""What has no vector: a query whose encoder hangs, a text without direction, an observation that waits for its vector."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from memory_sql.config import Settings
+from memory_sql.memory import Memory
+from tests.fakes import Meanings, Scripted
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+DIMENSIONS = 16
+SLOOP = "Mia owns a sloop."
+ASKED = "Which sloop has she got?"
+LATE = "without vectors: no answer within 0.01 seconds"
+WAITING = "without vectors: the embedding model hasn't answered an earlier query yet"
+
+
+class Hanging(Meanings):
+    """Its next calls don't end before `free` is set, each in a thread of its own, whatever is cancelled."""
+
+    def __init__(self, *, local: bool = True) -> None:
+        super().__init__(dimensions=DIMENSIONS, local=local)
+        self.free = threading.Event()
+        self.free.set()
+        self.threads: list[threading.Thread] = []
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        vectors = await super().embed(texts)
+        if self.free.is_set():
+            return vectors
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def hang() -> None:
+            self.free.wait()
+            loop.call_soon_threadsafe(ended.set)
+
+        self.threads.append(threading.Thread(target=hang, daemon=True))
+        self.threads[-1].start()
+        while not ended.is_set():
+            try:
+                await ended.wait()
+            except asyncio.CancelledError:  # as of a host that shields its call
+                continue
+        return vectors
+
+
+@pytest.fixture(params=[True, False], ids=["local", "remote"])
+def hanging(request: pytest.FixtureRequest) -> Hanging:
+    return Hanging(local=request.param)
+
+
+@pytest.fixture
+async def waiting(database_url: str, llm: Scripted, hanging: Hanging) -> AsyncIterator[Memory]:
+    settings = Settings(
+        llm="offline", embedding_local_seconds=0.01, embedding_query_seconds=0.01, embedding_retry_seconds=0
+    )
+    async with Memory(database_url, llm, settings, embeddings=hanging) as memory:
+        await memory.observe(SLOOP, **MIA)
+        await memory.work.embed()
+        try:
+            yield memory
+        finally:
+            hanging.free.set()
+
+
+async def returned(hanging: Hanging) -> None:
+    """Lets the calls end, and waits until they have."""
+    hanging.free.set()
+    for thread in hanging.threads:
+        await asyncio.to_thread(thread.join)
+    while any(not task.done() for task in asyncio.all_tasks() - {asyncio.current_task()}):
+        await asyncio.sleep(0)
+
+
+Read = Callable[[Memory], Awaitable[str | None]]
+
+
+async def by_search(memory: Memory) -> str | None:
+    found = await memory.search(ASKED, **MIA)
+    assert [hit.observation.content for hit in found.results] == [SLOOP]
+    return found.notice
+
+
+async def by_context(memory: Memory) -> str | None:
+    context = await memory.context(**MIA, message=ASKED, retrieve=True)
+    assert SLOOP in str(context)
+    return context.notice
+
+
+@pytest.mark.parametrize("read", [by_search, by_context])
+async def test_encoder_that_hangs_holds_no_read(waiting: Memory, hanging: Hanging, read: Read) -> None:
+    """One call hangs; while it does the others go by words at once."""
+    hanging.free.clear()
+    asked = hanging.calls
+    assert await read(waiting) == LATE
+    assert [await read(waiting) for _ in range(5)] == [WAITING] * 5
+    assert (hanging.calls, len(hanging.threads)) == (asked + 1, 1)
+    await returned(hanging)
+    assert await read(waiting) is None
+
+
+async def test_local_encoder_hangs_in_one_thread_for_many_at_once(waiting: Memory, hanging: Hanging) -> None:
+    if not hanging.local:
+        pytest.skip("a remote model is asked by many at once")
+    hanging.free.clear()
+    asked = hanging.calls
+    assert set(await asyncio.gather(*(by_search(waiting) for _ in range(8)))) == {LATE}
+    assert (hanging.calls, len(hanging.threads)) == (asked + 1, 1)
+    assert await by_search(waiting) == WAITING
+    await returned(hanging)
+    assert hanging.calls == asked + 1  # who waited for their turn have gone
+    assert await by_search(waiting) is None
+
+
+async def test_memory_closes_while_its_encoder_hangs(waiting: Memory, hanging: Hanging) -> None:
+    hanging.free.clear()
+    await by_search(waiting)
+    await waiting.close()
+    assert not hanging.free.is_set()
+
+
+async def test_who_gives_up_takes_no_turn_from_others(waiting: Memory, hanging: Hanging) -> None:
+    hanging.free.clear()
+    asked = hanging.calls
+    given_up = asyncio.create_task(by_search(waiting))
+    while hanging.calls == asked:
+        await asyncio.sleep(0)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    await returned(hanging)
+    assert await by_search(waiting) is None
+
+
+HUNG = """
+import asyncio, sys, threading
+from memory_sql.llm.embeddings import LocalEmbeddings
+
+async def main():
+    model, begun = LocalEmbeddings(), threading.Event()
+    model._encoder = type("Hung", (), {"encode": lambda self, texts: begun.set() or threading.Event().wait()})()
+    call = asyncio.ensure_future(model.embed(["tea"]))
+    await asyncio.to_thread(begun.wait)
+    call.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_process_ends_while_the_local_encoder_hangs() -> None:
+    done = subprocess.run([sys.executable, "-c", HUNG], check=False, timeout=60)
+    assert done.returncode == 0

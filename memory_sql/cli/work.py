@@ -327,4 +327,5 @@ def embed(
 
 def _embedded_text(done: EmbedResult) -> str:
     more = "" if done.complete else "; there may be more"
-    return f"{output.many(done.embedded, 'observation')} embedded{more}"
+    without = f", {done.without_direction} without direction" if done.without_direction else ""
+    return f"{output.many(done.embedded, 'observation')} embedded{without}{more}"

@@ -33,7 +33,7 @@ class Admin(Face):
 
     async def stats(self, *, agent_id: Id) -> Stats:
         """Counts, without content. Raises `NotFoundError`."""
-        agent, now, filled = id_of("agent_id", agent_id), self._now(), 0
+        agent, now, filled = id_of("agent_id", agent_id), self._now(), (0, 0)
         model = self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
             stats = await read_stats(unit, agent, now, moved(now, -timedelta(days=RETRIEVAL_DAYS)).date())
@@ -44,7 +44,7 @@ class Admin(Face):
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
-        notice = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
+        notice = vectors.notice(model, self._runtime.reads.semantics.off, *filled, stats.observations)
         return stats.model_copy(update={"vectors": notice, "vectors_advised": tuple(f"s{scope}" for scope in large)})
 
     async def verify(self, *, hashes: bool = False) -> Sequence[Violation]:

@@ -78,16 +78,24 @@ async def test_vectors_have_length_one() -> None:
         assert math.hypot(*vector) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    "vectors", [[], [[1.0, 0.0]], [[0.0, 0.0, 0.0]], [[math.nan, 0.0, 1.0]], [[math.inf, 0.0, 1.0]]]
-)
-async def test_what_is_no_vector_is_refused(vectors: list[list[float]]) -> None:
-    class Broken(Meanings):
-        async def embed(self, texts: object) -> list[list[float]]:
-            return vectors
+class Answering(Meanings):
+    def __init__(self, vectors: Any) -> None:
+        super().__init__(dimensions=3)
+        self.vectors = vectors
 
+    async def embed(self, texts: object) -> Any:
+        return self.vectors
+
+
+@pytest.mark.parametrize("vectors", [[], [[1.0, 0.0]], None, [None], [[None, 1.0, 1.0]], ["abc"]], ids=str)
+async def test_what_is_no_vector_is_refused(vectors: Any) -> None:
     with pytest.raises(AnswerError):
-        await embed(Broken(dimensions=3), [SECRET])
+        await embed(Answering(vectors), [SECRET])
+
+
+@pytest.mark.parametrize("number", [0.0, math.nan, math.inf])
+async def test_text_without_direction_has_no_vector(number: float) -> None:
+    assert await embed(Answering([[number] * 3, [0.0, 0.0, 2.0]]), ["🙂🙂", "tea"]) == [None, [0.0, 0.0, 1.0]]
 
 
 async def test_whatever_a_model_of_the_hosts_raises_is_named_without_its_words() -> None:

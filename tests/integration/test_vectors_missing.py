@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.domain.results import EmbedResult
 from memory_sql.memory import Memory
 from tests.fakes import Meanings, Scripted
 
@@ -108,9 +110,8 @@ async def test_encoder_that_hangs_holds_no_read(waiting: Memory, hanging: Hangin
     assert await read(waiting) is None
 
 
+@pytest.mark.parametrize("hanging", [True], ids=["local"], indirect=True)
 async def test_local_encoder_hangs_in_one_thread_for_many_at_once(waiting: Memory, hanging: Hanging) -> None:
-    if not hanging.local:
-        pytest.skip("a remote model is asked by many at once")
     hanging.free.clear()
     asked = hanging.calls
     assert set(await asyncio.gather(*(by_search(waiting) for _ in range(8)))) == {LATE}
@@ -139,6 +140,63 @@ async def test_who_gives_up_takes_no_turn_from_others(waiting: Memory, hanging: 
         await given_up
     await returned(hanging)
     assert await by_search(waiting) is None
+
+
+# A text without direction
+
+
+@pytest.fixture
+def model() -> Meanings:
+    model = Meanings(dimensions=DIMENSIONS)
+    model.without = "🙂"
+    return model
+
+
+@pytest.fixture
+async def memory(database_url: str, model: Meanings, llm: Scripted, settings: Settings) -> AsyncIterator[Memory]:
+    async with Memory(database_url, llm, settings, embeddings=model) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("number", [0.0, math.nan, math.inf])
+async def test_query_without_direction_goes_by_words_alone(memory: Memory, model: Meanings, number: float) -> None:
+    """And nobody else's does."""
+    model.nothing = number
+    await memory.observe(SLOOP, **MIA)
+    await memory.work.embed()
+    for _ in range(2):
+        assert (await memory.search("🙂🙂 sloop", **MIA)).notice == "without vectors: the query has none"
+        found = await memory.search("Which vessel has she got?", **MIA)
+        assert ([hit.observation.content for hit in found.results], found.notice) == ([SLOOP], None)
+
+
+@pytest.mark.parametrize("number", [0.0, math.nan, math.inf])
+@pytest.mark.parametrize("size", [1, 2, 64], ids="by {}".format)
+async def test_text_without_direction_stops_no_other_and_is_not_tried_again(
+    database_url: str, llm: Scripted, model: Meanings, number: float, size: int
+) -> None:
+    model.nothing = number
+    async with Memory(database_url, llm, Settings(llm="offline", embedding_batch=size), embeddings=model) as memory:
+        for text in ("🙂🙂", SLOOP, "Great 🙂", "🙂", "Mia likes tea."):
+            await memory.observe(text, **MIA)
+        done = await memory.work.embed()
+        assert (done.embedded, done.without_direction, done.complete) == (2, 3, True)
+        asked = model.calls
+        assert await memory.work.embed() == EmbedResult()
+        assert model.calls == asked
+        assert (await memory.admin.stats(agent_id="ada")).vectors == "on: meanings, 16, 2/5, 3 without direction"
+        assert await memory.admin.verify() == []
+        found = await memory.search("Great vessel", **MIA)
+        assert {hit.observation.content for hit in found.results} == {SLOOP, "Mia likes tea.", "Great 🙂"}
+
+
+async def test_text_that_one_model_finds_no_direction_in_is_tried_by_another(
+    database_url: str, memory: Memory, llm: Scripted, settings: Settings
+) -> None:
+    await memory.observe("Great 🙂", **MIA)
+    assert (await memory.work.embed()).without_direction == 1
+    async with Memory(database_url, llm, settings, embeddings=Meanings("newer", DIMENSIONS)) as changed:
+        assert (await changed.work.embed()).embedded == 1
 
 
 HUNG = """

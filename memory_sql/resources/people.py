@@ -32,7 +32,7 @@ from memory_sql.resources.runtime import Face, asked_of, locked_agent
 class People(Face):
     """People: their ids, and everything that is stored about them."""
 
-    async def list(self, *, agent_id: Id, after: Id | None = None, limit: int = 100) -> Sequence[UserSummary]:
+    async def list(self, *, agent_id: Id, after: Id | None = None, limit: int = 100) -> list[UserSummary]:
         """The agent's users after `after`, in the order of their ids. `limit` is at most 1,000.
 
         Every id is listed separately; a merged one says for whom it stands. Users who were forgotten aren't listed.

@@ -72,7 +72,7 @@ class GroupRepository:
         found = await self.list(_s.owner == owner_key("group", group_id))
         return found[0] if found else None
 
-    async def list(self, *conditions: Any) -> Sequence[Group]:
+    async def list(self, *conditions: Any) -> list[Group]:
         """In the order of their ids; a group is represented by its main scope."""
         open_ones = select(func.count()).where(_is_of_scope(_m), _m.left_at.is_(None)).correlate(_s)
         found = await self._session.execute(

@@ -59,7 +59,7 @@ class VectorRepository:
         return [Unembedded(*row) for row in await self._session.execute(_MISSING, given)]
 
     async def save(self, of: Sequence[Unembedded], bits: Sequence[str | None]) -> Sequence[bool]:
-        """Whether it has bits, for each stored one: not those forgotten meanwhile, nor those that somebody else has stored."""
+        """Whether it has bits, for each stored one: not those forgotten meanwhile, nor those somebody else has stored."""
         given = {
             "agent_keys": [one.agent_key for one in of],
             "scope_ids": [one.scope_id for one in of],

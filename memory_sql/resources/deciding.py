@@ -8,6 +8,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.parts import keep_parts
 from memory_sql.db import Session
+from memory_sql.db.queries.held_claims import why_not
 from memory_sql.db.queries.reviews import HeldClaimKey, HeldContradictionKey, HeldTextKey, ReviewKey, Reviews
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.events import record_all
@@ -17,15 +18,16 @@ from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Contradiction
+from memory_sql.errors import StaleError
 
 
 async def decided(
     session: Session, agent_id: str, agent_key: int, key: ReviewKey, settings: Settings, entry: Cause, *, accept: bool
 ) -> bool:
-    """False if the review isn't waiting any more."""
+    """False if the review isn't waiting any more. Raises `StaleError` for a claim that can't be shared any more."""
     match key:
         case HeldClaimKey():
-            noted = await _claim(session, agent_key, key, entry, accept=accept)
+            noted = await _claim(session, agent_key, key, settings, entry, accept=accept)
         case HeldContradictionKey():
             noted = await _contradiction(session, agent_key, key, settings, entry, accept=accept)
         case HeldTextKey():
@@ -38,11 +40,14 @@ async def decided(
 
 
 async def _claim(
-    session: Session, agent_key: int, key: HeldClaimKey, entry: Cause, *, accept: bool
+    session: Session, agent_key: int, key: HeldClaimKey, settings: Settings, entry: Cause, *, accept: bool
 ) -> dict[str, Any] | None:
     scope_id, seq = key.source
     outcome = "released" if accept else "refused"
     await ScopeRepository(session).lock(agent_key, scope_ids=[scope_id])
+    because = await why_not(session, agent_key, key.source, key.target_scope_id, settings) if accept else None
+    if because is not None:
+        raise StaleError("review", str(key), because)
     if not await PropagationRepository(session, agent_key).review(key.source, key.target_scope_id, outcome, entry.at):
         return None
     return {"scope_id": scope_id, "seq": seq, "detail": {"to": outcome, "for": key.target_scope_id}}

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import Boolean, Integer, and_, column, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.config import Settings
 from memory_sql.db.models import JudgedRow, ObservationRow, RunRow, ScopeRow
+from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Review
 from memory_sql.errors import InvalidIdError
@@ -74,19 +76,21 @@ class Reviews:
     _session: AsyncSession
     _agent_key: int
 
-    async def waiting(self, limit: int) -> list[Review]:
-        """Reviews of all kinds, oldest first."""
-        found = [*await self._claims(limit), *await self._contradictions(limit), *await self._texts(limit)]
+    async def waiting(self, limit: int, settings: Settings) -> list[Review]:
+        """Reviews of all kinds, oldest first. Not of a claim that, as things are now, can't be shared any more."""
+        found = [*await self._claims(limit, settings), *await self._contradictions(limit), *await self._texts(limit)]
         return sorted(found, key=lambda item: (item.since, item.id))[:limit]
 
-    async def _claims(self, limit: int) -> list[Review]:
+    async def _claims(self, limit: int, settings: Settings) -> list[Review]:
         j, o = JudgedRow, ObservationRow
         found = await self._session.execute(
             select(j.source_scope_id, j.source_seq, j.target_scope_id, j.reason, j.judged_at, o.content)
             .join(o, and_(o.agent_key == j.agent_key, o.scope_id == j.source_scope_id, o.seq == j.source_seq))
-            .where(j.agent_key == self._agent_key, j.outcome == "held")
+            .join(rules, of_agents)
+            .where(j.agent_key == self._agent_key, can_be_shared)
             .order_by(j.judged_at, j.source_scope_id, j.source_seq)
-            .limit(limit)
+            .limit(limit),
+            defaults_of(settings),
         )
         return [
             Review(

@@ -339,7 +339,8 @@ class ImportRun(Value):
 class RolledBack(Value):
     """What a rollback removed; with `dry_run`, what it would remove.
 
-    `withheld`: scopes whose text contained it, and is due to be rewritten without it.
+    `withheld`: scopes whose text contained it, and is due to be rewritten without it. `held`: how much of it legal holds
+    kept, by kind; `withdrawn`: the ids of these observations, out of use until the holds end, which removes them.
     """
 
     run: int
@@ -348,6 +349,8 @@ class RolledBack(Value):
     messages: int = 0
     scopes: int
     withheld: tuple[str, ...] = ()
+    held: dict[str, int] = Field(default_factory=dict)
+    withdrawn: tuple[str, ...] = ()
 
 
 class ImportCheck(Value):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
-    from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind, UserSummary
+    from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
     from memory_sql.domain.prices import Price
     from memory_sql.domain.prompts import ScopePrompt
     from memory_sql.domain.reading import (
@@ -261,6 +261,7 @@ __all__ = [
     "MemoryBackend",
     "MemorySQLError",
     "MemoryService",
+    "Merged",
     "Message",
     "MessageHit",
     "ModelCheck",
@@ -363,7 +364,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
-    "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed UserSummary",
+    "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
     "domain.reading": (

@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel
 
@@ -189,7 +189,7 @@ def code(name: str, function: Any) -> str:
 def written(parameter: inspect.Parameter) -> str:
     star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
     default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-    return f"{star}{parameter.name}: {parameter.annotation}{default}"
+    return f"{star}{parameter.name}: {parameter.annotation.replace('own.', '')}{default}"
 
 
 def is_awaited(function: Any) -> bool:
@@ -209,11 +209,11 @@ def described(name: str, value: Any) -> Iterator[str]:
         yield f"`{name} = {shown(value)}`"
         return
     yield doc_of(value)
-    if value is Settings:
+    if value is Settings or is_typeddict(value):
         yield "All of them: [configuration.md](configuration.md)."
     elif rows := list(fields(value)):
         yield table(("Field", "Type"), rows)
-    if not issubclass(value, BaseModel) and not dataclasses.is_dataclass(value):
+    if not (issubclass(value, BaseModel) or dataclasses.is_dataclass(value) or is_typeddict(value)):
         yield from (part.replace("### ", "#### ", 1) for part in methods(value, variable(name)))
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memory_sql.backends.sql import SqlBackend
     from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, Secrets, Settings
     from memory_sql.config.kinds import ObservationKind
+    from memory_sql.config.own import AgentSettings
     from memory_sql.config.scopes import ScopeSettings
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.exports import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
-    from memory_sql.domain.people import Alias, Hold, HoldKind, PlacedHold, Renamed, RenameKind, UserSummary
+    from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
     from memory_sql.domain.prices import Price
     from memory_sql.domain.prompts import ScopePrompt
     from memory_sql.domain.reading import (
@@ -167,6 +168,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "AddResult",
     "Admin",
+    "AgentSettings",
     "AgentSummary",
     "Alias",
     "Answer",
@@ -259,6 +261,7 @@ __all__ = [
     "MemoryBackend",
     "MemorySQLError",
     "MemoryService",
+    "Merged",
     "Message",
     "MessageHit",
     "ModelCheck",
@@ -348,6 +351,7 @@ _HOME = {
     "backends.sql": "SqlBackend",
     "config": "Assembly ContextFormat ContextKind Engine Secrets Settings",
     "config.kinds": "ObservationKind",
+    "config.own": "AgentSettings",
     "config.scopes": "ScopeSettings",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (
@@ -360,7 +364,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
-    "domain.people": "Alias Hold HoldKind PlacedHold RenameKind Renamed UserSummary",
+    "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
     "domain.reading": (

@@ -293,7 +293,10 @@ class BusyError(MemorySQLError):
 
 
 class StaleError(MemorySQLError):
-    """The input of a model call changed while the model was answering. Nothing was written; the work is still due."""
+    """The input of a model call changed while the model was answering. Nothing was written; the work is still due.
+
+    Or a claim was accepted that, since it was held, can't be shared any more (`work.decide`); the message says why.
+    """
 
     reason = "stale"
     what: str

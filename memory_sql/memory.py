@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checked_for_agent
 from memory_sql.config.kinds import Lane, ObservationKind
@@ -50,10 +50,12 @@ from memory_sql.retrieval import search
 from memory_sql.telemetry import measured
 
 if TYPE_CHECKING:
+    from memory_sql.config import own
     from memory_sql.db.repositories import agents
     from memory_sql.domain import results
     from memory_sql.lifecycle import forgetting, journal, observing, replacing
 else:
+    own = later("memory_sql.config.own")
     agents = later("memory_sql.db.repositories.agents")
     forgetting = later("memory_sql.lifecycle.forgetting")
     journal = later("memory_sql.lifecycle.journal")
@@ -306,7 +308,7 @@ class Memory(Faces):
         )
 
     @measured
-    async def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
+    async def configure(self, *, agent_id: Id, **settings: Unpack[own.AgentSettings]) -> dict[str, Any]:
         """Changes this agent's own settings and returns all that it has; None removes one.
 
         `config.AGENT_SETTINGS` lists the settings that an agent can have. A change applies from the next call on, in every

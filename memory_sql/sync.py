@@ -21,10 +21,11 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from memory_sql import memory as awaited
 from memory_sql.config import Settings
+from memory_sql.config.own import AgentSettings
 from memory_sql.domain.ids import Id
 from memory_sql.errors import ForkedError, InputError
 from memory_sql.llm import LanguageModel
@@ -374,7 +375,7 @@ class Memory(Face):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def configure(self, *, agent_id: Id, **settings: object) -> dict[str, Any]:
+    def configure(self, *, agent_id: Id, **settings: Unpack[AgentSettings]) -> dict[str, Any]:
         """Like `memory_sql.Memory.configure`."""
         return self._portal.call(lambda: self._memory.configure(agent_id=agent_id, **settings))
 

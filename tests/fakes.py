@@ -198,7 +198,8 @@ class Meanings:
         self.calls = 0
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
         self.failing: BaseException | None = None
-        self.without: str | None = None  # texts that contain it get a zero vector
+        self.without: str | None = None  # texts that contain it get a vector of `nothing`
+        self.nothing = 0.0
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.calls += 1
@@ -212,7 +213,7 @@ class Meanings:
 
     def _vector(self, text: str) -> list[float]:
         if self.without is not None and self.without in text:
-            return [0.0] * self.dimensions
+            return [self.nothing] * self.dimensions
         words = set(re.findall(r"\w+", text.casefold()))
         known = [float(bool(words & set(concept.split()))) for concept in CONCEPTS for _ in range(DIMENSIONS_OF_EACH)]
         own = [0.0] * (self.dimensions - len(known))

@@ -37,7 +37,7 @@ def configure(
     output.one(own, _own_text, as_json)
 
 
-def changes_of(given: list[str] | None, unset: list[str] | None) -> dict[str, str | None]:
+def changes_of(given: list[str] | None, unset: list[str] | None) -> dict[str, Any]:
     """The changes of --set and --unset, by name. Raises `InputError` without any."""
     changes = {**dict(map(_pair, given or ())), **dict.fromkeys(unset or ())}
     if not changes:

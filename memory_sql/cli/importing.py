@@ -239,4 +239,6 @@ def _rolled_back_text(done: RolledBack) -> str:
     texts = f"; to be rewritten: {', '.join(done.withheld)}" if done.withheld else ""
     said = f", {output.many(done.messages, 'message')}" if done.messages else ""
     what = f"{output.many(done.observations, 'observation')}{said} and {output.many(done.scopes, 'scope')}"
-    return f"{what} {'would be ' if done.dry_run else ''}removed{texts}"
+    kept = ", ".join(f"{count:,} {name}" for name, count in done.held.items())
+    held = f"; kept by legal holds, out of use: {kept}" if kept else ""
+    return f"{what} {'would be ' if done.dry_run else ''}removed{texts}{held}"

@@ -14,7 +14,7 @@ from memory_sql.cli.options import Actor, After, Agent, AsJson, Data, Limit, Per
 
 if TYPE_CHECKING:
     from memory_sql.domain.exports import ExportHeader, ExportLine
-    from memory_sql.domain.people import Alias, Renamed, UserSummary
+    from memory_sql.domain.people import Alias, Merged, Renamed, UserSummary
     from memory_sql.memory import Memory
 
 app = tree.group("People: their ids, and everything that is stored about them.")
@@ -67,12 +67,12 @@ def merge(
 
     Nothing is copied or moved; `unmerge` undoes it exactly.
     """
-    alias = run(
+    merged = run(
         url,
         data,
         lambda memory: memory.people.merge(agent_id=agent, user_id=user, into_user_id=into, actor=actor, reason=reason),
     )
-    output.one(alias, _alias_text, as_json)
+    output.one(merged, _merged_text, as_json)
 
 
 @app.command()
@@ -105,6 +105,12 @@ def aliases(agent: Agent, user: Person, url: Url = None, data: Data = None, as_j
     """
     found = run(url, data, lambda memory: memory.people.aliases(agent_id=agent, user_id=user))
     output.rows(found, _alias_text, as_json, "this user has no aliases")
+
+
+def _merged_text(merged: Merged) -> str:
+    gone = f"\nerased from the collective scope: {' '.join(merged.retracted)}" if merged.retracted else ""
+    heard = f"\nheard by one, see `work reviews`: {' '.join(merged.heard_by_one)}" if merged.heard_by_one else ""
+    return f"{_alias_text(merged)}{gone}{heard}"
 
 
 def _alias_text(alias: Alias) -> str:

@@ -193,7 +193,7 @@ def discard(
 
 @app.command()
 def reviews(agent: Agent, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Lists what waits for a person: held claims, contradictions beyond a version's bound, refused texts.
+    """Lists what waits for a person: held claims, contradictions beyond a bound, refused texts, what one person heard.
 
     \b
     memory-sql work reviews --agent ada
@@ -211,12 +211,14 @@ def _review_line(review: Review) -> str:
 
 @app.command()
 def decide(
-    review: Annotated[str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4 or r17.")],
+    review: Annotated[
+        str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4, g12-3 or r17.")
+    ],
     agent: Agent,
     accept: Annotated[
         bool | None,
         typer.Option(
-            "--accept/--refuse", help="Accept: judge a claim again, supersede, or use the text; or refuse it."
+            "--accept/--refuse", help="Accept: judge a claim again, supersede, use the text, or keep it; or refuse it."
         ),
     ] = None,
     actor: Actor = None,
@@ -327,4 +329,5 @@ def embed(
 
 def _embedded_text(done: EmbedResult) -> str:
     more = "" if done.complete else "; there may be more"
-    return f"{output.many(done.embedded, 'observation')} embedded{more}"
+    without = f", {done.without_direction} without direction" if done.without_direction else ""
+    return f"{output.many(done.embedded, 'observation')} embedded{without}{more}"

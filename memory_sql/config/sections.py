@@ -157,8 +157,12 @@ class VectorSettings(Section):
         str | None, setting("URL of the server of the embedding model; unset: OPENAI_BASE_URL"), Plain
     ] = None
     embedding_query_seconds: Annotated[
-        float, setting("seconds that a search waits for the query's vector before it uses words alone", ge=0.001, le=60)
+        float,
+        setting("seconds that a search waits for a remote model's vector before it uses words alone", ge=0.001, le=60),
     ] = 1.0
+    embedding_local_seconds: Annotated[
+        float, setting("the same for a local model, which may first have to be loaded", ge=0.001, le=60)
+    ] = 10.0
     embedding_retry_seconds: Annotated[
         float, setting("seconds for which searches use words alone after a query's vector has failed", ge=0, le=3600)
     ] = 30.0

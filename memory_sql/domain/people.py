@@ -43,6 +43,17 @@ class Alias(Value):
     ended_at: datetime | None = None
 
 
+class Merged(Alias):
+    """What a merge made of two people who are one.
+
+    `retracted`: collective observations that too few people stand behind now, which were erased. `heard_by_one`: what a
+    group was told because two of its members had spoken there, who are this one; it stays, and waits in `work.reviews`.
+    """
+
+    retracted: tuple[str, ...] = ()
+    heard_by_one: tuple[str, ...] = ()
+
+
 class Hold(Value):
     """A legal hold. While it is open (`released_at` None), what it covers can't be erased. `target` is the id of that."""
 

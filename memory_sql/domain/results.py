@@ -138,9 +138,14 @@ class RunDueResult(Value):
 
 
 class EmbedResult(Value):
-    """`embedded` counts observations that got a vector. `complete` False: the limit was reached, and there may be more."""
+    """`embedded` counts observations that got a vector. `complete` False: the limit was reached, and there may be more.
+
+    `without_direction`: those for which the model gave zeros or NaN (only emoji, for instance). They are found by words,
+    and this model isn't asked for them again.
+    """
 
     embedded: int = 0
+    without_direction: int = 0
     complete: bool = True
 
 
@@ -256,7 +261,8 @@ class Stats(Value):
 
     `propagated`: observations made from those of narrower scopes. `held`: claims that wait for a person. `costs`: of the
     tokens, by currency, as far as prices are known (`models.set_price`). `vectors`: `off: ` and the reason, or `on: ` with
-    the model, its dimensions and how many observations have a vector. `vectors_advised`: the scopes (`s12`) in which
+    the model, its dimensions, how many observations have a vector, and how many texts have none because the model finds no
+    direction in them. `vectors_advised`: the scopes (`s12`) in which
     vectors may find what words don't: they are large, and searches were slow or found nothing too often.
     `judged_languages`: those that have rules and decoys; claims in any other wait for a person.
     """
@@ -335,7 +341,8 @@ class ImportRun(Value):
 class RolledBack(Value):
     """What a rollback removed; with `dry_run`, what it would remove.
 
-    `withheld`: scopes whose text contained it, and is due to be rewritten without it.
+    `withheld`: scopes whose text contained it, and is due to be rewritten without it. `held`: how much of it legal holds
+    kept, by kind; `withdrawn`: the ids of these observations, out of use until the holds end, which removes them.
     """
 
     run: int
@@ -344,6 +351,8 @@ class RolledBack(Value):
     messages: int = 0
     scopes: int
     withheld: tuple[str, ...] = ()
+    held: dict[str, int] = Field(default_factory=dict)
+    withdrawn: tuple[str, ...] = ()
 
 
 class ImportCheck(Value):

@@ -42,7 +42,7 @@ class Embedding:
         reason: str,
         so_far: Sequence[EmbedResult],
     ) -> tuple[Wanted, Sequence[Unembedded] | None]:
-        left = self._limit - _embedded(so_far)
+        left = self._limit - _stored(so_far)
         if left <= 0:
             return key, None
         return key, await vectors.load(session, self._model, key.agent_id, left, settings, whole=self._whole) or None
@@ -64,7 +64,7 @@ class Embedding:
         decided: vectors.Embedded,
         settings: Settings,
         now: datetime,
-    ) -> Awaitable[int]:
+    ) -> Awaitable[EmbedResult]:
         return vectors.apply(session, self._model, decided)
 
     async def fail(
@@ -77,16 +77,21 @@ class Embedding:
     ) -> None:
         """Nothing is recorded: what has no vector is found again, and whoever asked sees the error."""
 
-    def result(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, applied: int) -> tuple[EmbedResult, bool]:
-        return EmbedResult(embedded=applied), applied > 0  # none: others are at the same
+    def result(
+        self, loaded: Sequence[Unembedded], decided: vectors.Embedded, applied: EmbedResult
+    ) -> tuple[EmbedResult, bool]:
+        return applied, _stored([applied]) > 0  # none: others are at the same
 
     def total(self, held: Wanted, results: Sequence[EmbedResult]) -> EmbedResult:
-        embedded = _embedded(results)
-        return EmbedResult(embedded=embedded, complete=embedded < self._limit)
+        return EmbedResult(
+            embedded=sum(one.embedded for one in results),
+            without_direction=sum(one.without_direction for one in results),
+            complete=_stored(results) < self._limit,
+        )
 
     def key(self, held: Wanted) -> Wanted:
         return held
 
 
-def _embedded(results: Sequence[EmbedResult]) -> int:
-    return sum(one.embedded for one in results)
+def _stored(results: Sequence[EmbedResult]) -> int:
+    return sum(one.embedded + one.without_direction for one in results)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -19,7 +21,9 @@ class EmbeddingModel(Protocol):
     """Anything that turns texts into vectors whose cosine measures the similarity of the texts.
 
     `name` is stored with each vector; a model with another name makes its own vectors. A model with an attribute
-    `local = True` doesn't send texts anywhere; every other model is assumed to. Raises the errors of a `LanguageModel`.
+    `local = True` doesn't send texts anywhere; every other model is assumed to. A query that takes too long goes on without:
+    the call is cancelled; that of a local model, which may be in a thread, goes on, and no other is made until it ends.
+    A vector of zeros or NaN says that a text has no direction. Raises the errors of a `LanguageModel`.
     """
 
     @property
@@ -41,8 +45,8 @@ def is_local(model: EmbeddingModel) -> bool:
     return getattr(model, "local", False) is True
 
 
-async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]]:
-    """Returns a vector of length 1 for each text, in order.
+async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float] | None]:
+    """Returns a vector of length 1 for each text, in order; None: the model's has no direction, of zeros or not of numbers.
 
     Raises `LanguageModelError`. Any other error of a host's model is raised as one, and so is an answer that isn't a
     vector of `model.dimensions` numbers for each text: a zero vector in its place would be found by every search.
@@ -53,9 +57,12 @@ async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]
         raise
     except Exception as error:
         raise LanguageModelError(f"the embedding model raised {type(error).__name__}") from error
-    if len(vectors) != len(texts):
-        raise AnswerError(f"the embedding model gave {len(vectors)} vectors for {len(texts)} texts")
-    return [_unit(vector, model.dimensions) for vector in vectors]
+    try:
+        if len(vectors) == len(texts):
+            return [_unit(vector, model.dimensions) for vector in vectors]
+    except TypeError as error:
+        raise AnswerError("the embedding model gave what isn't a list of vectors") from error
+    raise AnswerError(f"the embedding model gave {len(vectors)} vectors for {len(texts)} texts")
 
 
 def name_of(model: EmbeddingModel) -> str:
@@ -68,13 +75,11 @@ def bits_of(vector: Sequence[float]) -> str:
     return "".join(["1" if number > 0 else "0" for number in vector])
 
 
-def _unit(vector: Sequence[float], dimensions: int) -> list[float]:
+def _unit(vector: Sequence[float], dimensions: int) -> list[float] | None:
     if len(vector) != dimensions:
         raise AnswerError(f"the embedding model gave a vector of {len(vector)} numbers, not {dimensions}")
     length = math.hypot(*vector)
-    if not 0 < length < math.inf:
-        raise AnswerError("the embedding model gave a vector without a direction")
-    return [number / length for number in vector]
+    return [number / length for number in vector] if 0 < length < math.inf else None
 
 
 class LocalEmbeddings:
@@ -98,7 +103,7 @@ class LocalEmbeddings:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Raises `ConfigurationError` if the package isn't installed."""
-        return await asyncio.to_thread(self._embed, list(texts))
+        return await _unawaited(partial(self._embed, list(texts)))
 
     async def close(self) -> None:
         self._encoder = None
@@ -109,6 +114,21 @@ class LocalEmbeddings:
                 self._encoder = _encoder()
             vectors: list[list[float]] = self._encoder.encode(texts).tolist()
         return vectors
+
+
+async def _unawaited(does: Callable[[], list[list[float]]]) -> list[list[float]]:
+    """In a thread for which, if it hangs, neither the loop nor the process waits to end, as it would for `to_thread`'s."""
+    done = Future[list[list[float]]]()
+
+    def run() -> None:
+        try:
+            done.set_result(does())
+        except BaseException as error:  # noqa: BLE001 (raised where it is awaited)
+            done.set_exception(error)
+
+    done.set_running_or_notify_cancel()
+    threading.Thread(target=run, name="memory_sql.encoder", daemon=True).start()
+    return await asyncio.wrap_future(done)
 
 
 def _encoder() -> Any:

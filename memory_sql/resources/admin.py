@@ -34,10 +34,10 @@ class Admin(Face):
 
     async def stats(self, *, agent_id: Id) -> Stats:
         """Counts, without content. Raises `NotFoundError`."""
-        agent, now, filled = id_of("agent_id", agent_id), self._now(), 0
-        model = self._runtime.reads.semantics.find()
+        agent, now, filled = id_of("agent_id", agent_id), self._now(), (0, 0)
+        since, model = moved(now, -timedelta(days=RETRIEVAL_DAYS)), self._runtime.reads.semantics.find()
         async with self._database.statement(principal=service(agent)) as unit:
-            stats = await read_stats(unit, agent, now, moved(now, -timedelta(days=RETRIEVAL_DAYS)).date())
+            stats = await read_stats(unit, agent, now, since.date(), self._settings)
             agent_key = await agent_key_of(unit, agent)
             if agent_key is not None and model is not None:
                 filled = await VectorRepository(unit, name_of(model)).filled(agent_key)
@@ -45,7 +45,7 @@ class Admin(Face):
                 raise NotFoundError("agent", agent)
             short = words_fall_short(stats.retrieval)
             large = await large_scopes(unit, agent, VECTORS_OBSERVATIONS) if short else ()
-        notice = vectors.notice(model, self._runtime.reads.semantics.off, filled, stats.observations)
+        notice = vectors.notice(model, self._runtime.reads.semantics.off, *filled, stats.observations)
         advised = tuple(f"s{scope}" for scope in large)
         added = {"vectors": notice, "vectors_advised": advised, "judged_languages": judged_languages()}
         return stats.model_copy(update=added)

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.parts import keep_parts
 from memory_sql.db import Session
-from memory_sql.db.queries.reviews import HeldClaimKey, HeldContradictionKey, HeldTextKey, ReviewKey, Reviews
+from memory_sql.db.locks import lock_agent
+from memory_sql.db.queries.held_claims import why_not
+from memory_sql.db.queries.reviews import (
+    HeardByOneKey,
+    HeldClaimKey,
+    HeldContradictionKey,
+    HeldTextKey,
+    ReviewKey,
+    Reviews,
+)
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.following import FollowingRepository
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Contradiction
+from memory_sql.errors import StaleError
+from memory_sql.lifecycle import corrections
+from memory_sql.resources.runtime import asked_of
 
 
 async def decided(
     session: Session, agent_id: str, agent_key: int, key: ReviewKey, settings: Settings, entry: Cause, *, accept: bool
 ) -> bool:
-    """False if the review isn't waiting any more."""
+    """False if the review isn't waiting any more. Raises `StaleError` for a claim that can't be shared any more."""
     match key:
         case HeldClaimKey():
-            noted = await _claim(session, agent_key, key, entry, accept=accept)
+            noted = await _claim(session, agent_key, key, settings, entry, accept=accept)
         case HeldContradictionKey():
             noted = await _contradiction(session, agent_key, key, settings, entry, accept=accept)
+        case HeardByOneKey():
+            noted = await _heard_by_one(session, agent_id, agent_key, key, settings, entry, accept=accept)
         case HeldTextKey():
             noted = await _text(session, agent_id, agent_key, key, settings, entry, accept=accept)
     if noted is None:
@@ -38,11 +54,14 @@ async def decided(
 
 
 async def _claim(
-    session: Session, agent_key: int, key: HeldClaimKey, entry: Cause, *, accept: bool
+    session: Session, agent_key: int, key: HeldClaimKey, settings: Settings, entry: Cause, *, accept: bool
 ) -> dict[str, Any] | None:
     scope_id, seq = key.source
     outcome = "released" if accept else "refused"
     await ScopeRepository(session).lock(agent_key, scope_ids=[scope_id])
+    because = await why_not(session, agent_key, key.source, key.target_scope_id, settings) if accept else None
+    if because is not None:
+        raise StaleError("review", str(key), because)
     if not await PropagationRepository(session, agent_key).review(key.source, key.target_scope_id, outcome, entry.at):
         return None
     return {"scope_id": scope_id, "seq": seq, "detail": {"to": outcome, "for": key.target_scope_id}}
@@ -68,6 +87,32 @@ async def _contradiction(
         await ScopeRepository(session).refresh_due(agent_key, [key.scope_id], threshold, entry.at)
     detail = {"to": "accepted" if accept else "refused", "by": named.newer}
     return {"scope_id": key.scope_id, "seq": key.older, "version": key.version, "detail": detail}
+
+
+async def _heard_by_one(
+    session: Session,
+    agent_id: str,
+    agent_key: int,
+    key: HeardByOneKey,
+    settings: Settings,
+    entry: Cause,
+    *,
+    accept: bool,
+) -> dict[str, Any] | None:
+    """The group keeps it, or it is archived there, as when the member leaves."""
+    await lock_agent(session, agent_key)
+    if not await Reviews(session, agent_key).heard_by_one(1, key):
+        return None
+    archived, waits = corrections.Archived(), str(uuid.uuid4())
+    if not accept:
+        asked = asked_of(agent_id, entry.actor, entry.reason, settings, entry.at)
+
+        async def choose() -> list[ObservationKey]:
+            return [(key.scope_id, key.seq)]
+
+        archived = await corrections.archive(session, asked, agent_key, [key.scope_id], choose, waits)
+    detail = {"to": "accepted" if accept else "refused", **archived.told_if_any(waits)}
+    return {"scope_id": key.scope_id, "seq": key.seq, "detail": detail}
 
 
 async def _text(

@@ -234,7 +234,7 @@ class Groups(Face):
             groups = GroupRepository(unit, await _agent_key(unit, agent, group))
             return await groups.members((await _found(groups, group)).scope_key, past)
 
-    async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> Sequence[Group]:
+    async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> list[Group]:
         """The agent's groups, in the order of their ids. `user_id`: the groups to which any id of that user belongs."""
         agent, user = id_of("agent_id", agent_id), optional_id("user_id", user_id)
         async with self._database.transaction(session, service(agent)) as unit:
@@ -242,7 +242,7 @@ class Groups(Face):
             if agent_key is None:
                 return []
             groups = GroupRepository(unit, agent_key)
-            return await (groups.list() if user is None else groups.of_user(user))
+            return await groups.list() if user is None else [*await groups.of_user(user)]
 
 
 async def _agent_key(unit: Session, agent: str, group: str) -> int:

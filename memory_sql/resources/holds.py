@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from memory_sql.db import Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
@@ -59,7 +57,7 @@ class Holds(Face):
 
         return await self._database.write(place, session, service(agent))
 
-    async def list(self, *, agent_id: Id, released: bool = False) -> Sequence[Hold]:
+    async def list(self, *, agent_id: Id, released: bool = False) -> list[Hold]:
         """The open holds, oldest first; `released`: also released ones."""
         flags(released=released)
         agent = id_of("agent_id", agent_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.savepoints import taken_back
 from memory_sql.domain.arguments import MOST_STORED, flags, needed_text, optional_id, path_of, reason_of, within
 from memory_sql.domain.ids import Id
+from memory_sql.domain.receipts import Receipt
 from memory_sql.domain.results import ImportCheck, ImportProgress, ImportReport, ImportRun, RolledBack
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.checking import compare
@@ -62,7 +64,7 @@ class Imports(Face):
             )
             return await importing.run(dry_run=dry_run)
 
-    async def list(self) -> Sequence[ImportRun]:
+    async def list(self) -> list[ImportRun]:
         """All imports, oldest first."""
         async with self._database.transaction(principal=SERVICE) as unit:
             return [ImportRun(**row) for row in await ImportRepository(unit).all()]
@@ -117,43 +119,44 @@ class Imports(Face):
         by, why, now = optional_id("actor", actor), reason_of(reason), self._now()
         async with self._database.transaction(principal=SERVICE) as unit:
             agents = await (await _known(unit, run)).agents(run)
-        observations, messages, withheld, scopes = 0, 0, list[str](), 0
+        done = RolledBack(run=run, dry_run=dry_run, observations=0, scopes=0)
         for agent_key, agent_id in agents:
             asked = asked_of(agent_id, by, why, self._settings, now)
 
             async def take_out(
                 unit: Session, asked: corrections.Asked = asked, agent_key: int = agent_key
-            ) -> tuple[int, int, tuple[str, ...], list[int]]:
+            ) -> tuple[Receipt, Sequence[int]]:
                 if not dry_run:
                     return await taken_out(unit, asked, agent_key, run)
                 async with taken_back(unit):
                     return await taken_out(unit, asked, agent_key, run)
 
-            taken, said, rebuilt, gone = await self._database.write(take_out, principal=service(agent_id))
-            left = {f"s{key}" for key in gone}
-            observations, messages, scopes = observations + taken, messages + said, scopes + len(gone)
-            withheld += [scope for scope in rebuilt if scope not in left]
+            done = _with(done, *await self._database.write(take_out, principal=service(agent_id)))
         if not dry_run:
             async with self._database.transaction(principal=SERVICE) as unit:
                 await ImportRepository(unit).rolled_back(run, now)
-        return RolledBack(
-            run=run,
-            dry_run=dry_run,
-            observations=observations,
-            messages=messages,
-            scopes=scopes,
-            withheld=tuple(withheld),
-        )
+        return done
 
 
-async def taken_out(
-    unit: Session, asked: corrections.Asked, agent_key: int, run: int
-) -> tuple[int, int, tuple[str, ...], list[int]]:
-    """How many observations and messages, the scopes whose texts are to be rewritten, and those that are gone."""
-    said = await ImportedMessageRepository(unit, agent_key).count(run)
+async def taken_out(unit: Session, asked: corrections.Asked, agent_key: int, run: int) -> tuple[Receipt, Sequence[int]]:
+    """The receipt, and the scopes that are gone."""
     receipt = await forgetting.take_out(unit, asked, agent_key, run)
-    gone = await ImportRepository(unit).undo(agent_key, run)
-    return len(receipt.observations), said, receipt.withheld, gone
+    return receipt, await ImportRepository(unit).undo(agent_key, run)
+
+
+def _with(done: RolledBack, receipt: Receipt, scopes: Sequence[int]) -> RolledBack:
+    """What was done so far, and what was done of another agent."""
+    gone = {f"s{key}" for key in scopes}
+    return RolledBack(
+        run=done.run,
+        dry_run=done.dry_run,
+        observations=done.observations + len(receipt.observations),
+        messages=done.messages + receipt.counts.get("messages", 0),
+        scopes=done.scopes + len(gone),
+        withheld=(*done.withheld, *(scope for scope in receipt.withheld if scope not in gone)),
+        held=dict(+(Counter(done.held) + Counter(receipt.held))),
+        withdrawn=(*done.withdrawn, *receipt.withdrawn),
+    )
 
 
 @asynccontextmanager

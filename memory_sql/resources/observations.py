@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -69,7 +69,7 @@ class Observations(Face):
         before: Observation | None = None,
         as_of: datetime | None = None,
         session: Session | None = None,
-    ) -> Sequence[Observation]:
+    ) -> list[Observation]:
         """The observations that the user may see, newest first; `before` is the last one of the previous page.
 
         `as_of`: the observations that were active at that moment of recorded time, with their status then.

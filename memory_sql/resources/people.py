@@ -12,16 +12,18 @@ from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
 from memory_sql.db.queries.naming import agents_knowing
+from memory_sql.db.queries.reviews import HEARD_BY_ONE
 from memory_sql.db.queries.users import list_users
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
+from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.arguments import flags, id_of, optional_id, reason_of, within
 from memory_sql.domain.exports import ExportLine
-from memory_sql.domain.ids import Id, as_written, stored_id
-from memory_sql.domain.people import RENAME_KINDS, Alias, Renamed, RenameKind, UserSummary
+from memory_sql.domain.ids import Id, as_written, observation_id, stored_id
+from memory_sql.domain.people import RENAME_KINDS, Alias, Merged, Renamed, RenameKind, UserSummary
 from memory_sql.domain.results import PersonReceipt, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
@@ -32,7 +34,7 @@ from memory_sql.resources.runtime import Face, asked_of, locked_agent
 class People(Face):
     """People: their ids, and everything that is stored about them."""
 
-    async def list(self, *, agent_id: Id, after: Id | None = None, limit: int = 100) -> Sequence[UserSummary]:
+    async def list(self, *, agent_id: Id, after: Id | None = None, limit: int = 100) -> list[UserSummary]:
         """The agent's users after `after`, in the order of their ids. `limit` is at most 1,000.
 
         Every id is listed separately; a merged one says for whom it stands. Users who were forgotten aren't listed.
@@ -51,13 +53,14 @@ class People(Face):
         actor: Id | None = None,
         reason: str | None = None,
         session: Session | None = None,
-    ) -> Alias:
+    ) -> Merged:
         """Makes `user_id` an alias of `into_user_id`, who then sees what both may see, and returns the alias.
 
         Nothing is moved. It works one way: somebody who asks as `user_id` (for example an anonymous visitor who has logged
         in) sees no more than before. What is said under either id still belongs to that id. Collective observations that
-        turn out to have the support of too few people are erased. Repeating the call changes nothing. Raises `InputError`
-        if `user_id` is already an alias of somebody else, or if the aliases would form a circle.
+        turn out to have the support of too few people are erased; what a group was told because both had spoken there waits
+        in `work.reviews`. Repeating the call changes nothing. Raises `InputError` if `user_id` is already an alias of
+        somebody else, or if the aliases would form a circle.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)
@@ -65,19 +68,26 @@ class People(Face):
         if user == into:
             raise InputError("a user can't be merged into themselves")
 
-        async def merge(unit: Session) -> Alias:
+        async def merge(unit: Session) -> Merged:
             known = await ensure_agent(unit, agent, now)
-            agent_key, least = known.key, self._settings.of_agent(known.settings).propagation_min_people
+            agent_key, settings = known.key, self._settings.of_agent(known.settings)
             await lock_agent(unit, agent_key)
             aliases, propagations = AliasRepository(unit, agent_key), PropagationRepository(unit, agent_key)
             alias, is_new = await aliases.open(user, into, now)
+            gone, heard = tuple[str, ...](), tuple[str, ...]()
             if is_new:
+                least = settings.propagation_min_people
                 few = partial(propagations.too_few_behind, least, user_ids=await aliases.user_ids(user))
                 gone = await corrections.retract_few(unit, asked, agent_key, few)
                 detail: dict[str, Any] = {"action": "merge", "user_id": user, "into_user_id": into}
                 detail |= {"retracted": list(gone)} if gone else {}
+                if not settings.shared_conversations:
+                    groups = GroupRepository(unit, agent_key)
+                    keys = await groups.heard_by_one(await aliases.ids_of_person(into))
+                    heard = tuple(observation_id(*key) for key in keys)
+                    detail |= {HEARD_BY_ONE: keys} if keys else {}
                 await record(unit, agent_key, "alias", now, actor=asked.actor, reason=asked.reason, detail=detail)
-            return alias
+            return Merged(**alias.model_dump(), retracted=gone, heard_by_one=heard)
 
         return await self._database.write(merge, session, service(agent))
 

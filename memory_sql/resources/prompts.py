@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import get_args
 
 from memory_sql.config.kinds import PromptMode, PromptName
@@ -68,7 +67,7 @@ class Prompts(Face):
 
     async def list(
         self, *, agent_id: Id, scope_id: str | None = None, session: Session | None = None
-    ) -> Sequence[ScopePrompt]:
+    ) -> list[ScopePrompt]:
         """All versions, of one scope or all, newest first within each scope and name."""
         agent, key = id_of("agent_id", agent_id), optional_scope(scope_id)
         async with self._database.transaction(session, service(agent)) as unit:

@@ -125,6 +125,7 @@ class Runtime:
             opening.push_async_callback(counters.close)
             readable = replica or database
             semantics = Semantics(self.settings, readable, lambda: self.embeddings)
+            opening.push_async_callback(semantics.close)
             self._reads = Reads(readable, self.settings, semantics, counters)
             self.telemetry = telemetry
             self._database, self._opened = database, opening.pop_all()

@@ -43,7 +43,7 @@ class Work(Face):
         """How much work is due, in progress, waiting for a retry or given up; of one agent or all."""
         agent, now = optional_id("agent_id", agent_id), self._now()
         async with self._database.statement(principal=service(agent)) as unit:
-            waiting = await read_backlog(unit, agent, now)
+            waiting = await read_backlog(unit, agent, now, self._settings)
         if agent is None:
             oldest = waiting.oldest_due_at or now
             self._runtime.telemetry.backlog(waiting, max(0.0, (now - oldest).total_seconds()))
@@ -86,15 +86,17 @@ class Work(Face):
         await self._jobs.discard(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
     async def reviews(self, *, agent_id: Id, limit: int = 100, session: Session | None = None) -> Sequence[Review]:
-        """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts.
+        """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts, and
+        what a group was told because two of its members had spoken there, who turned out to be one (`people.merge`).
 
         Until a decision, a held claim is shared with nobody else, both sides of a contradiction stay active, and the old
-        text and the pending observations are shown.
+        text and the pending observations are shown. A claim that can't be shared any more (it was superseded, quarantined,
+        disputed or marked private since, its user has left the group, sharing was switched off) doesn't wait.
         """
         agent, most = id_of("agent_id", agent_id), within("limit", limit, 1000)
         async with self._database.statement(session, service(agent)) as unit:
             agent_key = await agent_key_of(unit, agent)
-            return [] if agent_key is None else await Reviews(unit, agent_key).waiting(most)
+            return [] if agent_key is None else await Reviews(unit, agent_key).waiting(most, self._settings)
 
     async def decide(
         self,
@@ -110,8 +112,10 @@ class Work(Face):
 
         If it is accepted, a claim is judged again without the reason for which it was held, the older observation of a
         contradiction is superseded, and a text becomes the scope's text. `scopes.undo` of the version takes back the last
-        two. If it is refused, a claim is never shared with that scope, and nothing else changes. Raises `InvalidIdError`,
-        `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError`.
+        two. If it is refused, a claim is never shared with that scope, what only one person heard is archived in the group,
+        and nothing else changes. Raises `InvalidIdError`,
+        `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError` (also if a claim is
+        accepted that can't be shared any more: it says why).
         """
         flags(accept=accept)
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)

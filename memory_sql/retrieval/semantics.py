@@ -31,12 +31,14 @@ class QueryVector(NamedTuple):
 
 
 WORDS_ALONE = QueryVector()
+Vectors = asyncio.Task[list[list[float] | None]]
 
 
 class Semantics:
     """`model` gives the embedding model, None without one, or raises `ConfigurationError`.
 
-    After a failure of the model no query asks it for a while, so that searches don't wait for nothing. Nor is a local one
+    After a failure of the model no query asks it for a while, nor while a call that took too long goes on, so that searches
+    don't wait for nothing. A text that it gives no vector is no failure. Nor is a local one
     loaded, which takes a second, where nothing in the database had a vector when it was last looked at.
     """
 
@@ -53,6 +55,8 @@ class Semantics:
         self._model = model
         self._clock = clock
         self._again_at = float("-inf")
+        self._turn = asyncio.Lock()
+        self._late: Vectors | None = None
         self.off: str | None = None  # why words alone count
 
     def find(self) -> EmbeddingModel | None:
@@ -72,6 +76,8 @@ class Semantics:
         model = self.find()
         if model is None:
             return QueryVector(notice=f"without vectors: {self.off}" if wanted else None)
+        if self._late is not None and not self._late.done():
+            return QueryVector(notice="without vectors: the embedding model hasn't answered an earlier query yet")
         if self._clock() < self._again_at:
             return QueryVector(notice="without vectors: the embedding model has just failed")
         if not getattr(model, "is_loaded", True) and not await self._is_anything_embedded():
@@ -85,17 +91,51 @@ class Semantics:
         return self._database.has_vectors
 
     async def _asked(self, model: EmbeddingModel, text: str) -> QueryVector:
-        seconds = None if is_local(model) else self._settings.embedding_query_seconds
+        """A call that is late is cancelled; of a local model, whose thread nothing stops, it is left alone."""
+        local = is_local(model)
+        seconds = self._settings.embedding_local_seconds if local else self._settings.embedding_query_seconds
+        call = asyncio.create_task(self._in_turn(model, text) if local else embed(model, [text]))
+        call.add_done_callback(_retrieved)
         try:
-            async with asyncio.timeout(seconds):
-                (vector,) = await embed(model, [text])
-        except TimeoutError:
+            await asyncio.wait([call], timeout=seconds)
+        finally:
+            if not local:
+                call.cancel()
+        if not call.done():
+            self._leave(call)
             return self._failed(f"no answer within {seconds:g} seconds")
+        try:
+            (vector,) = call.result()
         except (LanguageModelError, ConfigurationError) as error:
             return self._failed(str(error))
+        if vector is None:
+            return QueryVector(notice="without vectors: the query has none")
         return QueryVector(bits_of(vector), name_of(model))
+
+    async def _in_turn(self, model: EmbeddingModel, text: str) -> list[list[float] | None]:
+        """One after the other: if one hangs, that is one thread."""
+        async with self._turn:
+            return await embed(model, [text])
+
+    def _leave(self, call: Vectors) -> None:
+        """Until it ends no other is made. Behind one that hangs, others wait for nothing."""
+        if self._late is not None and not self._late.done():
+            call.cancel()
+        else:
+            self._late = call
 
     def _failed(self, reason: str) -> QueryVector:
         self._again_at = self._clock() + self._settings.embedding_retry_seconds
         log.warning("searching without vectors for %g s: %s", self._settings.embedding_retry_seconds, reason)
         return QueryVector(notice=f"without vectors: {reason}")
+
+    async def close(self) -> None:
+        """Waits for nothing."""
+        if self._late is not None:
+            self._late.cancel()
+
+
+def _retrieved(call: Vectors) -> None:
+    """Nobody may be left whom its error could tell anything."""
+    if not call.cancelled():
+        call.exception()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.vectors import Unembedded, VectorRepository
+from memory_sql.domain.results import EmbedResult
 from memory_sql.errors import AnswerError
 from memory_sql.languages.text import words_of
 from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
@@ -16,11 +17,12 @@ from memory_sql.retrieval.semantics import NO_MODEL
 log = logging.getLogger("memory_sql")
 
 
-def notice(model: EmbeddingModel | None, off: str | None, filled: int, observations: int) -> str:
-    """For people: whether vectors count, and for how many of the observations."""
+def notice(model: EmbeddingModel | None, off: str | None, filled: int, without: int, observations: int) -> str:
+    """For people: whether vectors count, for how many of the observations, and how many can't have one."""
     if model is None:
         return f"off: {off or NO_MODEL}"
-    return f"on: {model.name}, {model.dimensions}, {filled}/{observations}"
+    more = f", {without} without direction" if without else ""
+    return f"on: {model.name}, {model.dimensions}, {filled}/{observations}{more}"
 
 
 # Load, decide, apply
@@ -35,7 +37,7 @@ async def load(
     return await VectorRepository(session, name_of(model)).missing(agent_id, size, sensitive=sensitive, whole=whole)
 
 
-Embedded = list[tuple[Unembedded, list[float]]]
+Embedded = list[tuple[Unembedded, list[float] | None]]
 
 
 async def decide(model: EmbeddingModel, loaded: Sequence[Unembedded], settings: Settings) -> Embedded:
@@ -68,7 +70,9 @@ def text_of(observation: Unembedded) -> str:
     return f"{text} ({', '.join(observation.terms.splitlines())})" if observation.terms else text
 
 
-async def apply(session: Session, model: EmbeddingModel, embedded: Embedded) -> int:
-    """How many were stored; what was forgotten meanwhile is not."""
+async def apply(session: Session, model: EmbeddingModel, embedded: Embedded) -> EmbedResult:
+    """What was stored; what was forgotten meanwhile is not. A text without direction is marked, and not asked for again."""
     of, vectors = zip(*embedded, strict=True)
-    return await VectorRepository(session, name_of(model)).save(of, [bits_of(vector) for vector in vectors])
+    bits = [None if vector is None else bits_of(vector) for vector in vectors]
+    stored = await VectorRepository(session, name_of(model)).save(of, bits)
+    return EmbedResult(embedded=stored.count(True), without_direction=stored.count(False))

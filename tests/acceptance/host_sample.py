@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, SecretStr
 
 from memory_sql import (
     AddResult,
+    AgentSettings,
     Answer,
     ConfigurationError,
     Context,
     Digest,
+    Group,
     HeldError,
+    Hold,
     Id,
+    ImportRun,
     LanguageModel,
     LanguageModelError,
     Memory,
@@ -29,16 +32,19 @@ from memory_sql import (
     Receipt,
     Request,
     Scope,
+    ScopePrompt,
     SearchResult,
     Selection,
     Settings,
     TooLargeError,
     Usage,
+    UserSummary,
     VersionError,
     Worked,
     Worker,
     __version__,
 )
+from memory_sql.sync import Memory as SyncMemory
 
 T = TypeVar("T", bound=BaseModel | str)
 
@@ -115,9 +121,28 @@ async def forget(memory: Memory, user: str) -> Receipt | int:
 
 
 async def look(memory: Memory, user: str) -> list[str]:
-    scopes: Sequence[Scope] = await memory.scopes.list(agent_id="ada", user_id=user)
+    scopes: list[Scope] = await memory.scopes.list(agent_id="ada", user_id=user)
+    known: list[Observation] = await memory.observations.list(agent_id="ada", user_id=user)
+    groups: list[Group] = await memory.groups.list(agent_id="ada")
+    people: list[UserSummary] = await memory.people.list(agent_id="ada")
+    holds: list[Hold] = await memory.holds.list(agent_id="ada")
+    prompts: list[ScopePrompt] = await memory.prompts.list(agent_id="ada")
+    imports: list[ImportRun] = await memory.imports.list()
     lines: list[str] = [line.type async for line in memory.people.export(agent_id="ada", user_id=user)]
-    return [*(scope.consolidation or "" for scope in scopes), *lines]
+    texts = [*(scope.consolidation or "" for scope in scopes), *(one.content for one in known)]
+    return [*texts, *lines, str(len([*groups, *people, *holds, *prompts, *imports]))]
+
+
+async def configure(memory: Memory) -> dict[str, Any]:
+    await memory.configure(agent_id="ada", formation_messages=20, time_zone="Asia/Tokyo", formation_rest_minutes=5)
+    await memory.configure(agent_id="ada", digest_tags=["work"], message_retention_days="forever", sharing=None)
+    own: AgentSettings = {"context_order": ("collective", "group"), "digest_sensitivities": ["public"]}
+    return await memory.configure(agent_id="ada", **own)
+
+
+def configure_and_list(memory: SyncMemory) -> list[Observation]:
+    memory.configure(agent_id="ada", pending_max=5)
+    return memory.observations.list(agent_id="ada", user_id="mia")
 
 
 async def main(stop: asyncio.Event) -> tuple[str, Worked]:

@@ -89,7 +89,9 @@ async def test_agents_own_settings_count_in_the_same_round_trip(memory: Memory) 
     assert context.parts[0].sources == ("o1-5", "o1-4")
     assert len(seen) == 2
     assert sum(len(part.sources) for part in context.parts) <= 3
-    await memory.configure(agent_id="ada", pending_max=None, context_order="collective,group", context_max_tokens=50)
+    await memory.configure(
+        agent_id="ada", pending_max=None, context_order=["collective", "group"], context_max_tokens=50
+    )
     assert str(await memory.context(**MIA)) == "<MemoryContext/>"
     assert (await memory.admin.settings(agent_id="ada"))["context_order"] == ["collective", "group"]
     await memory.configure(agent_id="ada", context_order=None)
@@ -114,7 +116,7 @@ async def test_what_is_pending_beyond_the_newest_is_counted(memory: Memory) -> N
     assert ((await memory.context(**MIA)).left_out, (await memory.context(**MIA, as_of=then)).left_out) == (4, 3)
     await memory.configure(agent_id="ada", pending_max=0)
     assert (await memory.context(**MIA)).left_out == 7
-    await memory.configure(agent_id="ada", context_order="collective")
+    await memory.configure(agent_id="ada", context_order=("collective",))
     assert (await memory.context(**MIA)).left_out == 1  # of what is shown
 
 

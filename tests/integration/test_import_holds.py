@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
+from memory_sql.cli.importing import _rolled_back_text
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.importers.mongo.options import ImportOptions
@@ -95,13 +96,35 @@ async def everything(memory: Memory) -> str:
     return "\n".join(row for rows_of_table in found for (row,) in rows_of_table)
 
 
+BROUGHT = """
+    SELECT 1, count(*) FROM memory.imported WHERE seq IS NOT NULL
+    UNION ALL SELECT 2, count(*) FROM memory.imported_messages ORDER BY 1
+"""
+WITHDRAWN = """
+    SELECT format('o%s-%s', scope_id, seq) FROM memory.observation_states WHERE status = 'withdrawn' ORDER BY scope_id, seq
+"""
+KEPT = """
+    SELECT 'observations', count(*) FROM memory.observation_states WHERE status = 'withdrawn'
+    UNION ALL SELECT 'messages', count(*) FROM memory.messages WHERE withdrawn_by IS NOT NULL
+"""
+
+
 @pytest.mark.parametrize("kind", HELD)
 async def test_rollback_withdraws_what_is_held(memory: Memory, bring: Bring, kind: str) -> None:
     run = await bring()
+    before = [count for _, count in await rows(memory, BROUGHT)]
     hold = await memory.holds.place(**ADA, **HELD[kind])
     planned = await memory.imports.rollback(run, dry_run=True)
     done = await memory.imports.rollback(run)
     assert done.model_copy(update={"dry_run": True}) == planned
+    assert await rows(memory, WITHDRAWN) == [(one,) for one in done.withdrawn]
+    assert done.held == {name: count for name, count in await rows(memory, KEPT) if count}
+    assert (done.observations, done.messages) == (
+        before[0] - done.held["observations"],
+        before[1] - done.held["messages"],
+    )
+    kept = ", ".join(f"{count} {name}" for name, count in done.held.items())
+    assert _rolled_back_text(done).endswith(f"removed; kept by legal holds, out of use: {kept}")
     held = dict(await rows(memory, REMEMBERED))
     assert held[RUBY] == "withdrawn"
     assert "I hide the ruby under the mast." in {content for _, content, _ in await rows(memory, SPOKEN) if content}

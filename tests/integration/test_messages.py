@@ -392,7 +392,7 @@ async def test_text_stays_until_it_has_been_formed_and_goes_where_it_never_will_
 async def test_agents_own_setting_goes_before_the_process(
     database_url: str, llm: Scripted, clock: Clock, days: float | None
 ) -> None:
-    own: dict[str, object] = {"thirty": 30, "ever": "forever", "none": 0, "default": None}
+    own: dict[str, Any] = {"thirty": 30, "ever": "forever", "none": 0, "default": None}
     async with Memory(database_url, llm, Settings(llm="offline", message_retention_days=days), clock=clock) as memory:
         for agent, given in own.items():
             await memory.configure(agent_id=agent, message_retention_days=given)

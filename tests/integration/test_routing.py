@@ -296,7 +296,7 @@ async def test_rollback_keeps_what_was_observed_after_the_switch(
 
 async def test_engine_is_one_of_three(memory: Memory) -> None:
     with pytest.raises(InputError, match="engine"):
-        await memory.configure(agent_id=AGENT, engine="mongo")
+        await memory.configure(agent_id=AGENT, engine="mongo")  # type: ignore[arg-type]
     assert await memory.configure(agent_id=AGENT, engine="shadow") == {"engine": "shadow"}
     assert await memory.configure(agent_id=AGENT, engine=None) == {}
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from memory_sql.config import AGENT_SETTINGS, Settings
-from memory_sql.config.kinds import MOST_PHRASES
+from memory_sql.config.kinds import FOREVER, MOST_PHRASES
+from memory_sql.config.own import AgentSettings
 from memory_sql.errors import ConfigurationError, DatabaseError, InputError, MemorySQLError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
@@ -123,6 +124,20 @@ async def live(memory: Memory, agent_id: str) -> None:
     worked = await Worker(memory).run_once()
     assert worked.failed == 0
     assert await memory.admin.verify() == []
+
+
+def alternatives(hint: Any) -> set[Any]:
+    """What a setting of an agent may be, as the process's is declared: None removes it, a list stands for a tuple."""
+    parts = {part for part in get_args(hint) if get_origin(part) is not list}
+    return parts - {NoneType, Literal[FOREVER]}
+
+
+def test_type_checkers_know_the_settings_of_an_agent() -> None:
+    hints = get_type_hints(AgentSettings)
+    assert tuple(hints) == AGENT_SETTINGS
+    for name, hint in hints.items():
+        declared: Any = Settings.model_fields[name].annotation
+        assert alternatives(hint) == alternatives(declared | None), name
 
 
 @pytest.mark.slow

@@ -217,7 +217,7 @@ async def test_budget_of_an_agent(memory: Memory, llm: Scripted) -> None:
         {"language": "klingon"},
     ],
 )
-async def test_setting_that_an_agent_cannot_have_is_refused(memory: Memory, wrong: dict[str, object]) -> None:
+async def test_setting_that_an_agent_cannot_have_is_refused(memory: Memory, wrong: dict[str, Any]) -> None:
     await memory.configure(agent_id="ada", formation_tokens=9)
     with pytest.raises(InputError, match=next(iter(wrong))):
         await memory.configure(agent_id="ada", **wrong)

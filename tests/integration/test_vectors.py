@@ -15,7 +15,7 @@ from memory_sql.config import Settings
 from memory_sql.db.roles import Roles
 from memory_sql.domain.reading import SearchResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import LanguageModelError, UnavailableError
+from memory_sql.errors import UnavailableError
 from memory_sql.llm.embeddings import bits_of
 from memory_sql.memory import Memory
 from memory_sql.retrieval.semantics import LOOK_AGAIN_SECONDS
@@ -349,14 +349,6 @@ async def test_what_is_forgotten_meanwhile_does_not_come_back(memory: Memory, mo
     model.meanwhile = lambda: memory.forget(Selection(user_id="mia"), agent_id="ada")
     assert (await memory.work.embed()).embedded == 1
     assert await rows(memory, COUNT) == [(1,)]
-
-
-async def test_text_without_a_vector_stops_no_other(memory: Memory, model: Meanings) -> None:
-    await remember(memory, SLOOP, *NOISE)
-    model.without = "stove"
-    with pytest.raises(LanguageModelError):  # once nothing else is left
-        await memory.work.embed()
-    assert await rows(memory, COUNT) == [(len(NOISE),)]
 
 
 @pytest.mark.parametrize(("local", "allowed", "sent"), [(False, False, 0), (False, True, 1), (True, False, 1)])

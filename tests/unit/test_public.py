@@ -6,7 +6,7 @@ import ast
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import get_args, get_origin, get_type_hints
 
 import memory_sql
 from memory_sql import errors
@@ -70,6 +70,12 @@ def test_signatures_can_be_resolved() -> None:
     for cls in (memory_sql.Memory, memory_sql.Worker, *(type(getattr(memory, name)) for name in FACES)):
         for _, function in inspect.getmembers(cls, inspect.isfunction):
             assert get_type_hints(function) is not None
+
+
+def test_every_list_is_a_list() -> None:
+    memory = memory_sql.Memory("postgresql://nowhere/none")
+    methods = [getattr(type(getattr(memory, name)), "list", None) for name in FACES]
+    assert {get_origin(get_type_hints(method)["return"]) for method in methods if method} == {list}
 
 
 def test_whatever_a_host_comes_upon_is_public() -> None:

@@ -344,8 +344,10 @@ class ObservationVectorRow(Base):
     scope_id: Mapped[int] = column("The scope.")
     seq: Mapped[int] = column("The observation.", Integer)
     model: Mapped[str] = constant("Name and dimensions; only vectors of the same model can be compared.")
-    bits: Mapped[Any] = mapped_column(
-        BIT(varying=True), comment="The sign of each dimension. A text can be guessed from it.", info={"text": "erase"}
+    bits: Mapped[Any | None] = mapped_column(
+        BIT(varying=True),
+        comment="The sign of each dimension; null: the model finds no direction in the text. A text can be guessed from it.",
+        info={"text": "erase"},
     )
     made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
 

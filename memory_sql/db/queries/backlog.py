@@ -25,7 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.config import Settings
 from memory_sql.db.models import SCHEMA, AgentRow, ConversationRow, JudgedRow, RunRow, ScopeRow
+from memory_sql.db.queries.held_claims import count_held, defaults_of
 from memory_sql.domain.results import Backlog, Late, Waiting
 from memory_sql.errors import ACCOUNT_REFUSED
 
@@ -34,9 +36,9 @@ HEARD_LATELY = timedelta(days=7)
 REFUSED_LATELY = timedelta(minutes=30)  # an agent that keeps calling is refused more often than that
 
 
-async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetime) -> Backlog:
+async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetime, settings: Settings) -> Backlog:
     """The backlog of one agent, or of all."""
-    given = {"agent_id": agent_id, "now": now}
+    given = {"agent_id": agent_id, "now": now, **defaults_of(settings)}
     one = (await session.execute(_OF_ALL if agent_id is None else _OF_AGENT, given)).one()
     oldest = (one.conversations_since, one.scopes_since, one.propagations_since)
     return Backlog(
@@ -82,7 +84,7 @@ _now = bindparam("now", type_=DateTime(timezone=True))
 # Literals, as in the conditions of the indexes: a plan for any parameter can't use such an index.
 _none: ColumnElement[int] = literal_column("0", Integer)
 _one: ColumnElement[int] = literal_column("1", Integer)
-_dead, _held = literal_column("'dead'", Text), literal_column("'held'", Text)
+_dead = literal_column("'dead'", Text)
 _account = [literal_column(f"'{reason}'", Text) for reason in ACCOUNT_REFUSED]
 
 
@@ -146,7 +148,7 @@ _PARTS: dict[str, tuple[Any, Any]] = {
             RunRow.finished_at > _now - literal(HEARD_LATELY, Interval),
         ),
     ),
-    "held": (JudgedRow, select(func.count().label("held")).where(JudgedRow.outcome == _held)),
+    "held": (JudgedRow, count_held),
 }
 
 

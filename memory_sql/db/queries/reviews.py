@@ -1,21 +1,35 @@
-"""The reviews that wait for a person: one list of three kinds."""
+"""The reviews that wait for a person: one list of four kinds."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from sqlalchemy import Boolean, Integer, and_, column, func, literal_column, select
+from sqlalchemy import BigInteger, Boolean, Integer, and_, column, exists, func, literal_column, select, true
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import JudgedRow, ObservationRow, RunRow, ScopeRow
+from memory_sql.config import Settings
+from memory_sql.db.models import (
+    EventRow,
+    JudgedRow,
+    ObservationRow,
+    ObservationStateRow,
+    RunRow,
+    ScopeRow,
+    UserAliasRow,
+)
+from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Review
 from memory_sql.errors import InvalidIdError
 
+HEARD_BY_ONE = "heard_by_one"  # in the event of a merge: the keys of what it has found
 _ID = re.compile(
     r"o(?P<source_scope>\d{1,18})-(?P<source>\d{1,9})>s(?P<target>\d{1,18})"
     r"|s(?P<scope>\d{1,18})v(?P<version>\d{1,9})-(?P<older>\d{1,9})|r(?P<run>\d{1,18})"
+    r"|g(?P<group>\d{1,18})-(?P<seq>\d{1,9})"
 )
 
 
@@ -47,6 +61,15 @@ class HeldContradiction:
 
 
 @dataclass(frozen=True, slots=True)
+class HeardByOneKey:
+    scope_id: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"g{self.scope_id}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
 class HeldTextKey:
     run_id: int
 
@@ -54,16 +77,18 @@ class HeldTextKey:
         return f"r{self.run_id}"
 
 
-ReviewKey = HeldClaimKey | HeldContradictionKey | HeldTextKey
+ReviewKey = HeldClaimKey | HeldContradictionKey | HeardByOneKey | HeldTextKey
 
 
 def parse_review_id(value: str) -> ReviewKey:
     """Raises `InvalidIdError`."""
     found = _ID.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise InvalidIdError("review id", "must look like o12-3>s4, s12v3-4 or r17")
+        raise InvalidIdError("review id", "must look like o12-3>s4, s12v3-4, g12-3 or r17")
     if found["run"]:
         return HeldTextKey(int(found["run"]))
+    if found["group"]:
+        return HeardByOneKey(int(found["group"]), int(found["seq"]))
     if found["scope"]:
         return HeldContradictionKey(int(found["scope"]), int(found["version"]), int(found["older"]))
     return HeldClaimKey((int(found["source_scope"]), int(found["source"])), int(found["target"]))
@@ -74,19 +99,22 @@ class Reviews:
     _session: AsyncSession
     _agent_key: int
 
-    async def waiting(self, limit: int) -> list[Review]:
-        """Reviews of all kinds, oldest first."""
-        found = [*await self._claims(limit), *await self._contradictions(limit), *await self._texts(limit)]
+    async def waiting(self, limit: int, settings: Settings) -> list[Review]:
+        """Reviews of all kinds, oldest first. Not of a claim that, as things are now, can't be shared any more."""
+        found = [*await self._claims(limit, settings), *await self._contradictions(limit), *await self._texts(limit)]
+        found += await self.heard_by_one(limit)
         return sorted(found, key=lambda item: (item.since, item.id))[:limit]
 
-    async def _claims(self, limit: int) -> list[Review]:
+    async def _claims(self, limit: int, settings: Settings) -> list[Review]:
         j, o = JudgedRow, ObservationRow
         found = await self._session.execute(
             select(j.source_scope_id, j.source_seq, j.target_scope_id, j.reason, j.judged_at, o.content)
             .join(o, and_(o.agent_key == j.agent_key, o.scope_id == j.source_scope_id, o.seq == j.source_seq))
-            .where(j.agent_key == self._agent_key, j.outcome == "held")
+            .join(rules, of_agents)
+            .where(j.agent_key == self._agent_key, can_be_shared)
             .order_by(j.judged_at, j.source_scope_id, j.source_seq)
-            .limit(limit)
+            .limit(limit),
+            defaults_of(settings),
         )
         return [
             Review(
@@ -152,6 +180,50 @@ class Reviews:
                 since=row.finished_at,
                 says=row.text if row.unsaid is None else "\n".join(row.unsaid),
                 instead_of=row.consolidation if row.unsaid is None else None,
+            )
+            for row in found
+        ]
+
+    async def heard_by_one(self, limit: int, key: HeardByOneKey | None = None) -> list[Review]:
+        """What a merge of users has found in a group (`people.merge`), while it is in use and they are one; or that one."""
+        e, o, t, a, v = EventRow, ObservationRow, ObservationStateRow, UserAliasRow, aliased(EventRow)
+        item = (
+            func.jsonb_array_elements(e.detail[HEARD_BY_ONE])
+            .table_valued(column("key", JSONB), name="item")
+            .render_derived()
+        )
+        scope_id, seq = item.c.key[0].astext.cast(BigInteger), item.c.key[1].astext.cast(Integer)
+        decided = exists().where(
+            v.agent_key == e.agent_key,
+            v.kind == "review",
+            v.event_id > e.event_id,
+            v.scope_id == o.scope_id,
+            v.seq == o.seq,
+        )
+        still = exists().where(
+            a.agent_key == e.agent_key, a.user_id == e.detail["user_id"].astext, a.ended_at.is_(None)
+        )
+        found = await self._session.execute(
+            select(o.scope_id, o.seq, o.content, func.min(e.created_at).label("since"))
+            .select_from(e)
+            .join(item, true())
+            .join(o, and_(o.agent_key == e.agent_key, o.scope_id == scope_id, o.seq == seq))
+            .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+            .where(e.agent_key == self._agent_key, e.kind == "alias", e.detail.has_key(HEARD_BY_ONE))
+            .where(func.memory.in_use(t.status), still, ~decided)
+            .where(true() if key is None else and_(o.scope_id == key.scope_id, o.seq == key.seq))
+            .group_by(o.scope_id, o.seq, o.content)
+            .order_by(func.min(e.created_at), o.scope_id, o.seq)
+            .limit(limit)
+        )
+        return [
+            Review(
+                id=str(HeardByOneKey(row.scope_id, row.seq)),
+                kind="group",
+                scope_id=row.scope_id,
+                why="heard_by_one",
+                since=row.since,
+                says=row.content,
             )
             for row in found
         ]

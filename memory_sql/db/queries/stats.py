@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
+from memory_sql.config import Settings
 from memory_sql.db.models import (
     SCHEMA,
     AgentRow,
@@ -39,6 +40,7 @@ from memory_sql.db.models import (
     RunRow,
     ScopeRow,
 )
+from memory_sql.db.queries.held_claims import count_held, defaults_of
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.reading import RetrievalStats
@@ -46,12 +48,15 @@ from memory_sql.domain.results import JudgeRate, Stats
 from memory_sql.errors import JudgeError
 
 
-async def read_stats(session: AsyncSession, agent_id: str, now: datetime, since: date) -> Stats | None:
+async def read_stats(
+    session: AsyncSession, agent_id: str, now: datetime, since: date, settings: Settings
+) -> Stats | None:
     """None for an agent that was never seen. `since`: the first day whose queries count."""
     key = await agent_key_of(session, agent_id)
     if key is None:
         return None
-    counts = (await session.execute(_COUNTS, {"agent_key": key, "now": now})).mappings().one()
+    given = {"agent_key": key, "now": now, **defaults_of(settings)}
+    counts = (await session.execute(_COUNTS, given)).mappings().one()
     scopes = await session.execute(_SCOPES, {"agent_key": key})
     runs = await session.execute(_RUNS, {"agent_key": key})
     judges = await session.execute(_JUDGES, {"agent_key": key, "since": since})
@@ -107,7 +112,7 @@ _COUNTS = select(
     _count(ConsolidationRow).label("consolidations"),
     _count(ObservationRow, ObservationRow.source_kind == "propagation").label("propagated"),
     _count(ScopeRow, ScopeRow.propagate_at <= _now).label("due_propagations"),
-    _count(JudgedRow, JudgedRow.outcome == "held").label("held"),
+    count_held.where(JudgedRow.agent_key == _key).scalar_subquery().label("held"),
     _tokens(RunRow.input_tokens).label("input_tokens"),
     _tokens(RunRow.output_tokens).label("output_tokens"),
 )

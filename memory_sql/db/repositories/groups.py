@@ -29,6 +29,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.types import ARRAY, Text
 
 from memory_sql.config.kinds import Sharing
+from memory_sql.db.arrays import are_among
 from memory_sql.db.models import (
     ConversationRow,
     EventRow,
@@ -72,7 +73,7 @@ class GroupRepository:
         found = await self.list(_s.owner == owner_key("group", group_id))
         return found[0] if found else None
 
-    async def list(self, *conditions: Any) -> Sequence[Group]:
+    async def list(self, *conditions: Any) -> list[Group]:
         """In the order of their ids; a group is represented by its main scope."""
         open_ones = select(func.count()).where(_is_of_scope(_m), _m.left_at.is_(None)).correlate(_s)
         found = await self._session.execute(
@@ -298,6 +299,48 @@ class GroupRepository:
                 ~others,
                 true() if since is None else o.created_at > since,
             )
+            .order_by(o.scope_id, o.seq)
+        )
+        return tuple((row.scope_id, row.seq) for row in found)
+
+    async def heard_by_one(self, users: Sequence[str]) -> tuple[ObservationKey, ...]:
+        """What was stored in a group since two of its members had spoken there, where these are ids of one person.
+
+        Only what nobody else supports; nobody else of the group took part, and the host didn't share the conversation.
+        """
+        o, c, main = ObservationRow, ConversationRow, aliased(ScopeRow)
+        several = (
+            select(_m.scope_id)
+            .where(_m.agent_key == self._agent_key, _m.user_id.in_(users))
+            .group_by(_m.scope_id)
+            .having(func.count(_m.user_id.distinct()) > 1)
+        )
+        theirs = and_(main.agent_key == _s.agent_key, main.owner == _s.owner, main.name == "")
+        scopes = await self._session.scalars(
+            select(_s.scope_id).join(main, theirs).where(_s.agent_key == self._agent_key, main.scope_id.in_(several))
+        )
+        keys = await self.only_of(list(scopes), users)
+        spoke = func.unnest(c.participants).table_valued("user_id", name="spoke").render_derived()
+        who = spoke.c.user_id
+        belongs = exists().where(_m.agent_key == self._agent_key, _m.scope_id == main.scope_id, _m.user_id == who)
+        counted = (
+            select(
+                (func.count(who.distinct()) > 1).label("ids"),
+                (func.count(func.memory.person(self._agent_key, who).distinct()) < 2).label("person"),
+            )
+            .select_from(spoke)
+            .where(belongs.correlate(main, spoke))
+            .correlate(c, main)
+            .lateral("counted")
+        )
+        found = await self._session.execute(
+            select(o.scope_id, o.seq)
+            .join(_s, and_(_s.agent_key == o.agent_key, _s.scope_id == o.scope_id))
+            .join(main, theirs)
+            .join(c, and_(c.agent_key == o.agent_key, c.conversation_id == o.conversation_id))
+            .join(counted, true())
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys))
+            .where(o.source_kind == "formation", ~c.shared, counted.c.ids, counted.c.person)
             .order_by(o.scope_id, o.seq)
         )
         return tuple((row.scope_id, row.seq) for row in found)

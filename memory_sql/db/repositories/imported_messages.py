@@ -145,12 +145,6 @@ class ImportedMessageRepository:
         )
         return list(found)
 
-    async def count(self, import_id: int) -> int:
-        counted = await self._session.scalar(
-            select(func.count()).where(_I.agent_key == self._agent_key, _I.import_id == import_id)
-        )
-        return counted or 0
-
     async def source_hashes(self, conversation_id: str, message_ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
         """For those of these messages that are stored: the import, and the hash of the text in the source."""
         found = await self._session.execute(

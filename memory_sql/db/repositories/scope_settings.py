@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -76,7 +76,7 @@ class ScopeSettingsRepository:
         added = insert(_p).values(**values, created_at=now, version=newest + 1).returning(_p.version)
         return int((await self._session.execute(added)).scalar_one())
 
-    async def prompts(self, scope_id: int | None = None, name: PromptName | None = None) -> Sequence[ScopePrompt]:
+    async def prompts(self, scope_id: int | None = None, name: PromptName | None = None) -> list[ScopePrompt]:
         """All versions, of one scope or of all, newest first within each name."""
         found = await self._session.execute(
             select(*_SCOPE, *_SHOWN)

@@ -58,8 +58,8 @@ class VectorRepository:
         given = {"agent_id": agent_id, "model": self._model, "limit": limit, "sensitive": sensitive, "whole": whole}
         return [Unembedded(*row) for row in await self._session.execute(_MISSING, given)]
 
-    async def save(self, of: Sequence[Unembedded], bits: Sequence[str]) -> int:
-        """Returns how many were stored: not those forgotten meanwhile, nor those that somebody else has stored."""
+    async def save(self, of: Sequence[Unembedded], bits: Sequence[str | None]) -> Sequence[bool]:
+        """Whether it has bits, for each stored one: not those forgotten meanwhile, nor those somebody else has stored."""
         given = {
             "agent_keys": [one.agent_key for one in of],
             "scope_ids": [one.scope_id for one in of],
@@ -67,12 +67,12 @@ class VectorRepository:
             "bits": list(bits),
             "model": self._model,
         }
-        return len((await self._session.execute(_SAVE, given)).all())
+        return (await self._session.scalars(_SAVE, given)).all()
 
-    async def filled(self, agent_key: int) -> int:
-        """How many observations of the agent have a vector."""
-        found = await self._session.scalar(_FILLED, {"agent_key": agent_key, "model": self._model})
-        return int(found or 0)
+    async def filled(self, agent_key: int) -> tuple[int, int]:
+        """How many observations of the agent have a vector, and in how many texts the model found no direction."""
+        filled, asked = (await self._session.execute(_FILLED, {"agent_key": agent_key, "model": self._model})).one()
+        return filled, asked - filled
 
 
 _table = cast_type(Table, ObservationVectorRow.__table__)
@@ -179,10 +179,10 @@ _SAVE = (
         ),
     )
     .on_conflict_do_nothing()
-    .returning(ObservationVectorRow.seq)
+    .returning(ObservationVectorRow.bits.is_not(None))
 )
 _FILLED = (
-    select(func.count())
+    select(func.count(ObservationVectorRow.bits), func.count())
     .select_from(ObservationVectorRow)
     .where(
         ObservationVectorRow.agent_key == bindparam("agent_key", type_=BigInteger), ObservationVectorRow.model == _model

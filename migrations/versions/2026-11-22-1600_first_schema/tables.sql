@@ -980,7 +980,7 @@ CREATE TABLE memory.observation_vectors (
     scope_id BIGINT NOT NULL,
     seq INTEGER NOT NULL,
     model TEXT NOT NULL,
-    bits BIT VARYING NOT NULL,
+    bits BIT VARYING,
     made_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT observation_vectors_pkey PRIMARY KEY (agent_key, scope_id, seq, model),
     CONSTRAINT observation_vectors_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE
@@ -990,5 +990,5 @@ COMMENT ON COLUMN memory.observation_vectors.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observation_vectors.scope_id IS 'The scope.';
 COMMENT ON COLUMN memory.observation_vectors.seq IS 'The observation.';
 COMMENT ON COLUMN memory.observation_vectors.model IS 'Name and dimensions; only vectors of the same model can be compared.';
-COMMENT ON COLUMN memory.observation_vectors.bits IS 'The sign of each dimension. A text can be guessed from it.';
+COMMENT ON COLUMN memory.observation_vectors.bits IS 'The sign of each dimension; null: the model finds no direction in the text. A text can be guessed from it.';
 COMMENT ON COLUMN memory.observation_vectors.made_at IS 'When it was made.';

@@ -9,7 +9,8 @@
 -- its score takes.
 -- How it ranks: BM25 of the words, for the share `terms` of those that stand only in an observation's terms (`cues`;
 -- with 0 they aren't looked for); how near it is in meaning; whether it fits the time that is named. Equal ones newest
--- first. In masks each bit is a word of the query.
+-- first. In masks each bit is a word of the query. What has one of them and no vector of p_model yet is nowhere below what has
+-- none: `vector` is then what it lacks for that.
 -- With `scope` only that scope is searched, which the library's own work may ask for without a user
 -- (memory.searched_scopes); with `absorbed` only what is in use and in its scope's text, with `superseded` also what
 -- was superseded. With `overtaken` that comes apart, at most so many, if a consolidation found it contradicted, not where
@@ -98,9 +99,7 @@ BEGIN
     IF lexemes.found > 0 THEN
         v_tokens := ARRAY(
             SELECT DISTINCT hashtextextended(t.lexeme, s.id)
-            FROM unnest(seen.scopes, seen.sizes) s(id, size)
-            CROSS JOIN unnest(lexemes.lexemes) t(lexeme)
-            WHERE s.size <= w.large
+            FROM unnest(seen.scopes, seen.sizes) s(id, size) CROSS JOIN unnest(lexemes.lexemes) t(lexeme) WHERE s.size <= w.large
         );
         v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
         IF seen.any_large THEN
@@ -108,17 +107,14 @@ BEGIN
                 v_shares := memory.words_sampled(seen.agent, v_scope.id, v_scope.size, seen.languages, v_queries, lexemes.most);
                 v_chosen := memory.rarest_words(v_shares, lexemes.g, w.large);
                 v_common := ARRAY(
-                    SELECT a.known + a.here
-                    FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g)
-                    ORDER BY a.g
+                    SELECT a.known + a.here FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g) ORDER BY a.g
                 );
                 IF cardinality(v_chosen) = 0 THEN
                     v_newest := v_newest || v_scope.id;
                 END IF;
                 v_tokens := v_tokens || ARRAY(
                     SELECT DISTINCT hashtextextended(t.lexeme, v_scope.id)
-                    FROM unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
-                    WHERE t.g = ANY (v_chosen)
+                    FROM unnest(lexemes.g, lexemes.lexemes) t(g, lexeme) WHERE t.g = ANY (v_chosen)
                 );
             END LOOP;
         END IF;
@@ -148,11 +144,9 @@ BEGIN
                     SELECT o.scope_id, o.seq, o.observed_at, o.dates
                     FROM memory.observations o
                     WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id
-                    ORDER BY o.seq DESC
-                    LIMIT w.newest
+                    ORDER BY o.seq DESC LIMIT w.newest
                 ) o
-                WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans
-                    OR coalesce(o.dates && f.spans, false)
+                WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
             ) n(scope_id, seq, meaning, close)
             GROUP BY n.scope_id, n.seq
         ) n;
@@ -162,12 +156,9 @@ BEGIN
         SELECT o.scope_id, o.seq, o.observed_at, o.meaning, o.near, o.close, length(o.search) AS length,
                memory.words_held(o.search, v_queries, o.at, lexemes.most) AS mask,
                CASE WHEN w.terms > 0 AND o.cues <> '' THEN memory.words_held(o.cues, v_queries, o.at, lexemes.most) ELSE 0 END AS held,
-               CASE
-                   WHEN v_dated AND (
-                       (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
-                   ) THEN w.date
-                   ELSE 0
-               END AS date, (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
+               CASE WHEN v_dated AND (
+                   (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+               ) THEN w.date ELSE 0 END AS date, (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
                    AND (NOT (v_textual OR v_fitting) OR (
                        (NOT v_textual OR (
                            SELECT memory.holds_text(t.language, t.search, t.content, t.search_extra, f.phrases, f.without)
@@ -193,8 +184,7 @@ BEGIN
                     SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
                     FROM memory.observations o
                     WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id
-                    ORDER BY o.seq DESC
-                    LIMIT w.large
+                    ORDER BY o.seq DESC LIMIT w.large
                 ) o
                 OFFSET 0  -- by its words alone: no index of scopes is read beside
             ) o
@@ -207,14 +197,13 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
                 FROM memory.observations o
-                WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
-                LIMIT 1
+                WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq LIMIT 1
             ) o
         ) o
         OFFSET 0  -- each mask is worked out once
     ), hit AS MATERIALIZED (
         SELECT r.scope_id, r.seq, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, r.close, w.vector * coalesce(r.meaning, 0) AS vector,
-               x.status, k.pending, v_apart AND x.status IS NOT DISTINCT FROM 'superseded' AS gone,
+               r.meaning IS NULL AS unmeasured, x.status, k.pending, v_apart AND x.status IS NOT DISTINCT FROM 'superseded' AS gone,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN x.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off,
                r.fits AND (f.absorbed IS NOT TRUE OR memory.in_use(x.status) AND t.repend IS NOT TRUE AND r.seq <= (
@@ -227,8 +216,7 @@ BEGIN
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
             SELECT t.status, t.verification, t.repend
             FROM memory.observation_states t
-            WHERE t.agent_key = seen.agent AND t.scope_id = r.scope_id AND t.seq = r.seq AND seen.stated  -- many scopes have none
-            LIMIT 1
+            WHERE t.agent_key = seen.agent AND t.scope_id = r.scope_id AND t.seq = r.seq AND seen.stated LIMIT 1  -- many scopes have none
         ) t ON true
         CROSS JOIN LATERAL (SELECT CASE WHEN p_as_of IS NULL THEN t.status ELSE k.status END AS status) x
         WHERE coalesce(r.near OR r.mask | r.held <> 0, false)
@@ -251,6 +239,10 @@ BEGIN
         FROM tally t
         CROSS JOIN rarity r
         CROSS JOIN LATERAL memory.words_worth(t.mask, t.cues, r.idf) x
+    ), wordless AS MATERIALIZED (  -- the best that only its meaning brings before what has a word; `strong`: if that isn't chance
+        SELECT max(y.score) AS score, max(y.score) FILTER (WHERE h.close OR h.date > 0) AS strong
+        FROM hit h CROSS JOIN LATERAL (SELECT (h.date + h.vector) * (1 - h.taken_off) AS score) y
+        WHERE h.mask | h.cues = 0 AND h.vector > 0 AND h.fits AND NOT h.gone
     ), pool AS NOT MATERIALIZED (
         SELECT h.*, coalesce(x.covered, 0) AS covered, memory.word_points(x.words, h.length, x.average, w.k1, w.b) AS words,
                w.terms * memory.word_points(x.terms, h.length, x.average, w.k1, w.b) AS terms
@@ -260,31 +252,38 @@ BEGIN
     SELECT array_agg(c.scope_id) AS scopes, array_agg(c.seq) AS seqs, array_agg(c.observed_at) AS times,
            array_agg(c.status) AS statuses, array_agg(c.pending) AS pending, array_agg(c.gone) AS gone, array_agg(c.score) AS scores,
            array_agg(c.covered) AS covered, array_agg(c.vector > 0) AS near,
-           array_agg(c.vector > 0 AND NOT c.close AND c.covered = 0 AND c.date = 0) AS by_chance, array_agg(CASE WHEN p_explain THEN jsonb_build_object(
+           array_agg(CASE
+               WHEN c.vector > 0 AND NOT c.close AND c.covered = 0 AND c.date = 0 THEN 0  -- by chance
+               WHEN c.lift > 0 THEN greatest(c.own, c.strong + c.own / 1e6) ELSE c.score END) AS strong, array_agg(CASE WHEN p_explain THEN jsonb_build_object(
                'mask', nullif(c.mask, 0), 'terms', (
                    SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, c.scope_id, c.seq)
                ), 'admitted', CASE
                    WHEN c.mask <> 0 THEN 'words' WHEN c.cues <> 0 THEN 'terms' WHEN c.date > 0 THEN 'date'
                    WHEN v_all THEN 'all' ELSE 'vector' END,
                'parts', jsonb_build_object(
-                   'words', c.words, 'terms', c.terms, 'date', c.date, 'vector', c.vector, 'lifecycle', c.total * -c.taken_off
+                   'words', c.words, 'terms', c.terms, 'date', c.date, 'vector', c.vector + c.lift, 'lifecycle', c.total * -c.taken_off
                )
            ) END) AS explanations, bool_or(c.gone) AS any_gone
     INTO best
     FROM (  -- of what doesn't come apart the best
-        SELECT c.*, y.total, y.total * (1 - c.taken_off) AS score
+        SELECT c.*, y.total, z.own, l.lift, b.strong, z.own + l.lift AS score
         FROM (
             SELECT p.* FROM pool p WHERE NOT p.gone
             UNION ALL
             (
-                SELECT p.*
-                FROM pool p
-                WHERE p.gone
-                ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-                LIMIT c_gone
+                SELECT p.* FROM pool p WHERE p.gone
+                ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id LIMIT c_gone
             )
         ) c
+        CROSS JOIN wordless b
         CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
+        CROSS JOIN LATERAL (SELECT y.total * (1 - c.taken_off) AS own) z
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN c.unmeasured AND c.mask | c.cues <> 0 AND NOT c.gone AND z.own < b.score AND NOT EXISTS (
+                SELECT FROM memory.observation_vectors e
+                WHERE (e.agent_key, e.scope_id, e.seq, e.model) = (seen.agent, c.scope_id, c.seq, p_model) AND length(e.bits) = length(p_vector)
+            ) THEN b.score + z.own / 1e6 - z.own ELSE 0 END AS lift  -- just above it, the more the words come to
+        ) l
         WHERE c.fits
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
         LIMIT p_limit + c_gone
@@ -293,7 +292,7 @@ BEGIN
     IF best.any_gone THEN  -- each once, by the best of those whose place it took in the end, where that is better than its own
         SELECT array_agg(t.scope_id) AS scopes, array_agg(t.seq) AS seqs, array_agg(t.observed_at) AS times,
                array_agg(t.status) AS statuses, array_agg(t.pending) AS pending, array_agg(t.gone) AS gone,
-               array_agg(t.score) AS scores, array_agg(t.covered) AS covered, array_agg(t.near) AS near, array_agg(t.by_chance) AS by_chance,
+               array_agg(t.score) AS scores, array_agg(t.covered) AS covered, array_agg(t.near) AS near, array_agg(t.strong) AS strong,
                array_agg(t.explanation) AS explanations, true AS any_gone
         INTO best
         FROM (
@@ -302,10 +301,10 @@ BEGIN
                 SELECT b.*, false AS lent
                 FROM unnest(
                     best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near,
-                    best.by_chance, best.explanations
-                ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, by_chance, explanation)
+                    best.strong, best.explanations
+                ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, strong, explanation)
                 UNION ALL
-                SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false, false,
+                SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false, h.score,
                        CASE WHEN p_explain THEN jsonb_build_object(
                            'mask', NULL, 'terms', o.terms, 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
@@ -321,8 +320,7 @@ BEGIN
             ORDER BY t.scope_id, t.seq, t.score DESC, t.lent
         ) t
         WHERE NOT t.gone OR EXISTS (
-            SELECT
-            FROM memory.events e
+            SELECT FROM memory.events e
             JOIN memory.consolidations c ON c.agent_key = e.agent_key AND c.scope_id = e.scope_id AND c.version = e.version
             WHERE e.agent_key = seen.agent AND e.scope_id = t.scope_id AND e.seq = t.seq AND e.kind = 'status'
               AND c.live AND c.contradictions @> jsonb_build_array(jsonb_build_object('older', t.seq))
@@ -331,12 +329,12 @@ BEGIN
     FOREACH v_gone IN ARRAY CASE WHEN best.any_gone THEN '{false, true}' ELSE '{false}' END::boolean[] LOOP
         RETURN QUERY
         SELECT seen.agent, b.scope_id, b.seq, CASE WHEN p_as_of IS NOT NULL THEN b.status END, b.pending, b.score,
-               CASE WHEN b.by_chance THEN 0 ELSE b.score / ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5) END,  -- as memory.word_rarities for one of all
+               b.strong / ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5),  -- as memory.word_rarities for one of all
                b.covered, v_gone, b.near, b.explanation
         FROM unnest(
             best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near,
-            best.by_chance, best.explanations
-        ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, by_chance, explanation)
+            best.strong, best.explanations
+        ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, strong, explanation)
         WHERE b.gone = v_gone
         ORDER BY b.score DESC, b.observed_at DESC, b.scope_id, b.seq
         LIMIT CASE WHEN v_gone THEN f.overtaken ELSE p_limit END;

@@ -4,7 +4,7 @@
 -- sign: the fewer differ, the nearer (Hamming distance). `meaning`: how many standard deviations of these 50 one stands above
 -- the last of them, 0 where all are as near. Something is always the nearest: `close` says whether it is nearer than chance, since
 -- two texts that have nothing to do with each other differ in about half of the bits. Other models' vectors aren't compared, and
--- what has none isn't found. Everything is compared, by its key. It asks nobody whether they may see these scopes: who calls it
+-- what has none isn't found; null bits (a text without direction) have no length. Everything is compared, by its key. It asks nobody whether they may see these scopes: who calls it
 -- has found that out.
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_superseded boolean,

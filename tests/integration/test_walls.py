@@ -227,7 +227,7 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
     for user in ("mia", "jonas"):
         await memory.add(conversation(1), agent_id="ada", user_id=user, conversation_id=user, group_ids=["harbor"])
     said = await walled.observe("The project deadline is 24 April 2026.", **MIA)
-    await walled.observe("Mia likes tea.", **MIA)
+    await walled.observe("Mia likes her tea with milk.", **MIA)
     async with Memory(walled.database.url.render_as_string(hide_password=False), Parrot()) as parroting:
         await parroting.scopes.consolidate(agent_id="ada", scope_id=said.scope.id)
         assert len((await parroting.scopes.propagate(agent_id="ada")).propagated) == 1

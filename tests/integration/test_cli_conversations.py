@@ -82,4 +82,8 @@ def test_agents_are_listed_with_what_each_has_of_its_own(run: Run) -> None:
 def test_nothing_is_embedded_where_vectors_are_off(run: Run) -> None:
     run("observe", "It rains.", *MIA)
     assert run("work", "embed", *ADA).out == "0 observations embedded\n"
-    assert run("work", "embed", "--newest", "--json").value == {"embedded": 0, "complete": True}
+    assert run("work", "embed", "--newest", "--json").value == {
+        "embedded": 0,
+        "without_direction": 0,
+        "complete": True,
+    }

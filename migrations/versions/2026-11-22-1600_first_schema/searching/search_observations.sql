@@ -10,7 +10,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, p
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    c_gone CONSTANT integer := 20;  -- of those that come apart so many are looked at
+    c_gone CONSTANT integer := 8;  -- of those that come apart so many are looked at
     c_each CONSTANT integer := 10;  -- of them so many for each word
     w record;
     f record;
@@ -27,6 +27,7 @@ DECLARE
     v_gone_tokens bigint[] := '{}';  -- each of which is looked up by itself
     v_looked_scopes bigint[]; v_looked text[];
     v_gone_most integer;
+    v_least double precision;
     v_common double precision[];
     v_shares double precision[];
     v_chosen integer[];
@@ -60,9 +61,11 @@ BEGIN
         SELECT s.* FROM memory.scopes s WHERE s.agent_key = v.agent_key AND s.scope_id = v.scope_id LIMIT 1
     ) s
     CROSS JOIN LATERAL (  -- not large either where most is gone
-        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR (
-            SELECT count(*) FROM memory.newest_sought(s.agent_key, s.scope_id, w.large + 1, 0)
-        ) > w.large THEN s.last_seq ELSE w.large END AS size
+        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR EXISTS (
+            SELECT FROM memory.observations o
+            WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.standing IN ('active', 'archived')
+            OFFSET w.large
+        ) THEN s.last_seq ELSE w.large END AS size
     ) z
     WHERE s.is_active;
     IF seen.agent IS NULL THEN
@@ -328,6 +331,15 @@ BEGIN
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
         LIMIT p_limit + c_gone
     ) c;
+    IF best.any_gone THEN
+        v_least := (  -- below it nothing is shown, nor lifts what took its place
+            SELECT b.score FROM unnest(best.scores, best.gone) b(score, gone)
+            WHERE NOT b.gone ORDER BY b.score DESC OFFSET p_limit - 1 LIMIT 1
+        );
+        best.any_gone := EXISTS (
+            SELECT FROM unnest(best.scores, best.gone) b(score, gone) WHERE b.gone AND b.score >= coalesce(v_least, 0)
+        );
+    END IF;
     IF best.any_gone THEN  -- each once, by the best of those whose place it took in the end, where that is better than its own
         SELECT array_agg(t.scope_id) AS scopes, array_agg(t.seq) AS seqs, array_agg(t.observed_at) AS times,
                array_agg(t.status) AS statuses, array_agg(t.pending) AS pending, array_agg(t.gone) AS gone,
@@ -345,20 +357,21 @@ BEGIN
                 UNION ALL
                 SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false, false,
                        CASE WHEN p_explain THEN jsonb_build_object(
-                           'mask', NULL, 'terms', o.terms, 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
+                           'mask', NULL, 'terms', (
+                               SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
+                           ), 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
                 FROM (
                     SELECT array_agg(b.scope_id) AS scopes, array_agg(b.seq) AS seqs, array_agg(b.score) AS scores,
                            array_agg(b.covered) AS covered
                     FROM unnest(best.scopes, best.seqs, best.scores, best.covered, best.gone) b(scope_id, seq, score, covered, gone)
-                    WHERE b.gone AND p_as_of IS NULL
+                    WHERE b.gone AND b.score >= coalesce(v_least, 0) AND p_as_of IS NULL
                 ) b
                 CROSS JOIN LATERAL memory.heirs(seen.agent, b.scopes, b.seqs, b.scores, b.covered, v_outside) h
-                JOIN memory.observations o ON o.agent_key = seen.agent AND o.scope_id = h.scope_id AND o.seq = h.seq
             ) t
             ORDER BY t.scope_id, t.seq, t.score DESC, t.lent
         ) t
-        WHERE NOT t.gone OR EXISTS (
+        WHERE NOT t.gone OR t.score >= coalesce(v_least, 0) AND EXISTS (
             SELECT
             FROM memory.events e
             JOIN memory.consolidations c ON c.agent_key = e.agent_key AND c.scope_id = e.scope_id AND c.version = e.version

@@ -18,7 +18,7 @@ BEFORE_TABLES = (  # used by indexes and generated columns
 )
 FUNCTIONS = (
     "states/states",
-    "states/standing",
+    "states/keep_standing",
     "keys/installation",
     "visibility/principal",
     "visibility/user_ids",

@@ -128,7 +128,7 @@ class ObservationRow(Base):
             postgresql_where=text("lane = 'buffer' AND standing = 'active'"),
         ),
         Index(
-            "observations_aside_idx",
+            "observations_content_hash_idx",
             "agent_key",
             "scope_id",
             "content_hash",

@@ -14,8 +14,9 @@
 -- (memory.searched_scopes); with `absorbed` only what is in use and in its scope's text, with `superseded` also what
 -- was superseded. With `overtaken` that comes apart, at most so many, if a consolidation found it contradicted, not where
 -- somebody corrected it; whatever was superseded lends its score to what has taken its place in the end, which may say it
--- in other words. Of this only so much is read that it doesn't matter how much was superseded: for each word `c_each` observations
--- among the last 4,096 numbers of a scope or a few more (memory.search_space), and by meaning the `c_gone` newest. With `elsewhere` nothing that was said in the conversation `outside`. `strength` is the score
+-- in other words. How much was superseded makes no difference to what is read: for each word `c_each` observations of the last
+-- 4,096 to 8,191 numbers of a scope (memory.search_space), by meaning the `c_newest`; the best of these are looked at, twice as
+-- many as may come. With `elsewhere` nothing that was said in the conversation `outside`. `strength` is the score
 -- by what a word is worth (IDF) that stands in one observation alone of all that are searched: it compares between small
 -- memories and large ones. `covered` is the share of what all words of the query are worth that those in the text or its
 -- cues are. Row-level policies don't stand between it and the tables: it runs as its owner and asks
@@ -32,8 +33,8 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, p
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    c_gone CONSTANT integer := 8;  -- of those that come apart so many are looked at
-    c_each CONSTANT integer := 10;  -- of them so many for each word
+    c_each CONSTANT integer := 8;  -- of what comes apart so many for each word
+    c_newest CONSTANT integer := 20;  -- and by meaning
     w record;
     f record;
     seen record;
@@ -69,7 +70,7 @@ BEGIN
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
-    v_gone_most := CASE WHEN f.superseded OR p_as_of IS NOT NULL THEN NULL WHEN v_apart THEN c_gone ELSE 0 END;
+    v_gone_most := CASE WHEN f.superseded OR p_as_of IS NOT NULL THEN NULL WHEN v_apart THEN c_newest ELSE 0 END;
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS lasts, array_agg(z.size) AS sizes,
            string_to_array(string_agg(DISTINCT array_to_string(s.language || s.former_languages, ' '), ' '), ' ') AS languages,
@@ -83,7 +84,9 @@ BEGIN
         SELECT s.* FROM memory.scopes s WHERE s.agent_key = v.agent_key AND s.scope_id = v.scope_id LIMIT 1
     ) s
     CROSS JOIN LATERAL (  -- not large either where most is gone
-        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR EXISTS (
+        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR NOT EXISTS (
+            SELECT FROM memory.observation_states t WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id
+        ) OR EXISTS (
             SELECT FROM memory.observations o
             WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.standing IN ('active', 'archived')
             OFFSET w.large
@@ -348,13 +351,13 @@ BEGIN
                 FROM pool p
                 WHERE p.gone
                 ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-                LIMIT c_gone
+                LIMIT 2 * f.overtaken
             )
         ) c
         CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
         WHERE c.fits
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
-        LIMIT p_limit + c_gone
+        LIMIT p_limit + 2 * f.overtaken
     ) c;
 
     IF best.any_gone THEN

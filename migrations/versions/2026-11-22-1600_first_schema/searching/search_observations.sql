@@ -10,8 +10,8 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, p
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    c_gone CONSTANT integer := 8;  -- of those that come apart so many are looked at
-    c_each CONSTANT integer := 10;  -- of them so many for each word
+    c_each CONSTANT integer := 8;  -- of what comes apart so many for each word
+    c_newest CONSTANT integer := 20;  -- and by meaning
     w record;
     f record;
     seen record;
@@ -47,7 +47,7 @@ BEGIN
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
-    v_gone_most := CASE WHEN f.superseded OR p_as_of IS NOT NULL THEN NULL WHEN v_apart THEN c_gone ELSE 0 END;
+    v_gone_most := CASE WHEN f.superseded OR p_as_of IS NOT NULL THEN NULL WHEN v_apart THEN c_newest ELSE 0 END;
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS lasts, array_agg(z.size) AS sizes,
            string_to_array(string_agg(DISTINCT array_to_string(s.language || s.former_languages, ' '), ' '), ' ') AS languages,
@@ -61,7 +61,9 @@ BEGIN
         SELECT s.* FROM memory.scopes s WHERE s.agent_key = v.agent_key AND s.scope_id = v.scope_id LIMIT 1
     ) s
     CROSS JOIN LATERAL (  -- not large either where most is gone
-        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR EXISTS (
+        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR NOT EXISTS (
+            SELECT FROM memory.observation_states t WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id
+        ) OR EXISTS (
             SELECT FROM memory.observations o
             WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.standing IN ('active', 'archived')
             OFFSET w.large
@@ -323,13 +325,13 @@ BEGIN
                 FROM pool p
                 WHERE p.gone
                 ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-                LIMIT c_gone
+                LIMIT 2 * f.overtaken
             )
         ) c
         CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
         WHERE c.fits
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
-        LIMIT p_limit + c_gone
+        LIMIT p_limit + 2 * f.overtaken
     ) c;
     IF best.any_gone THEN
         v_least := (  -- below it nothing is shown, nor lifts what took its place

@@ -164,7 +164,8 @@ _MERGED = (
     "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'individual', 'u:x' || n"
     " FROM memory.agents CROSS JOIN generate_series(1, 20000) n",
     "INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at)"
-    " SELECT agent_key, scope_id, 'x' || n, now() FROM memory.scopes CROSS JOIN generate_series(1, 20000) n WHERE owner = 'g:crew'",
+    " SELECT agent_key, scope_id, 'x' || n, now()"
+    " FROM memory.scopes CROSS JOIN generate_series(1, 20000) n WHERE owner = 'g:crew'",
 )
 
 

@@ -775,7 +775,8 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_sensitivity_check CHECK (sensitivity = ANY ('{public,private,sensitive}')),
     CONSTRAINT observations_proposed_check CHECK (proposed ~ '^(collective|s[0-9]+)$'),
     CONSTRAINT observations_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}'))
-);
+)
+ WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer' AND standing = 'active';
 CREATE INDEX observations_content_hash_idx ON memory.observations (agent_key, scope_id, content_hash) WHERE standing IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;

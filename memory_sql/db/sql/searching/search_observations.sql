@@ -363,7 +363,7 @@ BEGIN
     IF best.any_gone THEN
         v_least := (  -- below it nothing is shown, nor lifts what took its place
             SELECT b.score FROM unnest(best.scores, best.gone) b(score, gone)
-            WHERE NOT b.gone ORDER BY b.score DESC OFFSET p_limit - 1 LIMIT 1
+            WHERE NOT b.gone ORDER BY b.score DESC OFFSET greatest(p_limit - 1, 0) LIMIT 1
         );
         best.any_gone := EXISTS (
             SELECT FROM unnest(best.scores, best.gone) b(score, gone) WHERE b.gone AND b.score >= coalesce(v_least, 0)

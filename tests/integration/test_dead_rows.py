@@ -199,3 +199,32 @@ async def test_ids_that_were_merged_are_looked_up_together(database_url: str) ->
             found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))
     each = {name: (many - few) / 2000 for name, (few, many) in found.items()}
     assert max(each.values()) < (0.5 if version >= 170000 else 20), (each, found)
+
+
+async def test_what_was_superseded_long_ago_is_found_where_it_is_asked_for(memory: Memory) -> None:
+    """All of its numbers have one space of words, which is far behind the newest; so do what it was in use for once."""
+    gate = await memory.observe("The gate was red.", **MIA)
+    fence = await memory.observe("The fence is new.", **MIA)
+    await memory.observe("The gate has a lock.", **KIM)
+    before = memory.now()
+    await memory.observations.supersede(gate.id, fence.id, **MIA)
+    await rows(memory, "UPDATE memory.scopes SET last_seq = 90000 WHERE owner = 'u:mia'")
+    assert (await memory.search("gate", **MIA)).results == ()
+    assert [hit.observation.id for hit in (await memory.search("gate", **MIA, include_superseded=True)).results] == [
+        gate.id
+    ]
+    assert [hit.observation.id for hit in (await memory.search("gate", **MIA, as_of=before)).results] == [gate.id]
+
+
+@pytest.mark.parametrize("set_aside", [True, False])
+async def test_what_no_index_holds_any_more_was_known_at_a_past_moment(memory: Memory, set_aside: bool) -> None:
+    gate = await memory.observe("The gate was red.", **MIA)
+    before = memory.now()
+    await memory.observations.quarantine(gate.id, **MIA)
+    if not set_aside:
+        await memory.observations.unquarantine(gate.id, **MIA)
+    assert len((await memory.search("gate", **MIA)).results) == (not set_aside)
+    assert [hit.observation.id for hit in (await memory.search("gate", **MIA, as_of=before)).results] == [gate.id]
+    assert [hit.observation.id for hit in (await memory.search("after:2026-01-01", **MIA, as_of=before)).results] == [
+        gate.id
+    ]

@@ -12,11 +12,13 @@ from pathlib import Path
 
 BEFORE_TABLES = (  # used by indexes and generated columns
     "searching/search_tokens",
+    "searching/search_space",
     "visibility/user_tokens",
     "adding/search_vector",
 )
 FUNCTIONS = (
     "states/states",
+    "states/keep_standing",
     "keys/installation",
     "visibility/principal",
     "visibility/user_ids",
@@ -84,6 +86,7 @@ FUNCTIONS = (
     "searching/rarest_words",
     "searching/word_points",
     "searching/words_sampled",
+    "searching/newest_sought",
     "searching/searched_scopes",
     "searching/similar",
     "searching/nearest",

@@ -25,7 +25,9 @@ def _in_scope(*conditions: Any) -> Any:
     return (
         select(o.seq, o.content, o.observed_at)
         .outerjoin(state, is_its)
-        .where(o.agent_key == ScopeRow.agent_key, o.scope_id == ScopeRow.scope_id, func.memory.in_use(state.status))
+        .where(
+            o.agent_key == ScopeRow.agent_key, o.scope_id == ScopeRow.scope_id, o.standing == literal_column("'active'")
+        )
         .where(*conditions)
         .order_by(o.seq.desc())
     )

@@ -75,16 +75,13 @@ WAITING = """
         SELECT o.scope_id, o.lane, o.content_hash, max(o.seq) AS seq, max(o.observed_at) AS observed_at
         FROM memory.scopes s
         JOIN memory.observations o USING (agent_key, scope_id)
-        LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)
         WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (o.seq > s.done_seq OR o.lane = 'buffer')
-          AND memory.in_use(t.status)
+          AND o.standing = 'active'
         GROUP BY 1, 2, 3
         UNION ALL
         SELECT o.scope_id, NULL, o.content_hash, max(o.seq), NULL
-        FROM memory.observation_states t
-        JOIN memory.observations o USING (agent_key, scope_id, seq)
-        WHERE t.agent_key = :agent_key AND t.scope_id = ANY (:scope_ids) AND memory.is_aside(t.status)
-          AND t.status <> 'withdrawn'
+        FROM memory.observations o
+        WHERE o.agent_key = :agent_key AND o.scope_id = ANY (:scope_ids) AND o.standing IN ('quarantined', 'given_up')
         GROUP BY 1, 3
     ) w
     WHERE r.of_ref IS NULL AND r.scope_id = w.scope_id AND w.content_hash = memory.content_hash(r.scope_id, r.digest)
@@ -132,12 +129,13 @@ STORE = """
         INSERT INTO memory.observations (
             agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
             related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
-            search_extra, dates
+            search_extra, dates, standing
         )
         SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
                coalesce(r.message_ids, '{}'), r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity,
                coalesce(r.categories, '{}'), r.metadata::jsonb,
-               h.hash, :hash_version, s.language, r.search_extra, r.dates::datemultirange
+               h.hash, :hash_version, s.language, r.search_extra, r.dates::datemultirange,
+               CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END
         FROM import_rows r
         JOIN made m USING (scope_id)
         JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = m.scope_id

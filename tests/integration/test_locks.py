@@ -819,3 +819,31 @@ async def test_end_of_a_quarantine_of_what_is_forgotten_meanwhile(
     monkeypatch.setattr(module, "find", find_and_forget)
     with pytest.raises(NotFoundError):
         await memory.observations.unquarantine(mine.id, **MIA)
+
+
+VECTOR = """
+    INSERT INTO memory.observation_vectors (agent_key, scope_id, seq, model, bits)
+    SELECT agent_key, scope_id, seq, 'x:8', B'10101010' FROM memory.observations
+"""
+STANDINGS = (
+    "SELECT o.standing, v.standing FROM memory.observations o JOIN memory.observation_vectors v USING (scope_id, seq)"
+)
+
+
+async def test_a_vector_and_a_change_of_state_see_each_other(memory: Memory, host: AsyncSession) -> None:
+    """Each waits for the other, whichever comes first: a vector has the standing of its observation."""
+    tea = await memory.observe("Tea.", **MIA)
+    await enter(host, SERVICE)
+    await host.execute(sql(VECTOR))
+    setting_aside = asyncio.ensure_future(memory.observations.quarantine(tea.id, **MIA))
+    await are_waiting(memory, 1)
+    await host.commit()
+    await ended(setting_aside)
+    assert await rows(memory, STANDINGS) == [("quarantined", "quarantined")]
+    await rows(memory, "DELETE FROM memory.observation_vectors")
+    await memory.observations.unquarantine(tea.id, **MIA, session=host)
+    storing = asyncio.ensure_future(rows(memory, VECTOR))
+    await are_waiting(memory, 1)
+    await host.commit()
+    await ended(storing)
+    assert await rows(memory, STANDINGS) == [("active", "active")]

@@ -36,7 +36,7 @@ BITS = bits_of([1.0] * 3 + [0.0] * 13)  # what a boat means
 OF_MIA = "SELECT agent_key, ARRAY[scope_id] FROM memory.scopes WHERE owner = 'u:mia'"
 NEAR = (
     "SELECT seq, meaning FROM memory.similar(:agent_key, :scopes, 'meanings:16',"  # noqa: S608 (bits)
-    f" CAST('{BITS}' AS varbit), false, NULL, NULL) ORDER BY meaning DESC, seq"
+    f" CAST('{BITS}' AS varbit), 0, NULL, NULL) ORDER BY meaning DESC, seq"
 )
 
 
@@ -487,7 +487,7 @@ async def test_walls_stand_around_vectors(
         await execute(
             walled_database,
             f'SET LOCAL ROLE "{roles.analyst}"',
-            f"SELECT memory.similar({agent_key}, '{{{scopes[0]}}}', 'meanings:16', '{BITS}'::varbit, false, NULL, NULL)",
+            f"SELECT memory.similar({agent_key}, '{{{scopes[0]}}}', 'meanings:16', '{BITS}'::varbit, 0, NULL, NULL)",
         )
     with pytest.raises(Exception, match="permission denied"):
         await execute(

@@ -426,7 +426,18 @@ FORMED_FOR_OTHERS = (  # what somebody said to a group, as if a formation had pu
     " AND NOT EXISTS (SELECT FROM memory.lineage l WHERE l.source_scope_id = o.scope_id AND l.source_seq = o.seq)"
     " AND NOT EXISTS (SELECT FROM memory.lineage l WHERE l.scope_id = o.scope_id AND l.seq = o.seq)"
 )
+STANDING = """
+    UPDATE memory.observations o SET standing = coalesce((
+        SELECT t.status FROM memory.observation_states t
+        WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq)
+    ), 'active')
+"""
 PLANTED: dict[str, list[str]] = {
+    "standings_are_the_statuses": [
+        "UPDATE memory.observations SET standing = 'archived' WHERE standing = 'superseded'",
+        "INSERT INTO memory.observation_vectors (agent_key, scope_id, seq, model, bits, standing)"
+        " SELECT agent_key, scope_id, seq, 'x:8', B'10101010', 'evicted' FROM memory.observations WHERE standing = 'active'",
+    ],
     "messages_are_numbered_without_gaps": [
         "DELETE FROM memory.messages WHERE conversation_id = 's' AND number = 2",
         "UPDATE memory.conversations SET last_number = last_number + 1 WHERE conversation_id = 'waiting'",
@@ -791,6 +802,8 @@ async def test_violation_is_found_and_named(lived: str, invariant: str, planted:
             changed = await unit.execute(text(statement.format_map(KEYS)))
             assert isinstance(changed, CursorResult)
             assert changed.rowcount != 0
+        if invariant != "standings_are_the_statuses":
+            await unit.execute(text(STANDING))  # as the triggers would
         found = [violation async for violation in verify.violations(unit, measures_of(memory))]
     assert {violation.invariant for violation in found} == {invariant}
     assert all(violation.key and violation.detail for violation in found)

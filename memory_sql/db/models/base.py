@@ -111,6 +111,13 @@ def withdrawn_by() -> MappedColumn[Any]:
     )
 
 
+def standing() -> MappedColumn[Any]:
+    return constant(
+        "Status of the observation, which a trigger keeps here too: indexes leave out what isn't in use.",
+        server_default=text("'active'"),
+    )
+
+
 def search_vector(comment: str, **options: Any) -> MappedColumn[Any]:
     """The words of `content` in the row's `language` and of `search_extra` in no language, without their positions."""
     extra = f"to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, {SEARCHED_CHARACTERS}))"

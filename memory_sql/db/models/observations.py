@@ -42,6 +42,7 @@ from memory_sql.db.models.base import (
     one_of,
     related,
     search_vector,
+    standing,
     withdrawn_by,
 )
 from memory_sql.domain.ids import observation_id
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from memory_sql.db.models.propagation import JudgedRow, LineageRow
     from memory_sql.db.models.runs import RunRow
     from memory_sql.db.models.scopes import ScopeRow
+
+
+SOUGHT = text("standing IN ('active', 'archived', 'superseded')")  # as memory.is_sought
 
 
 class ObservationRow(Base):
@@ -79,6 +83,7 @@ class ObservationRow(Base):
             "agent_key",
             "scope_id",
             "fact_key",
+            "standing",
             postgresql_where=text("fact_key IS NOT NULL"),
         ),
         Index(
@@ -87,7 +92,7 @@ class ObservationRow(Base):
             "scope_id",
             text("observed_at DESC"),
             "seq",
-            postgresql_where=text("tags <> '{}'"),
+            postgresql_where=text("tags <> '{}' AND standing = 'active'"),
         ),
         # For what is forgotten with a conversation although none of its messages is evidence for it.
         Index(
@@ -105,19 +110,46 @@ class ObservationRow(Base):
             "part_of",
             postgresql_where=text("part_of IS NOT NULL"),
         ),
-        Index("observations_created_at_idx", "agent_key", "scope_id", "created_at", "seq"),
-        Index("observations_buffer_idx", "agent_key", "scope_id", "seq", postgresql_where=text("lane = 'buffer'")),
+        # What no read finds any more is in none of these: it costs nothing however much of it there is.
+        Index("observations_standing_idx", "agent_key", "scope_id", "standing", "seq", postgresql_where=SOUGHT),
+        Index(
+            "observations_created_at_idx",
+            "agent_key",
+            "scope_id",
+            "created_at",
+            "seq",
+            postgresql_where=text("standing = 'active'"),
+        ),
+        Index(
+            "observations_buffer_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("lane = 'buffer' AND standing = 'active'"),
+        ),
+        Index(
+            "observations_content_hash_idx",
+            "agent_key",
+            "scope_id",
+            "content_hash",
+            postgresql_where=text(f"standing IN {tuple(SET_ASIDE)}"),
+        ),
         # With a pending list, every search would have to read it, and some save would have to empty it.
         Index(
             "observations_search_idx",
-            text("memory.search_tokens(scope_id, search || cues)"),
+            text("memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)"),
             postgresql_using="gin",
             postgresql_with={"fastupdate": "off"},
+            postgresql_where=SOUGHT,
         ),
         Index(
             "observations_subjects_idx", "subjects", postgresql_using="gin", postgresql_where=text("subjects <> '{}'")
         ),
-        {"comment": "One row per observation: one remembered statement. Its text never changes."},
+        {
+            "comment": "One row per observation: one remembered statement. Its text never changes.",
+            # Until it comes, the text index leads to old versions of what isn't in use any more.
+            "postgresql_with": {"autovacuum_vacuum_scale_factor": 0.05},
+        },
     )
 
     agent_key: Mapped[int] = column("The agent.")
@@ -147,6 +179,7 @@ class ObservationRow(Base):
         "absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).",
         server_default=text("'absorb'"),
     )
+    standing: Mapped[str] = standing()
     category: Mapped[str | None] = host_id("The host's word for it: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
     confidence: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
@@ -216,13 +249,19 @@ class ObservationStateRow(Base):
     __tablename__ = "observation_states"
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "scope_id", "seq"),
-        key_of("observations", "scope_id", "seq"),
+        key_of("observations", "scope_id", "seq", goes_along=True),
         one_of("status", "active", "superseded", "archived", "quarantined", "given_up", "evicted", "withdrawn"),
         one_of("verification", "unverified", "confirmed", "disputed"),
         CheckConstraint("superseded_by IS NULL OR status <> 'withdrawn'", name="superseded_by"),
         CheckConstraint("NOT follows OR status NOT IN ('active', 'withdrawn')", name="follows"),
         CheckConstraint("(status = 'withdrawn') = (withdrawn_by IS NOT NULL)", name="withdrawn_by"),
-        Index("observation_states_repend_idx", "agent_key", "scope_id", "seq", postgresql_where=text("repend")),
+        Index(
+            "observation_states_repend_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("repend AND (status IS NULL OR status = 'active')"),  # the same as memory.in_use
+        ),
         Index(
             "observation_states_superseded_by_idx",
             "agent_key",
@@ -335,6 +374,7 @@ class ObservationVectorRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "scope_id", "seq", "model"),
         key_of("observations", "scope_id", "seq", goes_along=True),
+        Index("observation_vectors_standing_idx", "agent_key", "scope_id", "standing", "seq", postgresql_where=SOUGHT),
         {
             "comment": "One row per observation and embedding model: the vector of its text, from which it can be recomputed."
         },
@@ -350,6 +390,7 @@ class ObservationVectorRow(Base):
         info={"text": "erase"},
     )
     made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
+    standing: Mapped[str] = standing()
 
     observation: Mapped[ObservationRow] = related()
 

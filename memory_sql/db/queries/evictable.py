@@ -66,7 +66,6 @@ class BudgetRepository:
                 func.count().label("items"),
                 func.sum(func.length(_o.content)).label("characters"),
             )
-            .outerjoin(_t, _is_state())
             .where(self._counts(), among(_o.scope_id, scope_ids))
             .group_by(_o.scope_id, _o.kind, has_key)
             .order_by(_o.scope_id, _o.kind, has_key)

@@ -75,7 +75,7 @@ async def read_stats(
 _key: BindParameter[int] = bindparam("agent_key", type_=BigInteger)
 _now = bindparam("now", type_=DateTime(timezone=True))
 _passed_over = select(ObservationStateRow.scope_id).where(
-    ObservationStateRow.agent_key == _key, ObservationStateRow.repend
+    ObservationStateRow.agent_key == _key, ObservationStateRow.repend, func.memory.in_use(ObservationStateRow.status)
 )
 _backlog = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq)
 

@@ -8,7 +8,21 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, Text, and_, bindparam, column, func, or_, select, true
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    DateTime,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -252,7 +266,7 @@ def observation_of(draft: Draft, key: ObservationKey, status: str, run_id: int |
 
 _o, _t, _s = ObservationRow, ObservationStateRow, ScopeRow
 STATUS = func.coalesce(_t.status, "active")
-IN_USE = func.memory.in_use(_t.status)
+IN_USE = _o.standing == literal_column("'active'")  # as the conditions of the indexes have it
 IS_ASIDE = func.memory.is_aside(_t.status)
 VERIFICATION = func.coalesce(_t.verification, "unverified")
 _STORED = {*ObservationRow.__table__.c.keys()} - {"metadata"}  # which the mapped class has to call otherwise

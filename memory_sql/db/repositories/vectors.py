@@ -26,7 +26,7 @@ from sqlalchemy.dialects.postgresql import BIT
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ObservationVectorRow, ScopeRow
+from memory_sql.db.models import AgentRow, ObservationRow, ObservationVectorRow, ScopeRow
 from memory_sql.languages.text import QUESTION
 
 
@@ -98,15 +98,6 @@ _newest = select(
         ),
     ).label("seq")
 ).lateral("newest")
-_status = (
-    select(ObservationStateRow.status)
-    .where(
-        ObservationStateRow.agent_key == ObservationRow.agent_key,
-        ObservationStateRow.scope_id == ObservationRow.scope_id,
-        ObservationStateRow.seq == ObservationRow.seq,
-    )
-    .scalar_subquery()
-)
 _left = (
     select(
         ObservationRow.seq,
@@ -119,7 +110,7 @@ _left = (
         ObservationRow.scope_id == ScopeRow.scope_id,
         ObservationRow.seq > _newest.c.seq,
         or_(bindparam("sensitive", type_=Boolean), ObservationRow.sensitivity != "sensitive"),
-        func.memory.is_sought(_status, true()),
+        func.memory.is_sought(ObservationRow.standing, true()),
         ~ObservationRow.content.regexp_match(QUESTION),
         ~select(ObservationVectorRow.seq)
         .where(
@@ -152,7 +143,7 @@ _given = (
     .table_valued("agent_key", "scope_id", "seq", "bits", name="given")
     .render_derived()
 )
-# A locked row is about to be deleted or marked: the next sweep sees the result.
+# A locked row is about to be deleted, marked or superseded: the next sweep sees the result.
 _there = (
     select(ObservationRow.agent_key, ObservationRow.scope_id, ObservationRow.seq, _given.c.bits)
     .join(
@@ -163,7 +154,7 @@ _there = (
             _given.c.seq == ObservationRow.seq,
         ),
     )
-    .with_for_update(key_share=True, read=True, of=ObservationRow, skip_locked=True)
+    .with_for_update(read=True, of=ObservationRow, skip_locked=True)
     .cte("there")
 )
 _SAVE = (

@@ -16,15 +16,19 @@ DROP TRIGGER observations_guard_privacy ON memory.observations;
 DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
+DROP TRIGGER observation_vectors_take_standing ON memory.observation_vectors;
+DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
+DROP TRIGGER observation_states_stand ON memory.observation_states;
+DROP TRIGGER observation_states_stand_first ON memory.observation_states;
 DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
     memory.apply_formation, memory.end_counts, memory.end_retention, memory.read_messages, memory.static_layer_at,
     memory.search, memory.search_messages, memory.search_observations, memory.heirs, memory.nearest, memory.similar,
-    memory.searched_scopes, memory.words_sampled, memory.words_worth, memory.word_rarities, memory.word_points,
-    memory.rarest_words, memory.observations_with, memory.holds_text, memory.words_held, memory.eight_held,
-    memory.lexeme_queries, memory.query_lexemes, memory.known_at, memory.static_layer, memory.scope_rank,
-    memory.newest_known, memory.listed, memory.observation_as_read, memory.observation_version, memory.undo_import,
-    memory.imported_beside, memory.imported_texts, memory.erase_agent, memory.forget_one, memory.waits_for,
-    memory.erase, memory.count_unformed, memory.take_back_evidence, memory.detach, memory.speakers_of,
+    memory.searched_scopes, memory.newest_sought, memory.words_sampled, memory.words_worth, memory.word_rarities,
+    memory.word_points, memory.rarest_words, memory.observations_with, memory.holds_text, memory.words_held,
+    memory.eight_held, memory.lexeme_queries, memory.query_lexemes, memory.known_at, memory.static_layer,
+    memory.scope_rank, memory.newest_known, memory.listed, memory.observation_as_read, memory.observation_version,
+    memory.undo_import, memory.imported_beside, memory.imported_texts, memory.erase_agent, memory.forget_one,
+    memory.waits_for, memory.erase, memory.count_unformed, memory.take_back_evidence, memory.detach, memory.speakers_of,
     memory.newest_speakers, memory.kept_beside, memory.tainted_versions, memory.forget_closure,
     memory.held_contradictions, memory.unsettled, memory.derived, memory.alike, memory.peers, memory.shareable,
     memory.people_behind, memory.trust, memory.propagation_targets, memory.members_of, memory.person, memory.released,
@@ -40,11 +44,12 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_on
     memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter, memory.principal, memory.content_hashes,
     memory.content_hash, memory.user_hash, memory.keyed_hashes, memory.keyed_hash, memory.renew_installation,
     memory.note_journal_read, memory.journal_read, memory.ancestors, memory.incarnation, memory.installation_id,
-    memory.supports, memory.is_aside, memory.is_sought, memory.is_found, memory.in_use;
+    memory.take_standing, memory.keep_standing, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,
+    memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
     memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
     memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,
     memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs, memory.forgotten_ids,
     memory.events, memory.conversations, memory.prices, memory.imports, memory.imported, memory.import_rejects,
     memory.dialects, memory.agents;
-DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_tokens;
+DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

@@ -739,6 +739,7 @@ CREATE TABLE memory.observations (
     run_id BIGINT,
     legacy_ref TEXT,
     lane TEXT DEFAULT 'absorb' NOT NULL,
+    standing TEXT DEFAULT 'active' NOT NULL,
     category TEXT,
     kind TEXT,
     confidence DOUBLE PRECISION,
@@ -774,16 +775,19 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_sensitivity_check CHECK (sensitivity = ANY ('{public,private,sensitive}')),
     CONSTRAINT observations_proposed_check CHECK (proposed ~ '^(collective|s[0-9]+)$'),
     CONSTRAINT observations_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}'))
-);
-CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer';
+)
+ WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer' AND standing = 'active';
+CREATE INDEX observations_content_hash_idx ON memory.observations (agent_key, scope_id, content_hash) WHERE standing IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
-CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, created_at, seq);
-CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key) WHERE fact_key IS NOT NULL;
+CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, created_at, seq) WHERE standing = 'active';
+CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key, standing) WHERE fact_key IS NOT NULL;
 CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
-CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(scope_id, search || cues)) WITH (fastupdate = off);
+CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
+CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
-CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, observed_at DESC, seq) WHERE tags <> '{}';
+CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, observed_at DESC, seq) WHERE tags <> '{}' AND standing = 'active';
 COMMENT ON TABLE memory.observations IS 'One row per observation: one remembered statement. Its text never changes.';
 COMMENT ON COLUMN memory.observations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observations.scope_id IS 'The scope.';
@@ -802,6 +806,7 @@ COMMENT ON COLUMN memory.observations.part_of IS 'The observation of the same sc
 COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it, or what it is a part of; null: none.';
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from, as collection:id; null: it wasn''t imported.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).';
+COMMENT ON COLUMN memory.observations.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
 COMMENT ON COLUMN memory.observations.category IS 'The host''s word for it: preference, decision …; null: not classified.';
 COMMENT ON COLUMN memory.observations.kind IS 'episode, note, fact or procedure; null: not classified.';
 COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, as judged when it was made; null: not known.';
@@ -949,7 +954,7 @@ CREATE TABLE memory.observation_states (
     verification TEXT DEFAULT 'unverified' NOT NULL,
     withdrawn_by TEXT,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
-    CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
+    CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
     CONSTRAINT observation_states_status_check CHECK (status = ANY ('{active,superseded,archived,quarantined,given_up,evicted,withdrawn}')),
     CONSTRAINT observation_states_verification_check CHECK (verification = ANY ('{unverified,confirmed,disputed}')),
     CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status <> 'withdrawn'),
@@ -958,7 +963,7 @@ CREATE TABLE memory.observation_states (
 )
  WITH (fillfactor = 70);
 CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
-CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend;
+CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend AND (status IS NULL OR status = 'active');
 CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';
@@ -982,9 +987,11 @@ CREATE TABLE memory.observation_vectors (
     model TEXT NOT NULL,
     bits BIT VARYING,
     made_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    standing TEXT DEFAULT 'active' NOT NULL,
     CONSTRAINT observation_vectors_pkey PRIMARY KEY (agent_key, scope_id, seq, model),
     CONSTRAINT observation_vectors_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE
 );
+CREATE INDEX observation_vectors_standing_idx ON memory.observation_vectors (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
 COMMENT ON TABLE memory.observation_vectors IS 'One row per observation and embedding model: the vector of its text, from which it can be recomputed.';
 COMMENT ON COLUMN memory.observation_vectors.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observation_vectors.scope_id IS 'The scope.';
@@ -992,3 +999,4 @@ COMMENT ON COLUMN memory.observation_vectors.seq IS 'The observation.';
 COMMENT ON COLUMN memory.observation_vectors.model IS 'Name and dimensions; only vectors of the same model can be compared.';
 COMMENT ON COLUMN memory.observation_vectors.bits IS 'The sign of each dimension; null: the model finds no direction in the text. A text can be guessed from it.';
 COMMENT ON COLUMN memory.observation_vectors.made_at IS 'When it was made.';
+COMMENT ON COLUMN memory.observation_vectors.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';

@@ -42,10 +42,10 @@ BEGIN
             SELECT FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = p_scope AND o.seq = v_scope.last_seq AND o.content_hash = v_hash
             UNION ALL
-            SELECT FROM memory.observation_states t
-            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = v_agent AND t.scope_id = p_scope AND memory.is_aside(t.status)
-              AND (o.content_hash = v_hash OR o.content_hash = v_former AND o.hash_version = 2)
+            SELECT FROM memory.observations o
+            WHERE o.agent_key = v_agent AND o.scope_id = p_scope AND o.standing IN ('quarantined', 'given_up', 'withdrawn')
+              AND o.content_hash = ANY (ARRAY[v_hash, v_former])
+              AND (o.content_hash = v_hash OR o.hash_version = 2)
         )
     THEN
         SELECT f.seq INTO STRICT v_new

@@ -14,8 +14,7 @@ BEGIN
             INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at)
             SELECT p_agent, v_scope, o.seq, 'evicted', p_at
             FROM memory.observations o
-            LEFT JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = v_scope AND t.seq = o.seq
-            WHERE o.agent_key = p_agent AND o.scope_id = v_scope AND o.lane = 'buffer' AND memory.in_use(t.status)
+            WHERE o.agent_key = p_agent AND o.scope_id = v_scope AND o.lane = 'buffer' AND o.standing = 'active'
             ORDER BY o.seq DESC
             OFFSET (SELECT s.buffer_max FROM memory.scopes s WHERE s.agent_key = p_agent AND s.scope_id = v_scope)
             ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = excluded.status, status_at = excluded.status_at

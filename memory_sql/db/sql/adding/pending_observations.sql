@@ -10,10 +10,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     (SELECT o.seq, o.content, o.observed_at, o.created_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
-      AND NOT EXISTS (  -- each by its key, whatever the planner thinks of how many there are
-          SELECT FROM memory.observation_states t
-          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq AND NOT memory.in_use(t.status) OFFSET 0
-      )
+      AND o.standing = 'active'
     ORDER BY o.seq DESC LIMIT p_most)
     UNION ALL
     (SELECT o.seq, o.content, o.observed_at, o.created_at
@@ -35,10 +32,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT o.created_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
-      AND NOT EXISTS (
-          SELECT FROM memory.observation_states t
-          WHERE t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq AND NOT memory.in_use(t.status)
-      )
+      AND o.standing = 'active'
     UNION ALL
     SELECT o.created_at
     FROM memory.observation_states t

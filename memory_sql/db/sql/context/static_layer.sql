@@ -75,10 +75,8 @@ BEGIN
         FROM (
             SELECT o.seq, o.content, o.observed_at
             FROM memory.observations o
-            LEFT JOIN memory.observation_states t
-                ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq
             WHERE s.lanes <> 'absorb' AND o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.lane = 'buffer'
-              AND memory.in_use(t.status)
+              AND o.standing = 'active'
             ORDER BY o.seq DESC
             LIMIT s.buffer_max
         ) n

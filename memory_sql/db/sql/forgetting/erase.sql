@@ -193,10 +193,6 @@ BEGIN
         END;
     END IF;
 
-    DELETE FROM memory.observation_states t
-    USING unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
-    WHERE t.agent_key = p_agent AND t.scope_id = k.scope_id AND t.seq = k.seq;
-
     IF cardinality(p_held_scope_ids) > 0 THEN
         UPDATE memory.observation_states t SET withdrawn_by = memory.waits_for(p_agent, t.withdrawn_by, p_forgetting)
         FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)

@@ -9,11 +9,11 @@ LANGUAGE sql STABLE ROWS 20 AS $$
     WITH gone AS MATERIALIZED (
         SELECT t.seq
         FROM memory.observation_states t
-        WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND (NOT memory.in_use(t.status) OR t.repend)
+        WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.repend AND memory.in_use(t.status)
     ), there AS MATERIALIZED (
         SELECT e.seq, e.model, e.bits
         FROM memory.observation_vectors e
-        WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq <= p_to
+        WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq <= p_to AND e.standing = 'active'
           AND e.seq <> ALL (p_seqs) AND e.seq NOT IN (TABLE gone)
         ORDER BY e.seq DESC
         LIMIT 10000

@@ -19,11 +19,10 @@ BEGIN
     ), looked AS MATERIALIZED (
         SELECT g.*, coalesce((
             SELECT max(o.seq)
-            FROM memory.observation_states t
-            JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
-            WHERE t.agent_key = p_agent AND t.scope_id = g.scope
+            FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = g.scope AND o.content_hash = ANY (ARRAY[g.hash, g.former])
               AND o.content_hash = CASE WHEN o.hash_version = 2 AND g.former IS NOT NULL THEN g.former ELSE g.hash END
-              AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
+              AND o.standing IN ('quarantined', 'given_up')  -- of memory.is_aside
         ), (
             SELECT o.seq
             FROM memory.observations o

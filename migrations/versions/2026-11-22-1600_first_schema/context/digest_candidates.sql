@@ -32,10 +32,7 @@ BEGIN
         SELECT DISTINCT ON (o.fact_key) o.agent_key, o.scope_id, o.seq
         FROM visible v
         JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
-        LEFT JOIN LATERAL (  -- here and below: by its key, whatever the planner thinks of the table's size
-            SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
-        ) t ON true
-        WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND memory.in_use(t.status)
+        WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND o.standing = 'active'
         ORDER BY o.fact_key, o.observed_at DESC, o.scope_id, o.seq
     ), tagged AS (
         SELECT n.agent_key, n.scope_id, n.seq
@@ -43,12 +40,12 @@ BEGIN
         CROSS JOIN LATERAL (  -- no more per scope than the limit; observations without any tag aren't read
             SELECT o.agent_key, o.scope_id, o.seq, o.observed_at
             FROM memory.observations o
-            LEFT JOIN LATERAL (
+            LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
                 SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
             ) t ON true
             WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.tags <> '{}' AND o.tags && v_tags
               AND o.sensitivity = ANY (v_shown)
-              AND memory.in_use(t.status) AND coalesce(t.verification, 'unverified') <> 'disputed'
+              AND o.standing = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
             ORDER BY o.observed_at DESC, o.seq
             LIMIT v_most
         ) n
@@ -61,11 +58,11 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT o.agent_key, o.scope_id, o.seq, o.importance, o.observed_at
             FROM memory.observations o
-            LEFT JOIN LATERAL (
+            LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
                 SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
             ) t ON true
             WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
-              AND memory.in_use(t.status) AND coalesce(t.verification, 'unverified') <> 'disputed'
+              AND o.standing = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
             ORDER BY o.seq DESC
             LIMIT v_newest
         ) n

@@ -18,8 +18,12 @@ BEGIN
         'observation_retrievals', 'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
         'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
-        EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;
-        GET DIAGNOSTICS counted = ROW_COUNT;
+        IF what = 'observation_states' THEN  -- each goes along with its observation
+            SELECT count(*) INTO counted FROM memory.observation_states t WHERE t.agent_key = p_agent;
+        ELSE
+            EXECUTE format('DELETE FROM memory.%I WHERE agent_key = $1', what) USING p_agent;
+            GET DIAGNOSTICS counted = ROW_COUNT;
+        END IF;
         RETURN NEXT;
     END LOOP;
     UPDATE memory.agents SET settings = '{}' WHERE agent_key = p_agent;

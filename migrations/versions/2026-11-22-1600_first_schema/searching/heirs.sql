@@ -13,28 +13,29 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH RECURSIVE successor (scope_id, seq, score, covered, step, status, next) AS (
-        SELECT s.*, 0, 'superseded', s.seq FROM unnest(p_scopes, p_seqs, p_scores, p_covered) s(scope_id, seq, score, covered)
+    WITH RECURSIVE successor (scope_id, seq, score, covered, step, standing, observed_at, conversation_id) AS (
+        SELECT s.*, 0, 'superseded', NULL::timestamptz, NULL::text
+        FROM unnest(p_scopes, p_seqs, p_scores, p_covered) s(scope_id, seq, score, covered)
         UNION ALL
-        SELECT s.scope_id, s.next, s.score, s.covered, s.step + 1, t.status, t.superseded_by
+        SELECT s.scope_id, t.superseded_by, s.score, s.covered, s.step + 1, o.standing, o.observed_at, o.conversation_id
         FROM successor s
-        LEFT JOIN LATERAL (
-            SELECT t.status, t.superseded_by
+        CROSS JOIN LATERAL (
+            SELECT t.superseded_by
             FROM memory.observation_states t
-            WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.next
+            WHERE t.agent_key = p_agent AND t.scope_id = s.scope_id AND t.seq = s.seq
             LIMIT 1
-        ) t ON true
-        WHERE s.next IS NOT NULL AND s.step <= c_steps
+        ) t
+        CROSS JOIN LATERAL (
+            SELECT o.standing, o.observed_at, o.conversation_id
+            FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = s.scope_id AND o.seq = t.superseded_by
+            LIMIT 1
+        ) o
+        WHERE NOT memory.in_use(s.standing) AND s.step < c_steps  -- behind what is in use nothing else is
     )
-    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.covered, o.observed_at, s.status
+    SELECT DISTINCT ON (s.scope_id, s.seq) s.scope_id, s.seq, s.score, s.covered, s.observed_at, s.standing
     FROM successor s
-    CROSS JOIN LATERAL (
-        SELECT o.observed_at, o.conversation_id
-        FROM memory.observations o
-        WHERE o.agent_key = p_agent AND o.scope_id = s.scope_id AND o.seq = s.seq
-        LIMIT 1
-    ) o
-    WHERE memory.in_use(s.status) AND (p_outside IS NULL OR o.conversation_id IS DISTINCT FROM p_outside)
+    WHERE memory.in_use(s.standing) AND (p_outside IS NULL OR s.conversation_id IS DISTINCT FROM p_outside)
     ORDER BY s.scope_id, s.seq, s.score DESC;
 END
 $$;

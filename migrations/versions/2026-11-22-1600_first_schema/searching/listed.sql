@@ -48,12 +48,7 @@ RETURNS TABLE (seq integer, created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT o.seq, o.created_at
     FROM memory.observations o
-    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND (o.created_at, o.seq) < (p_at, p_behind)
-      AND memory.in_use((
-          SELECT t.status
-          FROM memory.observation_states t
-          WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq
-      ))
+    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND (o.created_at, o.seq) < (p_at, p_behind) AND o.standing = 'active'
     ORDER BY o.created_at DESC, o.seq DESC
     LIMIT p_limit
 $$;

@@ -10,7 +10,8 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, p
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    c_gone CONSTANT integer := 20;  -- of those that come apart so many are looked at
+    c_each CONSTANT integer := 8;  -- of what comes apart so many for each word
+    c_newest CONSTANT integer := 20;  -- and by meaning
     w record;
     f record;
     seen record;
@@ -23,6 +24,10 @@ DECLARE
     v_scope record;
     v_newest bigint[] := '{}';
     v_tokens bigint[] := '{}';
+    v_gone_tokens bigint[] := '{}';  -- each of which is looked up by itself
+    v_looked_scopes bigint[]; v_looked text[];
+    v_gone_most integer;
+    v_least double precision;
     v_common double precision[];
     v_shares double precision[];
     v_chosen integer[];
@@ -42,17 +47,28 @@ BEGIN
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
+    v_gone_most := CASE WHEN f.superseded OR p_as_of IS NOT NULL THEN NULL WHEN v_apart THEN c_newest ELSE 0 END;
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
-    SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS sizes,
+    SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS lasts, array_agg(z.size) AS sizes,
            string_to_array(string_agg(DISTINCT array_to_string(s.language || s.former_languages, ' '), ' '), ' ') AS languages,
-           coalesce(sum(s.last_seq), 0)::double precision AS total, bool_or(s.last_seq > w.large) AS any_large, bool_or(EXISTS (
-               SELECT FROM memory.observation_states t WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id
-           )) AS stated
+           coalesce(sum(s.last_seq), 0)::double precision AS total, bool_or(z.size > w.large) AS any_large, f.absorbed IS TRUE OR bool_or(EXISTS (
+               SELECT FROM memory.observation_states t
+               WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
+           )) AS stated  -- what stands with the observation says the rest
     INTO seen
     FROM memory.searched_scopes(p_agent, p_user, p_conversation, p_as_of, f.scope) v
     CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
         SELECT s.* FROM memory.scopes s WHERE s.agent_key = v.agent_key AND s.scope_id = v.scope_id LIMIT 1
     ) s
+    CROSS JOIN LATERAL (  -- not large either where most is gone
+        SELECT CASE WHEN s.last_seq <= w.large OR v_gone_most IS NULL OR NOT EXISTS (
+            SELECT FROM memory.observation_states t WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id
+        ) OR EXISTS (
+            SELECT FROM memory.observations o
+            WHERE o.agent_key = s.agent_key AND o.scope_id = s.scope_id AND o.standing IN ('active', 'archived')
+            OFFSET w.large
+        ) THEN s.last_seq ELSE w.large END AS size
+    ) z
     WHERE s.is_active;
     IF seen.agent IS NULL THEN
         RETURN;
@@ -74,10 +90,10 @@ BEGIN
         ORDER BY l.n, g.g
     );
     IF lexemes.found > 0 THEN
-        v_tokens := ARRAY(
-            SELECT DISTINCT hashtextextended(t.lexeme, s.id)
-            FROM unnest(seen.scopes, seen.sizes) s(id, size) CROSS JOIN unnest(lexemes.lexemes) t(lexeme) WHERE s.size <= w.large
-        );
+        SELECT array_agg(s.id), array_agg(t.lexeme) INTO v_looked_scopes, v_looked
+        FROM unnest(seen.scopes, seen.sizes) s(id, size)
+        CROSS JOIN unnest(lexemes.lexemes) t(lexeme)
+        WHERE s.size <= w.large;
         v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
         IF seen.any_large THEN
             FOR v_scope IN SELECT s.* FROM unnest(seen.scopes, seen.sizes) s(id, size) WHERE s.size > w.large LOOP
@@ -89,17 +105,37 @@ BEGIN
                 IF cardinality(v_chosen) = 0 THEN
                     v_newest := v_newest || v_scope.id;
                 END IF;
-                v_tokens := v_tokens || ARRAY(
-                    SELECT DISTINCT hashtextextended(t.lexeme, v_scope.id)
-                    FROM unnest(lexemes.g, lexemes.lexemes) t(g, lexeme) WHERE t.g = ANY (v_chosen)
-                );
+                SELECT v_looked_scopes || array_agg(v_scope.id), v_looked || array_agg(t.lexeme) INTO v_looked_scopes, v_looked
+                FROM unnest(lexemes.g, lexemes.lexemes) t(g, lexeme)
+                WHERE t.g = ANY (v_chosen);
             END LOOP;
+        END IF;
+        v_tokens := ARRAY(
+            SELECT DISTINCT hashtextextended(l.lexeme, l.scope) FROM unnest(v_looked_scopes, v_looked) l(scope, lexeme)
+        );
+        IF v_superseded OR p_as_of IS NOT NULL THEN
+            v_gone_tokens := ARRAY(
+                SELECT DISTINCT hashtextextended(l.lexeme, memory.search_space(s.id, 4096 * n.n, 'superseded'))
+                FROM unnest(seen.scopes, seen.lasts) s(id, last)
+                CROSS JOIN LATERAL generate_series(
+                    CASE WHEN v_gone_most IS NULL THEN 0 ELSE greatest(s.last / 4096 - 1, 0) END, s.last / 4096
+                ) n(n)
+                JOIN unnest(v_looked_scopes, v_looked) l(scope, lexeme) ON l.scope = s.id
+                WHERE EXISTS (
+                    SELECT FROM memory.observations o
+                    WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.standing = 'superseded'
+                )
+            );
+            IF v_gone_most IS NULL THEN
+                v_tokens := v_tokens || v_gone_tokens;
+                v_gone_tokens := '{}';
+            END IF;
         END IF;
     END IF;
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
         SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning), array_agg(s.close)
         INTO v_near_scopes, v_near_seqs, v_meanings, v_close
-        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, v_superseded, v_known_scopes, v_known_seqs) s;
+        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, v_gone_most, v_known_scopes, v_known_seqs) s;
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
@@ -118,9 +154,23 @@ BEGIN
                 FROM unnest(seen.scopes) s(scope_id)
                 CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
                     SELECT o.scope_id, o.seq, o.observed_at, o.dates
-                    FROM memory.observations o
-                    WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id
-                    ORDER BY o.seq DESC LIMIT w.newest
+                    FROM memory.newest_sought(seen.agent, s.scope_id, w.newest, coalesce(v_gone_most, w.newest)) n
+                    CROSS JOIN LATERAL (
+                        SELECT o.* FROM memory.observations o
+                        WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = n.seq LIMIT 1
+                    ) o
+                    WHERE p_as_of IS NULL
+                    UNION ALL
+                    SELECT k.scope_id, k.seq, o.observed_at, o.dates
+                    FROM (
+                        SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
+                        WHERE k.scope_id = s.scope_id ORDER BY k.seq DESC LIMIT w.newest
+                    ) k
+                    CROSS JOIN LATERAL (
+                        SELECT o.* FROM memory.observations o
+                        WHERE o.agent_key = seen.agent AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
+                    ) o
+                    WHERE p_as_of IS NOT NULL
                 ) o
                 WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
             ) n(scope_id, seq, meaning, close)
@@ -128,7 +178,7 @@ BEGIN
         ) n;
     END IF;
     WITH read AS (
-        SELECT o.scope_id, o.seq, o.observed_at, o.meaning, o.near, o.close, length(o.search) AS length,
+        SELECT o.scope_id, o.seq, o.standing, o.observed_at, o.meaning, o.near, o.close, length(o.search) AS length,
                memory.words_held(o.search, v_queries, o.at, lexemes.most) AS mask,
                CASE WHEN w.terms > 0 AND o.cues <> '' THEN memory.words_held(o.cues, v_queries, o.at, lexemes.most) ELSE 0 END AS held,
                CASE WHEN v_dated AND (
@@ -149,17 +199,40 @@ BEGIN
             SELECT o.*, NULL::double precision AS meaning, false AS near, false AS close,
                    (array_position(seen.languages, o.language) - 1) * 32 AS at
             FROM (
-                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                 FROM memory.observations o
-                WHERE memory.search_tokens(o.scope_id, o.search || o.cues) && v_tokens
+                WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing), o.search || o.cues) && v_tokens
+                  AND o.standing IN ('active', 'archived', 'superseded')
+                UNION ALL
+                (
+                    SELECT DISTINCT ON (o.scope_id, o.seq) o.*
+                    FROM unnest(v_gone_tokens) t(token)
+                    CROSS JOIN LATERAL (
+                        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                        FROM memory.observations o
+                        WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing), o.search || o.cues) && ARRAY[t.token]
+                          AND o.standing = 'superseded'
+                        LIMIT c_each
+                    ) o
+                )
                 UNION ALL
                 SELECT o.*
-                FROM unnest(v_newest) n(scope_id)
+                FROM (
+                    SELECT s.scope_id, n.seq, true AS newest
+                    FROM unnest(v_newest) s(scope_id)
+                    CROSS JOIN LATERAL memory.newest_sought(seen.agent, s.scope_id, w.large, coalesce(v_gone_most, w.large)) n
+                    WHERE p_as_of IS NULL
+                    UNION ALL  -- also what the index has no longer, but was known then
+                    SELECT k.scope_id, k.seq, k.scope_id = ANY (v_newest)
+                    FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
+                    WHERE p_as_of IS NOT NULL
+                ) n
                 CROSS JOIN LATERAL (
-                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
+                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                     FROM memory.observations o
-                    WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id
-                    ORDER BY o.seq DESC LIMIT w.large
+                    WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
+                      AND (n.newest OR NOT memory.is_sought(o.standing, true))
+                    LIMIT 1
                 ) o
                 OFFSET 0  -- by its words alone: no index of scopes is read beside
             ) o
@@ -170,7 +243,7 @@ BEGIN
             SELECT o.*, n.meaning, true, n.close, (array_position(seen.languages, o.language) - 1) * 32
             FROM unnest(v_near_scopes, v_near_seqs, v_meanings, v_close) n(scope_id, seq, meaning, close)
             CROSS JOIN LATERAL (
-                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                 FROM memory.observations o
                 WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq LIMIT 1
             ) o
@@ -189,13 +262,14 @@ BEGIN
             k(scope_id, seq, status, pending)
             ON k.scope_id = r.scope_id AND k.seq = r.seq
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
-            SELECT t.status, t.verification, t.repend
+            SELECT t.verification, t.repend
             FROM memory.observation_states t
-            WHERE t.agent_key = seen.agent AND t.scope_id = r.scope_id AND t.seq = r.seq AND seen.stated LIMIT 1  -- many scopes have none
+            WHERE t.agent_key = seen.agent AND t.scope_id = r.scope_id AND t.seq = r.seq AND seen.stated
+            LIMIT 1
         ) t ON true
-        CROSS JOIN LATERAL (SELECT CASE WHEN p_as_of IS NULL THEN t.status ELSE k.status END AS status) x
+        CROSS JOIN LATERAL (SELECT CASE WHEN p_as_of IS NULL THEN r.standing ELSE k.status END AS status) x
         WHERE coalesce(r.near OR r.mask | r.held <> 0, false)
-          AND CASE WHEN p_as_of IS NULL THEN memory.is_sought(t.status, v_superseded) ELSE k.seq IS NOT NULL END
+          AND CASE WHEN p_as_of IS NULL THEN memory.is_sought(r.standing, v_superseded) ELSE k.seq IS NOT NULL END
     ), tally AS MATERIALIZED (  -- few have other words than the others; what comes apart doesn't make its words common
         SELECT h.mask, h.cues, count(*) FILTER (WHERE NOT h.gone) AS texts, sum(h.length) FILTER (WHERE NOT h.gone) AS length,
                count(*) AS with_gone, sum(h.length) AS length_with_gone
@@ -246,8 +320,11 @@ BEGIN
             SELECT p.* FROM pool p WHERE NOT p.gone
             UNION ALL
             (
-                SELECT p.* FROM pool p WHERE p.gone
-                ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id LIMIT c_gone
+                SELECT p.*
+                FROM pool p
+                WHERE p.gone
+                ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
+                LIMIT 2 * f.overtaken
             )
         ) c
         CROSS JOIN wordless b
@@ -261,8 +338,17 @@ BEGIN
         ) l
         WHERE c.fits
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
-        LIMIT p_limit + c_gone
+        LIMIT p_limit + 2 * f.overtaken
     ) c;
+    IF best.any_gone THEN
+        v_least := (  -- below it nothing is shown, nor lifts what took its place
+            SELECT b.score FROM unnest(best.scores, best.gone) b(score, gone)
+            WHERE NOT b.gone ORDER BY b.score DESC OFFSET greatest(p_limit - 1, 0) LIMIT 1
+        );
+        best.any_gone := EXISTS (
+            SELECT FROM unnest(best.scores, best.gone) b(score, gone) WHERE b.gone AND b.score >= coalesce(v_least, 0)
+        );
+    END IF;
     IF best.any_gone THEN  -- each once, by the best of those whose place it took in the end, where that is better than its own
         SELECT array_agg(t.scope_id) AS scopes, array_agg(t.seq) AS seqs, array_agg(t.observed_at) AS times,
                array_agg(t.status) AS statuses, array_agg(t.pending) AS pending, array_agg(t.gone) AS gone,
@@ -280,21 +366,23 @@ BEGIN
                 UNION ALL
                 SELECT h.scope_id, h.seq, h.observed_at, h.status, NULL, false, h.score, h.covered, false, h.score,
                        CASE WHEN p_explain THEN jsonb_build_object(
-                           'mask', NULL, 'terms', o.terms, 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
+                           'mask', NULL, 'terms', (
+                               SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
+                           ), 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
                 FROM (
                     SELECT array_agg(b.scope_id) AS scopes, array_agg(b.seq) AS seqs, array_agg(b.score) AS scores,
                            array_agg(b.covered) AS covered
                     FROM unnest(best.scopes, best.seqs, best.scores, best.covered, best.gone) b(scope_id, seq, score, covered, gone)
-                    WHERE b.gone AND p_as_of IS NULL
+                    WHERE b.gone AND b.score >= coalesce(v_least, 0) AND p_as_of IS NULL
                 ) b
                 CROSS JOIN LATERAL memory.heirs(seen.agent, b.scopes, b.seqs, b.scores, b.covered, v_outside) h
-                JOIN memory.observations o ON o.agent_key = seen.agent AND o.scope_id = h.scope_id AND o.seq = h.seq
             ) t
             ORDER BY t.scope_id, t.seq, t.score DESC, t.lent
         ) t
-        WHERE NOT t.gone OR EXISTS (
-            SELECT FROM memory.events e
+        WHERE NOT t.gone OR t.score >= coalesce(v_least, 0) AND EXISTS (
+            SELECT
+            FROM memory.events e
             JOIN memory.consolidations c ON c.agent_key = e.agent_key AND c.scope_id = e.scope_id AND c.version = e.version
             WHERE e.agent_key = seen.agent AND e.scope_id = t.scope_id AND e.seq = t.seq AND e.kind = 'status'
               AND c.live AND c.contradictions @> jsonb_build_array(jsonb_build_object('older', t.seq))

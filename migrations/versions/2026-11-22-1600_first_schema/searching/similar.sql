@@ -1,20 +1,12 @@
 CREATE OR REPLACE FUNCTION memory.similar(
-    p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_superseded boolean,
+    p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_gone integer,
     p_known_scopes bigint[], p_known_seqs integer[]
 ) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision, close boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     c_chance CONSTANT double precision := 0.45;  -- of the bits
-    v_listed_scopes bigint[] := p_known_scopes;
-    v_listed_seqs integer[] := p_known_seqs;
 BEGIN
-    IF p_known_scopes IS NULL THEN  -- now all but what is listed is sought, which is less
-        SELECT array_agg(t.scope_id), array_agg(t.seq) INTO v_listed_scopes, v_listed_seqs
-        FROM unnest(p_scopes) s(scope_id)
-        JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = s.scope_id
-        WHERE NOT memory.is_sought(t.status, p_superseded);
-    END IF;
     RETURN QUERY
     SELECT n.scope_id, n.seq,
            coalesce((max(n.distance) OVER w - n.distance) / nullif(stddev_pop(n.distance) OVER w, 0), 0)::float8,
@@ -23,15 +15,27 @@ BEGIN
         SELECT e.scope_id, e.seq, bit_count(e.bits # p_bits) AS distance
         FROM unnest(p_scopes) s(scope_id)
         CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-            SELECT e.scope_id, e.seq, e.bits
+            (SELECT e.scope_id, e.seq, e.bits
             FROM memory.observation_vectors e
-            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND e.model = p_model
-              AND length(e.bits) = length(p_bits)
-            OFFSET 0
+            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND e.standing IN ('active', 'archived')
+              AND p_known_scopes IS NULL AND e.model = p_model AND length(e.bits) = length(p_bits)
+            OFFSET 0)
+            UNION ALL
+            (SELECT e.scope_id, e.seq, e.bits
+            FROM memory.observation_vectors e
+            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND e.standing = 'superseded'
+              AND p_known_scopes IS NULL AND e.model = p_model AND length(e.bits) = length(p_bits)
+            ORDER BY e.seq DESC LIMIT p_gone)
+            UNION ALL
+            (SELECT e.scope_id, e.seq, e.bits
+            FROM memory.observation_vectors e
+            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND p_known_scopes IS NOT NULL
+              AND e.model = p_model AND length(e.bits) = length(p_bits)
+            OFFSET 0)
         ) e
-        WHERE v_listed_scopes IS NULL OR (p_known_scopes IS NOT NULL) = ((e.scope_id, e.seq) IN (
-            SELECT l.scope_id, l.seq FROM unnest(v_listed_scopes, v_listed_seqs) l(scope_id, seq)
-        ))
+        WHERE p_known_scopes IS NULL OR (e.scope_id, e.seq) IN (
+            SELECT l.scope_id, l.seq FROM unnest(p_known_scopes, p_known_seqs) l(scope_id, seq)
+        )
         ORDER BY distance, e.seq DESC, e.scope_id
         LIMIT 50
     ) n

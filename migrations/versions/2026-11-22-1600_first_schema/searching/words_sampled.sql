@@ -14,16 +14,9 @@ BEGIN
                 SELECT o.seq, o.search, (array_position(p_languages, o.language) - 1) * 32 AS at
                 FROM memory.observations o
                 WHERE o.agent_key = p_agent AND o.scope_id = p_scope
-                  AND o.seq = (i.i::bigint * p_size / c_sample)::integer
+                  AND o.seq = (i.i::bigint * p_size / c_sample)::integer AND memory.is_found(o.standing)
                 LIMIT 1
             ) o
-            LEFT JOIN LATERAL (
-                SELECT t.status
-                FROM memory.observation_states t
-                WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq = o.seq
-                LIMIT 1
-            ) t ON true
-            WHERE memory.is_found(t.status)
         )
         SELECT array_agg(x.found * p_size ORDER BY x.g)
         FROM (

@@ -1,0 +1,4 @@
+CREATE OR REPLACE FUNCTION memory.search_space(p_scope bigint, p_seq integer, p_standing text) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT CASE WHEN p_standing = 'superseded' THEN -(p_scope * 524288 + p_seq / 4096) ELSE p_scope END $$;
+COMMENT ON FUNCTION memory.search_space IS 'Whose words those of an observation are in the text index; one value.';

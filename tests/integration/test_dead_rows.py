@@ -1,0 +1,230 @@
+"""What is no longer in use costs nothing: a call reads as much beside many such observations as beside none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from benchmarks.server import plain_url
+from memory_sql.config import ScopeSettings, Settings
+from memory_sql.memory import Memory
+from tests.database import owners_url, rows
+from tests.fakes import Meanings, Scripted
+
+ADA: dict[str, Any] = {"agent_id": "ada"}
+MIA: dict[str, Any] = {**ADA, "user_id": "mia"}  # has dead rows
+KIM: dict[str, Any] = {**ADA, "user_id": "kim"}  # has as many in use, and none that is dead
+IN_USE = 100
+MOST, SPARE = 1.3, 3  # of what a search of 57 pages reads, three are already much: it asks whether the scope is large
+FINDS_ARCHIVED = ("search", "context of", "context in", "digest of")  # what is archived a search finds
+SETTINGS = Settings(llm="offline", pool_size=1, consolidation_threshold=1000)
+DEAD = ("evicted", "superseded", "archived", "quarantined")
+# In use are the newest. Every one is of tea, one in fifty of a pearl.
+_FILL = (
+    """
+    INSERT INTO memory.observations
+        (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version, lane, related_users, fact_key, tags)
+    SELECT agent_key, scope_id, n, format('The tea of day %s was %s.', n, CASE WHEN n % 50 = 7 THEN 'pearl' ELSE 'green' END),
+           timestamptz '2026-03-01 08:00Z' + n * interval '1 second', 'observe', 1, :lane, ARRAY[:who],
+           CASE WHEN n <= :many - :in_use THEN 'cup' END, ARRAY['cup']
+    FROM memory.scopes CROSS JOIN generate_series(1, :many) n WHERE owner = 'u:' || :who
+    """,
+    """
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id)
+    SELECT agent_key, scope_id, seq, :who
+    FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = 'u:' || :who
+    """,
+    """
+    INSERT INTO memory.observation_vectors (agent_key, scope_id, seq, model, bits)
+    SELECT agent_key, scope_id, seq, v.model, v.bits
+    FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id)
+    CROSS JOIN (SELECT model, bits FROM memory.observation_vectors LIMIT 1) v WHERE owner = 'u:' || :who
+    """,
+    """
+    UPDATE memory.scopes SET last_seq = :many, last_activity_at = now(), buffer_max = :in_use WHERE owner = 'u:' || :who
+    """,
+)
+_DEAD = """
+    INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, superseded_by)
+    SELECT agent_key, scope_id, seq, :status, CASE WHEN :status = 'superseded' THEN :dead + 1 + seq % :in_use END
+    FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = 'u:mia' AND seq <= :dead
+"""
+_PAGES = """
+    SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::bigint
+    FROM pg_statio_user_tables WHERE schemaname = 'memory' AND relname NOT LIKE '%retrievals'
+"""  # how often something was found is counted when there is time
+Calls = dict[str, Callable[[dict[str, Any]], Awaitable[object]]]
+
+
+def calls(memory: Memory) -> Calls:
+    said: dict[str, Any] = {"message": "Which pearl tea did I have?"}
+    query = "pearl tea"
+    return {
+        "search": lambda who: memory.search(query, **who, semantic=False),
+        "search for what all have": lambda who: memory.search("tea", **who, semantic=False),
+        "search by meaning too": lambda who: memory.search(query, **who),
+        "search of a time": lambda who: memory.search("tea after:2026-02-01", **who),
+        "search of all since": lambda who: memory.search("after:2026-02-01", **who),
+        "context": lambda who: memory.context(**who),
+        "context of a message": lambda who: memory.context(**who, **said),
+        "context in both forms": lambda who: memory.context(**who, **said, assembly="both"),
+        "digest": lambda who: memory.digest(**who),
+        "digest of words": lambda who: memory.digest(**who, query=query),
+        "list": lambda who: memory.observations.list(**who),
+        "list, ten": lambda who: memory.observations.list(**who, limit=10),
+        "backlog": lambda who: memory.work.backlog(agent_id="ada"),
+        "scopes": lambda who: memory.scopes.list(**who),
+        "observe": lambda who: memory.observe(f"The tea of {who['user_id']} is cold.", **who),
+        "observe again": lambda who: memory.observe(f"The tea of {who['user_id']} is cold.", **who),
+        "observe what differs": lambda who: memory.observe("The pearl is back.", **who),
+    }
+
+
+def of_pins(memory: Memory) -> Calls:
+    return {
+        "digest of pins": lambda who: memory.digest(**who),
+        "observe a fact": lambda who: memory.observe("The cup is red.", **who, fact_key="cup"),
+        "observe it anew": lambda who: memory.observe("The cup is blue.", **who, fact_key="cup"),
+    }
+
+
+async def pages(memory: Memory) -> int:
+    """How many pages of memory were read up to now: the one connection is told to say so."""
+    await rows(memory, "SELECT pg_stat_force_next_flush()")
+    return int((await rows(memory, _PAGES))[0][0])
+
+
+async def read(memory: Memory, call: Awaitable[object]) -> int:
+    before = await pages(memory)
+    await call
+    return await pages(memory) - before
+
+
+async def fill(memory: Memory, lane: str, status: str, dead: int) -> None:
+    for who, many in (("kim", IN_USE), ("mia", dead + IN_USE)):
+        for sql in _FILL:
+            given = {"who": who, "lane": lane, "many": many, "in_use": IN_USE}
+            await rows(memory, sql, **{name: value for name, value in given.items() if f":{name}" in sql})
+    await rows(memory, _DEAD, status=status, dead=dead, in_use=IN_USE)
+
+
+async def clean(url: str) -> None:
+    """As autovacuum does, sooner or later."""
+    connection = await asyncpg.connect(plain_url(owners_url(url)))
+    await connection.execute("VACUUM (ANALYZE)")
+    await connection.close()
+
+
+async def measured(
+    url: str, status: str, dead: int, settings: Settings = SETTINGS, calls: Callable[[Memory], Calls] = calls
+) -> dict[str, tuple[int, int]]:
+    """Pages that each call reads, beside no dead row and beside so many."""
+    lane = "buffer" if status == "evicted" else "absorb"
+    model = Meanings(dimensions=256)
+    async with Memory(url, Scripted(), settings, embeddings=model) as memory:
+        for who in (KIM, MIA):
+            await memory.scopes.create("individual", **ADA, owner_id=who["user_id"], settings=ScopeSettings(lanes=lane))
+        await memory.observe("Tea is a drink.", **ADA, collective=True)
+        await memory.work.embed()
+        await fill(memory, lane, status, dead)
+    await clean(url)
+    found: dict[str, tuple[int, int]] = {}
+    async with Memory(url, Scripted(), settings, embeddings=model) as memory:
+        for name, call in calls(memory).items():
+            if not name.startswith("observe"):
+                await call(KIM), await call(MIA)  # with their plans at hand
+            found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))
+        assert list(await memory.admin.verify()) == []
+    return found
+
+
+def too_much(status: str, found: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    left_out = FINDS_ARCHIVED if status == "archived" else ()
+    return {
+        name: (few, many)
+        for name, (few, many) in found.items()
+        if many > MOST * few + SPARE and not name.startswith(left_out)
+    }
+
+
+@pytest.mark.parametrize("status", DEAD)
+async def test_dead_rows_cost_nothing(database_url: str, status: str) -> None:
+    found = await measured(database_url, status, 3_000)
+    assert too_much(status, found) == {}, found
+
+
+@pytest.mark.parametrize("status", DEAD[1:])
+async def test_former_values_of_pinned_facts_cost_nothing(database_url: str, status: str) -> None:
+    settings = SETTINGS.model_copy(update={"digest_fact_keys": ("cup",), "digest_tags": ("cup",)})
+    found = await measured(database_url, status, 3_000, settings, of_pins)
+    assert too_much(status, found) == {}, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", ["evicted", "superseded"])
+async def test_a_hundred_thousand_dead_rows_cost_nothing(database_url: str, status: str) -> None:
+    found = await measured(database_url, status, 100_000)
+    assert too_much(status, found) == {}, found
+
+
+_MERGED = (
+    "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id)"
+    " SELECT agent_key, 'visitor' || n, 'mia' FROM memory.agents CROSS JOIN generate_series(1, 2000) n",
+    "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'individual', 'u:x' || n"
+    " FROM memory.agents CROSS JOIN generate_series(1, 20000) n",
+    "INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at)"
+    " SELECT agent_key, scope_id, 'x' || n, now()"
+    " FROM memory.scopes CROSS JOIN generate_series(1, 20000) n WHERE owner = 'g:crew'",
+)
+
+
+async def test_ids_that_were_merged_are_looked_up_together(database_url: str) -> None:
+    """Page by page, which Postgres does since version 17; before, each id takes some."""
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        for who in (KIM, MIA):
+            for n in range(30):
+                await memory.observe(f"The tea of {who['user_id']} on day {n}.", **who)
+        await memory.observe("The crew meets on Mondays.", **ADA, group_id="crew", user_id="jon")
+        for sql in _MERGED:
+            await rows(memory, sql)
+        version = int((await rows(memory, "SHOW server_version_num"))[0][0])
+    await clean(database_url)
+    found: dict[str, tuple[int, int]] = {}
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        for name, call in calls(memory).items():
+            await call(KIM), await call(MIA)
+            found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))
+    each = {name: (many - few) / 2000 for name, (few, many) in found.items()}
+    assert max(each.values()) < (0.5 if version >= 170000 else 20), (each, found)
+
+
+async def test_what_was_superseded_long_ago_is_found_where_it_is_asked_for(memory: Memory) -> None:
+    """All of its numbers have one space of words, which is far behind the newest; so do what it was in use for once."""
+    gate = await memory.observe("The gate was red.", **MIA)
+    fence = await memory.observe("The fence is new.", **MIA)
+    await memory.observe("The gate has a lock.", **KIM)
+    before = memory.now()
+    await memory.observations.supersede(gate.id, fence.id, **MIA)
+    await rows(memory, "UPDATE memory.scopes SET last_seq = 90000 WHERE owner = 'u:mia'")
+    assert (await memory.search("gate", **MIA)).results == ()
+    assert [hit.observation.id for hit in (await memory.search("gate", **MIA, include_superseded=True)).results] == [
+        gate.id
+    ]
+    assert [hit.observation.id for hit in (await memory.search("gate", **MIA, as_of=before)).results] == [gate.id]
+
+
+@pytest.mark.parametrize("set_aside", [True, False])
+async def test_what_no_index_holds_any_more_was_known_at_a_past_moment(memory: Memory, set_aside: bool) -> None:
+    gate = await memory.observe("The gate was red.", **MIA)
+    before = memory.now()
+    await memory.observations.quarantine(gate.id, **MIA)
+    if not set_aside:
+        await memory.observations.unquarantine(gate.id, **MIA)
+    assert len((await memory.search("gate", **MIA)).results) == (not set_aside)
+    assert [hit.observation.id for hit in (await memory.search("gate", **MIA, as_of=before)).results] == [gate.id]
+    assert [hit.observation.id for hit in (await memory.search("after:2026-01-01", **MIA, as_of=before)).results] == [
+        gate.id
+    ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memory_sql.config import Assembly, ContextFormat, ContextKind, Engine, Secrets, Settings
     from memory_sql.config.kinds import ObservationKind
     from memory_sql.config.scopes import ScopeSettings
+    from memory_sql.db.waiting import BlockingTransaction
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.exports import (
         ExportedAlias,
@@ -173,6 +174,7 @@ __all__ = [
     "AnswerError",
     "Assembly",
     "Backlog",
+    "BlockingTransaction",
     "BudgetError",
     "BusyError",
     "ConfigurationError",
@@ -349,6 +351,7 @@ _HOME = {
     "config": "Assembly ContextFormat ContextKind Engine Secrets Settings",
     "config.kinds": "ObservationKind",
     "config.scopes": "ScopeSettings",
+    "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "

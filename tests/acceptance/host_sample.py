@@ -10,6 +10,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, SecretStr
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
 from memory_sql import (
     AddResult,
@@ -38,6 +41,7 @@ from memory_sql import (
     Worked,
     Worker,
     __version__,
+    sync,
 )
 
 T = TypeVar("T", bound=BaseModel | str)
@@ -112,6 +116,18 @@ async def forget(memory: Memory, user: str) -> Receipt | int:
     except MemorySQLError as error:
         stored: AddResult | None = error.added
         return 0 if stored is None else stored.accepted
+
+
+def in_one_transaction(memory: sync.Memory, engine: Engine) -> Sequence[Observation]:
+    """Without await."""
+    with Session(engine) as joined, joined.begin():
+        told: Observation = memory.observe("Likes tea.", agent_id="ada", user_id="mia", session=joined)
+        memory.forget(told.id, agent_id="ada", session=joined)
+        return memory.observations.list(agent_id="ada", user_id="mia", session=joined)
+
+
+async def joined(memory: Memory, session: AsyncSession) -> Observation:
+    return await memory.observe("Likes tea.", agent_id="ada", user_id="mia", session=session)
 
 
 async def look(memory: Memory, user: str) -> list[str]:

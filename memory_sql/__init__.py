@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memory_sql.config.kinds import ObservationKind
     from memory_sql.config.own import AgentSettings
     from memory_sql.config.scopes import ScopeSettings
+    from memory_sql.db.waiting import BlockingTransaction
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.exports import (
         ExportedAlias,
@@ -175,6 +176,7 @@ __all__ = [
     "AnswerError",
     "Assembly",
     "Backlog",
+    "BlockingTransaction",
     "BudgetError",
     "BusyError",
     "ConfigurationError",
@@ -353,6 +355,7 @@ _HOME = {
     "config.kinds": "ObservationKind",
     "config.own": "AgentSettings",
     "config.scopes": "ScopeSettings",
+    "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "

@@ -16,7 +16,7 @@ from memory_sql.config import Assembly, ContextFormat, Secrets, Settings, checke
 from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
-from memory_sql.db import AsyncEngine, Database, Session
+from memory_sql.db import AsyncEngine, Database, Joinable, Session
 from memory_sql.db.principals import service
 from memory_sql.domain.adding import AddResult
 from memory_sql.domain.arguments import (
@@ -74,7 +74,8 @@ class Memory(Faces):
     time as an aware datetime; for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the user who
-    asks. A call with `session=` joins the host's transaction, which the host commits.
+    asks. A call with `session=`, an `AsyncSession`, joins the host's transaction, which the host commits; docs/deploying.md
+    says what `memory_sql.sync` joins.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class Memory(Faces):
         time_zone: str | None = None,
         replace: bool = False,
         wait: bool = False,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> AddResult:
         """Stores the messages of a conversation, each once. Observations are formed later, when the conversation is due.
 
@@ -196,7 +197,7 @@ class Memory(Faces):
         self,
         said: adding.Incoming,
         screened: intake.Screened | None,
-        session: Session | None,
+        session: Joinable | None,
         replace: bool,
         believed: Secrets | None = None,
     ) -> AddResult | None:
@@ -211,7 +212,7 @@ class Memory(Faces):
         return await self.database.write(store, session, whose, direct=not replace, locks=replace)
 
     async def _stored_as_asked(
-        self, said: adding.Incoming, screened: intake.Screened, session: Session | None, replace: bool
+        self, said: adding.Incoming, screened: intake.Screened, session: Joinable | None, replace: bool
     ) -> AddResult:
         """There are secrets, and the agent's own setting isn't known to be that they are masked: it is asked for."""
         async with self.database.statement(session, service(said.agent_id)) as unit:
@@ -251,7 +252,7 @@ class Memory(Faces):
         confidence: float | None = None,
         importance: float | None = None,
         sensitivity: Sensitivity | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> results.ObserveResult:
         """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `scope_kind`.
 
@@ -353,7 +354,7 @@ class Memory(Faces):
         format: ContextFormat | None = None,
         as_of: datetime | None = None,
         assembly: Assembly | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Context:
         """The memory to put into the prompt for this user's turn with this agent; `str()` of it is the text.
 
@@ -392,7 +393,7 @@ class Memory(Faces):
         query: str | None = None,
         budgets: Mapping[str, Mapping[str, int]] | None = None,
         as_of: datetime | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Digest:
         """Single observations for a prompt, within budgets, one a line with its id and source; deterministic.
 
@@ -425,7 +426,7 @@ class Memory(Faces):
         include_superseded: bool = False,
         explain: bool = False,
         plan: bool = False,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> SearchResult:
         """The observations and kept messages that a query finds, of those that the user may see; each list best first.
 
@@ -465,7 +466,7 @@ class Memory(Faces):
         wait: bool = True,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> results.Receipt:
         """Deletes what is selected, with everything derived from it and the messages that it came from.
 
@@ -486,6 +487,7 @@ class Memory(Faces):
         async def forget(unit: Session) -> results.Receipt:
             if dry_run:
                 return await forgetting.preview(unit, asked, chosen)
+            journal.check(self.settings.forget_journal, unit)
             forgotten = await forgetting.forget(unit, asked, chosen)
             await journal.keep(self.settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt

@@ -6,30 +6,27 @@
         memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
 
 Each method runs the method of `memory_sql.Memory` (docs/api.md) in an event loop in a thread of its own. Any number of
-threads may call at once. `session=` isn't possible, because a session belongs to the loop in which it was opened. `Worker`,
-`work.claim` and `work.refusal` are only for code that awaits.
+threads may call at once. `session=` is the transaction of code that blocks: a connection of psycopg, psycopg2 or Django, or
+SQLAlchemy's Session. The statements are sent by the calling thread. `Worker`, `work.claim` and `work.refusal` are only for
+code that awaits.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import os
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from memory_sql import memory as awaited
 from memory_sql.config import Settings
 from memory_sql.config.own import AgentSettings
 from memory_sql.domain.ids import Id
-from memory_sql.errors import ForkedError, InputError
+from memory_sql.errors import InputError
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.portal import Portal
 from memory_sql.resources import (
     admin,
     conversations,
@@ -47,112 +44,6 @@ from memory_sql.resources import (
 P = ParamSpec("P")
 R = TypeVar("R")
 
-AHEAD = 100  # items read ahead at most while iterating
-IN_A_LOOP = "memory_sql.sync would block the event loop that runs here; use memory_sql.Memory and await it"
-NOT_OPEN = "this Memory is not open; use `with Memory(…) as memory`"
-CLOSED = "this Memory was closed by another thread during the call"
-NO_SESSION = "session= belongs to another event loop; to join your transaction, use memory_sql.Memory"
-
-
-class Portal:
-    """An event loop in a thread of its own, from `start` to `stop`."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
-
-    @property
-    def is_running(self) -> bool:
-        return self._loop is not None and self._process == os.getpid()
-
-    def start(self) -> None:
-        _refuse_a_loop()
-        started = Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
-        self._thread = threading.Thread(target=_run_loop, args=(started,), name="memory_sql.sync", daemon=True)
-        self._thread.start()
-        self._loop, self._stopping = started.result()
-        self._process = os.getpid()
-
-    def stop(self) -> None:
-        """Cancels what is still running."""
-        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None and self._process == os.getpid():
-            loop.call_soon_threadsafe(self._stopping.set)
-            thread.join()
-
-    def call(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """The result. Interrupting the wait (Ctrl-C) cancels the work. Raises `InputError` where waiting isn't possible."""
-        _refuse_a_loop()
-        if self._loop is None:
-            raise InputError(NOT_OPEN)
-        if self._process != os.getpid():
-            raise ForkedError
-        done = asyncio.run_coroutine_threadsafe(work(), self._loop)
-        try:
-            return done.result()
-        except CancelledError:
-            raise InputError(CLOSED) from None
-        except BaseException:
-            done.cancel()
-            raise
-
-    def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
-        """Each item as soon as it is there. One task reads them, as an asynchronous generator requires."""
-        ready = asyncio.Queue[R | _End](AHEAD)
-        taking = self.call(lambda: _begin(items, ready))
-        try:
-            while not isinstance(item := self.call(ready.get), _End):
-                yield item
-            self.call(lambda: _result(taking))
-        finally:
-            self._drop(taking)
-
-    def _drop(self, taking: asyncio.Task[None]) -> None:
-        """Doesn't wait: this may be the garbage collector, anywhere, or the end of the process, when no thread answers."""
-        loop = self._loop
-        if loop is not None and self.is_running:
-            with suppress(RuntimeError):  # closed meanwhile
-                loop.call_soon_threadsafe(taking.cancel)
-
-
-class _End:
-    """After the last item."""
-
-
-async def _begin(items: AsyncGenerator[R, None], ready: asyncio.Queue[R | _End]) -> asyncio.Task[None]:
-    async def take() -> None:
-        try:
-            async for item in items:
-                await ready.put(item)
-        finally:
-            await items.aclose()
-            if not cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
-                await ready.put(_End())
-
-    return asyncio.create_task(take())
-
-
-async def _result(taking: asyncio.Task[None]) -> None:
-    await taking
-
-
-def _run_loop(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
-    async def until_stopped() -> None:
-        stopping = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), stopping))
-        await stopping.wait()
-
-    asyncio.run(until_stopped())  # which cancels what is left
-
-
-def _refuse_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise InputError(IN_A_LOOP)
-
 
 class Face:
     """A part of `Memory`, with blocking methods."""
@@ -166,12 +57,16 @@ class _Blocking(Generic[P, R]):
     """Makes an awaited method a blocking one, with the same parameters and result, for type checkers too."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
-        self.method = method
+        self.method: Callable[..., Coroutine[Any, Any, R]] = method
 
     def __get__(self, face: Face, kind: type) -> Callable[P, R]:
         def call(*given: P.args, **named: P.kwargs) -> R:
-            _refuse_session(named)
-            return face._portal.call(lambda: self.method(face._awaited, *given, **named))
+            session: Any = named.get("session")
+            if session is None:
+                return face._portal.call(lambda: self.method(face._awaited, *given, **named))
+            return face._portal.join(
+                session, lambda lent: self.method(face._awaited, *given, **{**named, "session": lent})
+            )
 
         return _like(self.method, call)
 
@@ -184,21 +79,15 @@ class _Iterating(Generic[P, R]):
 
     def __get__(self, face: Face, kind: type) -> Callable[P, Iterator[R]]:
         def call(*given: P.args, **named: P.kwargs) -> Iterator[R]:
-            _refuse_session(named)
             return face._portal.iterate(self.method(face._awaited, *given, **named))
 
         return _like(self.method, call)
 
 
-def _refuse_session(named: object) -> None:
-    if isinstance(named, dict) and named.get("session") is not None:
-        raise InputError(NO_SESSION)
-
-
 def _like(method: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:
-    """The function with the name and docstring of the method, and its signature without `session=`."""
+    """The function with the name, docstring and signature of the method."""
     signature, made = inspect.signature(method), cast("Any", call)
-    shown = [one for one in list(signature.parameters.values())[1:] if one.name != "session"]
+    shown = list(signature.parameters.values())[1:]
     made.__name__, made.__qualname__, made.__doc__ = method.__name__, method.__qualname__, method.__doc__
     made.__signature__ = signature.replace(parameters=shown)
     return call
@@ -332,7 +221,7 @@ class Memory(Face):
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         memory = awaited.Memory(url, llm, settings, embeddings=embeddings, read_url=read_url, clock=clock)
-        portal = Portal()
+        portal = Portal(lambda: memory.database.engine.dialect)
         super().__init__(portal, memory)
         self._memory = memory
         self.settings = memory.settings
@@ -374,6 +263,14 @@ class Memory(Face):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # which complains by itself
+
+        async def __aenter__(self) -> None:
+            raise InputError("memory_sql.sync.Memory is opened by `with`; memory_sql.Memory by `async with`")
+
+        async def __aexit__(self, *_: object) -> None:
+            """Never reached; without it nobody calls `__aenter__`."""
 
     def configure(self, *, agent_id: Id, **settings: Unpack[AgentSettings]) -> dict[str, Any]:
         """Like `memory_sql.Memory.configure`."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from memory_sql.config import Settings
 from memory_sql.context import digest as digests
 from memory_sql.context.render import RETRIEVED, Static, render, static_of, told_in
-from memory_sql.db import Session
+from memory_sql.db import Joinable
 from memory_sql.db.queries.context import Found, read_context
 from memory_sql.db.queries.digest_candidates import Wanted, begin
 from memory_sql.db.queries.search import Sought, search
@@ -62,7 +62,7 @@ class _Result(NamedTuple):
     seconds: float
 
 
-async def context(reads: Reads, turn: Turn, session: Session | None = None) -> Context:
+async def context(reads: Reads, turn: Turn, session: Joinable | None = None) -> Context:
     """What `Memory.context` returns; counted."""
     asking, agent = read(turn.text), turn.principal["agent_id"]
     guess = reads.last_settings.get(agent)
@@ -85,7 +85,7 @@ async def context(reads: Reads, turn: Turn, session: Session | None = None) -> C
     return composed
 
 
-async def digest(reads: Reads, turn: Turn, session: Session | None = None) -> Digest:
+async def digest(reads: Reads, turn: Turn, session: Joinable | None = None) -> Digest:
     """What `Memory.digest` returns; counted."""
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
     async with reads.database.reading(session, _walled_as(turn, session)) as reader:
@@ -145,7 +145,7 @@ def _query_of(turn: Turn, settings: Settings) -> Query:
     return parse(turn.text, turn.as_of or turn.now, zone_of(settings.time_zone), settings.language, operators=False)
 
 
-def _walled_as(turn: Turn, session: Session | None) -> Who | None:
+def _walled_as(turn: Turn, session: Joinable | None) -> Who | None:
     """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is.
 
     Nor do these answer for anybody else where the host has entered its transaction as a user.
@@ -153,7 +153,7 @@ def _walled_as(turn: Turn, session: Session | None) -> Who | None:
     return None if turn.as_of is None and session is None else turn.principal
 
 
-async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Session | None) -> _Result:
+async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Joinable | None) -> _Result:
     """The static layer, what the query finds, and what a digest begins with: in one statement."""
     meant = WORDS_ALONE
     if plan.by_meaning:  # no connection is held meanwhile

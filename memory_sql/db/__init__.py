@@ -3,5 +3,6 @@
 from sqlalchemy.ext.asyncio import AsyncEngine as AsyncEngine
 
 from memory_sql.db.engine import Database, Session
+from memory_sql.db.waiting import Joinable
 
-__all__ = ["AsyncEngine", "Database", "Session"]
+__all__ = ["AsyncEngine", "Database", "Joinable", "Session"]

@@ -28,7 +28,7 @@ from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, na
 from memory_sql.db.recorded import recorded
 from memory_sql.db.savepoints import FIRST, OWN, UNUSED
 from memory_sql.db.urls import LIBPQ_OPTIONS, OWN_OPTIONS, asyncpg_url, is_pooled
-from memory_sql.db.waiting import Limited, Limits, joined, session_of
+from memory_sql.db.waiting import Joinable, Limited, Limits, joined, session_of
 from memory_sql.errors import ConflictError, ForkedError, InputError, LockTimeoutError, PoolFullError
 
 Done = TypeVar("Done")
@@ -55,7 +55,12 @@ POOLED_SETTINGS = {name: SERVER_SETTINGS[name] for name in ("application_name", 
 # Keys of `Session.info`:
 SERVED = "memory_sql.served"  # the principal that is named together with BEGIN
 SAVED = "memory_sql.saved"  # the savepoint `FIRST` is sent together with BEGIN
+ON_COMMIT = "memory_sql.on_commit"  # calls something after the commit of a host that blocks; None: nothing tells of it
 
+NO_LOOP = (
+    "memory_sql.Memory is awaited in an event loop of asyncio, and none runs here; use memory_sql.sync, under trio with"
+    " trio.to_thread.run_sync"
+)
 OTHER_LOOP = (
     "this Memory was opened in another event loop, which its connections belong to; open one in each loop, or use"
     " memory_sql.sync, which has a loop of its own"
@@ -76,6 +81,14 @@ def engine_to(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEng
         },
         **options,
     )
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Raises `InputError` where none runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise InputError(NO_LOOP) from None
 
 
 class Attempt:
@@ -183,7 +196,7 @@ class Database:
     async def write(
         self,
         step: Callable[[AsyncSession], Awaitable[Done]],
-        session: AsyncSession | None = None,
+        session: Joinable | None = None,
         principal: Principal | None = None,
         *,
         single: bool = False,
@@ -240,7 +253,7 @@ class Database:
     @asynccontextmanager
     async def transaction(
         self,
-        session: AsyncSession | None = None,
+        session: Joinable | None = None,
         principal: Principal | None = None,
         *,
         snapshot: bool = False,
@@ -276,7 +289,7 @@ class Database:
 
     @asynccontextmanager
     async def statement(
-        self, session: AsyncSession | None = None, principal: Principal | None = None
+        self, session: Joinable | None = None, principal: Principal | None = None
     ) -> AsyncIterator[AsyncSession]:
         """For one statement, without BEGIN and COMMIT, except behind a pooler or if a principal is named first.
 
@@ -306,7 +319,7 @@ class Database:
             raise_named(error, self.url)
 
     def reading(
-        self, session: AsyncSession | None = None, principal: Principal | None = None
+        self, session: Joinable | None = None, principal: Principal | None = None
     ) -> AbstractAsyncContextManager[Reader]:
         """For statements that were built at import and only read, each with its own snapshot; made for hot paths.
 
@@ -318,7 +331,7 @@ class Database:
         self._check_loop()
         return self._lent(served=self._served(principal))
 
-    def _needs_more(self, session: AsyncSession | None, principal: Principal | None) -> bool:
+    def _needs_more(self, session: Joinable | None, principal: Principal | None) -> bool:
         """Whether more is needed than a connection for a statement that commits by itself."""
         whose = principal or self._principal
         return session is not None or self.pooled or (self.walled and whose is not None and not serves(whose))
@@ -329,11 +342,11 @@ class Database:
         return whose if self.walled and serves(whose) else None
 
     def _single(
-        self, session: AsyncSession | None = None, principal: Principal | None = None
+        self, session: Joinable | None = None, principal: Principal | None = None
     ) -> AbstractAsyncContextManager[AsyncSession]:
         return self.statement(session, principal)
 
-    async def _hosts(self, session: AsyncSession) -> AsyncSession:
+    async def _hosts(self, session: Joinable) -> AsyncSession:
         """The session that a host passed as `session=`. Raises `InputError`, also for one of another database."""
         self._check_process()
         host = await session_of(session)
@@ -348,7 +361,7 @@ class Database:
     def _check_loop(self) -> None:
         """Raises `InputError` in another event loop than the one that opened the connections: they belong to that loop."""
         self._check_process()
-        running = asyncio.get_running_loop()
+        running = running_loop()
         if self._loop is None:
             self._loop = running
         elif self._loop is not running:
@@ -416,8 +429,11 @@ def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
     """Calls `call` once, after the database transaction was committed in which this session works; not if it is rolled back.
 
     That may be another's, which the session has joined: then its own commit says nothing. Nor is it called if anybody rolls
-    back to an earlier savepoint. The session has sent something in that transaction.
+    back to an earlier savepoint. The session has sent something in that transaction, and `tells_commit`.
     """
+    if ON_COMMIT in session.info:
+        session.info[ON_COMMIT](call)
+        return
     connection = session.sync_session.connection()
     driver: Any = connection.connection.dbapi_connection
     watched = driver._transaction
@@ -426,6 +442,11 @@ def on_commit(session: AsyncSession, call: Callable[[], None]) -> None:
             event.listen(connection, "rollback_savepoint", _rolled_back)
         watched = driver._transaction = _watched[connection] = _Watched(watched)
     watched.waiting.append((call, frozenset(_savepoints(connection))))
+
+
+def tells_commit(session: AsyncSession) -> bool:
+    """Whether `on_commit` can be used."""
+    return session.info.get(ON_COMMIT, on_commit) is not None
 
 
 def _savepoints(connection: Connection) -> Iterator[str]:

@@ -43,9 +43,14 @@ PLAINLY = {
 STATEMENT_GONE = {"26000", "42P05"}  # no such prepared statement; it is there already
 
 
+def code_of(error: BaseException | None) -> str | None:
+    """The SQLSTATE, as the drivers keep it, also those of hosts."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
 def _named(error: BaseException | None, url: URL | None) -> DatabaseError:
     """The library's error for what the driver raised."""
-    code = getattr(error, "sqlstate", None)
+    code = code_of(error)
     if code in NO_SCHEMA:
         return SchemaError("the database has no schema of this release; run `memory-sql db upgrade`")
     if code == LOCK_NOT_AVAILABLE:

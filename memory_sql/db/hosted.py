@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, Text, bindparam, cast, event, func, select
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
@@ -26,7 +26,7 @@ from memory_sql.db.engine import OVERFLOW, SERVED, SERVER_SETTINGS, Database
 from memory_sql.db.failures import RAISED, named_errors, raise_named
 from memory_sql.db.principals import Principal
 from memory_sql.db.urls import is_pooled
-from memory_sql.db.waiting import Limits, limits_locks
+from memory_sql.db.waiting import Joinable, Limits, limits_locks
 from memory_sql.errors import ConfigurationError, InputError
 
 log = logging.getLogger("memory_sql")
@@ -104,7 +104,7 @@ class HostDatabase(Database):
         else:
             connection.execute(_serving(self._limits), {"agent_id": served["agent_id"]})
 
-    def _single(self, session: AsyncSession | None = None, principal: Principal | None = None) -> Any:
+    def _single(self, session: Joinable | None = None, principal: Principal | None = None) -> Any:
         """A single statement, whose waiting has to be limited."""
         return self.transaction(session, principal)
 

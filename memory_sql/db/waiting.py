@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import ColumnElement, Interval, Select, Text, bindparam, case, cast, func, or_, select
@@ -88,11 +88,27 @@ class Limited(asyncpg.Connection):  # type: ignore[misc]
             raise
 
 
+class BlockingTransaction(Protocol):
+    """The transaction of code that blocks, for `session=` of `memory_sql.sync`.
+
+    A connection of psycopg, psycopg2 or Django, or SQLAlchemy's Session or Connection on one of these.
+    """
+
+    def commit(self) -> Any: ...
+    def rollback(self) -> Any: ...
+
+
+Joinable = AsyncSession | async_scoped_session[Any] | BlockingTransaction
+
+
 async def session_of(given: object) -> AsyncSession:
     """The session that a host passed as `session=`; for a scoped session, the caller's. Raises `InputError`."""
     session = given() if isinstance(given, async_scoped_session) else given
     if not isinstance(session, AsyncSession):
-        raise InputError(f"session= must be SQLAlchemy's AsyncSession, not {type(session).__name__}")
+        raise InputError(
+            f"session= must be SQLAlchemy's AsyncSession, not {type(session).__name__}; memory_sql.sync joins transactions"
+            " of code that doesn't await"
+        )
     await session.run_sync(_check_session)
     return session
 

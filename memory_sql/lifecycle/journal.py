@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from memory_sql.db import Session
-from memory_sql.db.engine import on_commit
+from memory_sql.db.engine import on_commit, tells_commit
 from memory_sql.db.queries.forgettings import Renamed, note, placed
 from memory_sql.domain.ids import Value
 from memory_sql.domain.people import ForgottenKind
-from memory_sql.errors import ConfigurationError
+from memory_sql.errors import ConfigurationError, InputError
 
 log = logging.getLogger(__name__)
 TAIL = 4096
@@ -55,6 +55,15 @@ class Entry(Value):
     refs: tuple[str, ...] = ()
     renamed: tuple[Renamed, ...] = ()
     named: tuple[tuple[ForgottenKind, str], ...] = ()
+
+
+def check(path: Path | None, unit: Session) -> None:
+    """Raises `InputError` where the journal couldn't be written when this transaction commits."""
+    if path is not None and not tells_commit(unit):
+        raise InputError(
+            "forget_journal is written when your transaction commits, which only Django's atomic tells; forget without"
+            " session=, or in an AsyncSession with memory_sql.Memory"
+        )
 
 
 async def keep(path: Path | None, unit: Session, entry: Entry, *, joined: bool) -> None:

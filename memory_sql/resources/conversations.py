@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.conversations import ConversationRepository
@@ -30,7 +30,7 @@ class Conversations(Face):
         conversation_id: Id | None = None,
         limit: int = 50,
         before: RetainedMessage | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Sequence[RetainedMessage]:
         """The messages of the user's conversations whose text is still kept, newest first.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memory_sql.errors import InputError
 from memory_sql.later import imported
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class Faces:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             face = getattr(imported(f"memory_sql.resources.{name}"), FACES[name])(self._runtime)
             return self.__dict__.setdefault(name, face)
+
+        def __enter__(self) -> None:
+            """Type checkers don't see it, so that they complain as well."""
+            raise InputError("memory_sql.Memory is opened by `async with`; memory_sql.sync.Memory by `with`")
+
+        def __exit__(self, *_: object) -> None:
+            """Never reached; without it nobody calls `__enter__`."""
 
         def __dir__(self) -> list[str]:
             return sorted({*super().__dir__(), *FACES})

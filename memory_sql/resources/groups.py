@@ -9,7 +9,7 @@ from functools import partial
 from typing import get_args
 
 from memory_sql.config.kinds import Sharing
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
@@ -41,7 +41,7 @@ class Groups(Face):
         display_name: str | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Group:
         """Creates the group and returns it; an existing group is returned unchanged. `display_name` None: its id."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
@@ -71,7 +71,7 @@ class Groups(Face):
         agent_id: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Group:
         """Changes the group's display name, also in the context, and returns the group. `people.rename` changes its id."""
         agent, group, now = id_of("agent_id", agent_id), id_of("group_id", group_id), self._now()
@@ -99,7 +99,7 @@ class Groups(Face):
         agent_id: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Group:
         """Sets what is propagated into the group and out of it, and returns the group; None: as the agent's `sharing` says.
 
@@ -134,7 +134,7 @@ class Groups(Face):
         source: MemberSource = "host",
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Member:
         """Adds a member and returns the membership; an existing one is returned unchanged.
 
@@ -170,7 +170,7 @@ class Groups(Face):
         keep: bool = False,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Departure:
         """Ends the membership, for all ids of the user: from now on they see nothing of the group.
 
@@ -225,7 +225,7 @@ class Groups(Face):
         return await self._database.write(leave, session, service(agent))
 
     async def members(
-        self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Session | None = None
+        self, group_id: Id, *, agent_id: Id, as_of: datetime | None = None, session: Joinable | None = None
     ) -> Sequence[Member]:
         """The members, in the order of their ids; `as_of`: the members at that moment."""
         agent, group = id_of("agent_id", agent_id), id_of("group_id", group_id)
@@ -234,7 +234,7 @@ class Groups(Face):
             groups = GroupRepository(unit, await _agent_key(unit, agent, group))
             return await groups.members((await _found(groups, group)).scope_key, past)
 
-    async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Session | None = None) -> list[Group]:
+    async def list(self, *, agent_id: Id, user_id: Id | None = None, session: Joinable | None = None) -> list[Group]:
         """The agent's groups, in the order of their ids. `user_id`: the groups to which any id of that user belongs."""
         agent, user = id_of("agent_id", agent_id), optional_id("user_id", user_id)
         async with self._database.transaction(session, service(agent)) as unit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
@@ -29,7 +29,7 @@ class Holds(Face):
         observation_id: str | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> PlacedHold:
         """Places a hold on an observation, or on everything of a user, conversation or group, and returns it.
 
@@ -72,7 +72,7 @@ class Holds(Face):
         agent_id: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Hold:
         """Ends the hold and returns it: what it covers can be erased again, and what was forgotten during it is erased now.
 
@@ -83,6 +83,7 @@ class Holds(Face):
         asked = asked_of(agent, actor, reason, self._settings, now)
 
         async def release(unit: Session) -> Hold:
+            journal.check(self._settings.forget_journal, unit)
             agent_key = await locked_agent(unit, agent, "hold", str(number))
             holds = HoldRepository(unit, agent_key)
             released = await holds.release(number, now)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from memory_sql.db import Session
+from memory_sql.db import Joinable
 from memory_sql.db.queries import listed
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.arguments import (
@@ -47,7 +47,7 @@ class Observations(Face):
         agent_id: Id,
         user_id: Id,
         conversation_id: Id | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Observation:
         """One observation. Raises `NotFoundError`, also if it exists but this user may not see it."""
         key = parse_observation_id(observation_id)
@@ -68,7 +68,7 @@ class Observations(Face):
         limit: int = 50,
         before: Observation | None = None,
         as_of: datetime | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> list[Observation]:
         """The observations that the user may see, newest first; `before` is the last one of the previous page.
 
@@ -91,7 +91,7 @@ class Observations(Face):
         user_id: Id,
         conversation_id: Id | None = None,
         limit: int = 50,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> tuple[RetainedMessage, ...]:
         """The messages that support an observation and that this user may see, oldest first.
 
@@ -122,7 +122,7 @@ class Observations(Face):
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Observation:
         """Supersedes the observation with a new one, supported by `user_id`, and returns the new one.
 
@@ -157,7 +157,7 @@ class Observations(Face):
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Observation:
         """Supersedes the old observation with an existing one and returns the old one. Raises the errors of `update`.
 
@@ -181,7 +181,7 @@ class Observations(Face):
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Observation:
         """Makes a superseded observation active again, beside the one that superseded it, and returns it.
 
@@ -206,7 +206,7 @@ class Observations(Face):
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Observation:
         """Marks the observation as `confirmed` by `user_id` and returns it. Raises the errors of `update`."""
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
@@ -222,7 +222,7 @@ class Observations(Face):
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Observation:
         """Marks the observation as `disputed` and returns it.
 
@@ -237,7 +237,7 @@ class Observations(Face):
         asked: corrections.Asked,
         verification: Verification,
         if_version: int | None,
-        session: Session | None,
+        session: Joinable | None,
     ) -> Observation:
         return await self._database.write(
             lambda unit: corrections.verify(unit, asked, observation_id, verification, if_version),
@@ -258,7 +258,7 @@ class Observations(Face):
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Marked:
         """Changes how private the observation is and returns it; None leaves a value unchanged.
 
@@ -286,7 +286,7 @@ class Observations(Face):
         conversation_id: Id | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> SetAside:
         """Sets aside one observation that `user_id` may see, or, without `user_id`, all that a selection names.
 
@@ -309,7 +309,7 @@ class Observations(Face):
         conversation_id: Id | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> SetAside:
         """Ends a quarantine: the observations, and what was derived from them, have their earlier status and are pending.
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
@@ -52,7 +52,7 @@ class People(Face):
         into_user_id: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Merged:
         """Makes `user_id` an alias of `into_user_id`, who then sees what both may see, and returns the alias.
 
@@ -98,7 +98,7 @@ class People(Face):
         user_id: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Alias:
         """Ends the alias of `user_id` and returns it. Raises `NotFoundError` if the user wasn't merged.
 
@@ -141,7 +141,7 @@ class People(Face):
         wait: bool = True,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> PersonReceipt:
         """Deletes all that any agent has of a user, as `forget(Selection(user_id=…))` does for one, in one transaction.
 
@@ -158,6 +158,7 @@ class People(Face):
             asked = asked_of(agent, by, why, self._settings, now)
             if dry_run:
                 return await forgetting.preview(unit, asked, chosen)
+            journal.check(self._settings.forget_journal, unit)
             forgotten = await forgetting.forget(unit, asked, chosen)
             await journal.keep(self._settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt
@@ -181,7 +182,7 @@ class People(Face):
         new: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Renamed:
         """Changes the host's id of a user, group or conversation everywhere, in one transaction.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from memory_sql.config.kinds import PromptMode, PromptName
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.events import record
@@ -40,7 +40,7 @@ class Prompts(Face):
         mode: PromptMode = "guidance",
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> ScopePrompt:
         """Adds a version, which applies from the next model call on, and returns it. `body` None: the base prompt again.
 
@@ -66,7 +66,7 @@ class Prompts(Face):
         return await self._database.write(write, session, service(agent))
 
     async def list(
-        self, *, agent_id: Id, scope_id: str | None = None, session: Session | None = None
+        self, *, agent_id: Id, scope_id: str | None = None, session: Joinable | None = None
     ) -> list[ScopePrompt]:
         """All versions, of one scope or all, newest first within each scope and name."""
         agent, key = id_of("agent_id", agent_id), optional_scope(scope_id)
@@ -81,7 +81,7 @@ class Prompts(Face):
         *,
         agent_id: Id,
         version: int | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> ScopePrompt:
         """One version; None: the newest. Raises `NotFoundError`, also if the scope has no prompt of that name."""
         _check_name(name)

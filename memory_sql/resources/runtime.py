@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from memory_sql.config import Settings
 from memory_sql.config.environment import warn_of_unread
 from memory_sql.db import AsyncEngine, Database, Session
+from memory_sql.db.engine import running_loop
 from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
 from memory_sql.db.urls import place_of
@@ -105,6 +106,7 @@ class Runtime:
         if self._database is not None:
             self._check_process()
             raise InputError("this Memory is open already")
+        running_loop()
         self._process = os.getpid()
         telemetry = telemetry_of(self.settings)
         async with AsyncExitStack() as opening:

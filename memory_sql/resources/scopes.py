@@ -10,7 +10,7 @@ from typing import Any
 from memory_sql.config import ScopeSettings
 from memory_sql.config.scopes import stored
 from memory_sql.consolidation import diff
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.visible_scopes import list_scopes
 from memory_sql.db.repositories.agents import Agent, agent_key_of, ensure_agent, find_agent
@@ -58,7 +58,7 @@ class Scopes(Face):
         settings: ScopeSettings | None = None,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> ScopeDetails:
         """Creates a scope with these settings and returns it; an existing scope is returned unchanged.
 
@@ -92,7 +92,7 @@ class Scopes(Face):
 
         return await self._database.write(make, session, service(agent))
 
-    async def get(self, scope_id: str, *, agent_id: Id, session: Session | None = None) -> ScopeDetails:
+    async def get(self, scope_id: str, *, agent_id: Id, session: Joinable | None = None) -> ScopeDetails:
         """The scope's effective settings, each with its source. Raises `NotFoundError`."""
         agent, key = id_of("agent_id", agent_id), parse_scope_id(scope_id)
         async with self._database.transaction(session, service(agent)) as unit:
@@ -109,7 +109,7 @@ class Scopes(Face):
         agent_id: Id,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> ScopeDetails:
         """Changes the given settings; None removes the scope's own value, so that the agent's applies again.
 
@@ -148,7 +148,7 @@ class Scopes(Face):
         return details_of(found, await settings.prompts(scope_id), self._settings, agent.settings)
 
     async def list(
-        self, *, agent_id: Id, user_id: Id, conversation_id: Id | None = None, session: Session | None = None
+        self, *, agent_id: Id, user_id: Id, conversation_id: Id | None = None, session: Joinable | None = None
     ) -> list[Scope]:
         """The scopes that the user may see: collective, groups, the user's own."""
         principal = principal_of(agent_id, user_id, conversation_id)
@@ -164,7 +164,7 @@ class Scopes(Face):
         scope_id: str | None = None,
         limit: int = 50,
         as_of: datetime | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> Sequence[Consolidation]:
         """The versions of the texts that the user may see, newest first; `as_of`: as of that moment."""
         principal, past = principal_of(agent_id, user_id, conversation_id), moment_of("as_of", as_of)

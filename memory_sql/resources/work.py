@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from memory_sql.db import Session
+from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog, read_late, read_waiting
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
@@ -85,7 +85,7 @@ class Work(Face):
         """
         await self._jobs.discard(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
-    async def reviews(self, *, agent_id: Id, limit: int = 100, session: Session | None = None) -> Sequence[Review]:
+    async def reviews(self, *, agent_id: Id, limit: int = 100, session: Joinable | None = None) -> Sequence[Review]:
         """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts, and
         what a group was told because two of its members had spoken there, who turned out to be one (`people.merge`).
 
@@ -106,7 +106,7 @@ class Work(Face):
         accept: bool,
         actor: Id | None = None,
         reason: str | None = None,
-        session: Session | None = None,
+        session: Joinable | None = None,
     ) -> None:
         """Accepts or refuses a review; `review_id` as `reviews` shows it.
 

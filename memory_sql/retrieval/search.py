@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memory_sql.config import Settings
-from memory_sql.db import Database, Session
+from memory_sql.db import Database, Joinable
 from memory_sql.db.queries.digest_candidates import defaults_of
 from memory_sql.db.queries.search import Sought, search, search_plan
 from memory_sql.domain.asking import Question, Who
@@ -58,7 +58,7 @@ class Reads:
         self.digest_defaults = defaults_of(settings)
 
 
-async def answer(reads: Reads, question: Question, session: Session | None = None) -> SearchResult:
+async def answer(reads: Reads, question: Question, session: Joinable | None = None) -> SearchResult:
     """What the question finds; counted."""
     settings = reads.settings
     query = parse(question.text, question.as_of or question.now, zone_of(settings.time_zone), settings.language)
@@ -82,7 +82,7 @@ async def answer(reads: Reads, question: Question, session: Session | None = Non
     )
 
 
-def _walled_as(question: Question, session: Session | None) -> Who | None:
+def _walled_as(question: Question, session: Joinable | None) -> Who | None:
     """Whom row-level policies have to know: the past is read from tables, the present by functions that ask who it is.
 
     Nor do these answer for anybody else where the host has entered its transaction as a user.
@@ -104,7 +104,7 @@ def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sough
 
 
 async def _plan(
-    reads: Reads, question: Question, query: Query, sought: Sought, session: Session | None
+    reads: Reads, question: Question, query: Query, sought: Sought, session: Joinable | None
 ) -> Sequence[str]:
     async with reads.database.statement(session, _walled_as(question, session)) as unit:
         return await search_plan(unit, question.principal, query, sought)

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, SecretStr
+from sqlalchemy import Engine
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
 
 from memory_sql import (
     AddResult,
@@ -43,6 +46,7 @@ from memory_sql import (
     Worked,
     Worker,
     __version__,
+    sync,
 )
 from memory_sql.sync import Memory as SyncMemory
 
@@ -118,6 +122,18 @@ async def forget(memory: Memory, user: str) -> Receipt | int:
     except MemorySQLError as error:
         stored: AddResult | None = error.added
         return 0 if stored is None else stored.accepted
+
+
+def in_one_transaction(memory: sync.Memory, engine: Engine) -> list[Observation]:
+    """Without await."""
+    with Session(engine) as joined, joined.begin():
+        told: Observation = memory.observe("Likes tea.", agent_id="ada", user_id="mia", session=joined)
+        memory.forget(told.id, agent_id="ada", session=joined)
+        return memory.observations.list(agent_id="ada", user_id="mia", session=joined)
+
+
+async def joined(memory: Memory, session: AsyncSession) -> Observation:
+    return await memory.observe("Likes tea.", agent_id="ada", user_id="mia", session=session)
 
 
 async def look(memory: Memory, user: str) -> list[str]:

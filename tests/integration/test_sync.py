@@ -17,6 +17,7 @@ from memory_sql import memory as awaited
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.errors import InputError, NotFoundError
+from memory_sql.portal import AHEAD, Portal
 from memory_sql.resources.faces import FACES
 from memory_sql.sync import Memory
 from tests.factories import message
@@ -86,7 +87,7 @@ def test_what_cannot_be_waited_for_is_named(database_url: str) -> None:
         with pytest.raises(InputError, match="event loop"):
             asyncio.run(inside())
         with pytest.raises(InputError, match="session="):
-            memory.context(**MIA, session=object())  # type: ignore[arg-type]
+            memory.context(**MIA, session=object())  # type: ignore[arg-type]  # what it names
         with pytest.raises(InputError, match="open already"):
             memory.open()
     with pytest.raises(InputError, match="not open"):
@@ -148,7 +149,7 @@ def test_iterator_that_is_dropped_where_a_loop_runs_stops_reading(database_url: 
         return len((await asyncio.wait(takes, timeout=20))[1]) if takes else 0
 
     with opened(database_url) as memory:
-        memory.add([message(n=n) for n in range(sync.AHEAD * 2)], **MIA, conversation_id="s")
+        memory.add([message(n=n) for n in range(AHEAD * 2)], **MIA, conversation_id="s")
         lines = [memory.people.export(**MIA)]
         next(lines[0])
 
@@ -170,12 +171,10 @@ def test_each_method_is_there_with_the_same_parameters() -> None:
         kinds.append((type(part), getattr(sync, type(part).__name__)))
     for theirs, ours in kinds:
         assert {f"{theirs.__name__}.{name}" for name in set(public(theirs)) - set(public(ours))} <= ASYNC_ONLY
-        face = ours("postgresql://nowhere/none") if ours is sync.Memory else ours(sync.Portal(), None)
+        face = ours("postgresql://nowhere/none") if ours is sync.Memory else ours(Portal(lambda: None), None)
         for name in set(public(theirs)) & set(public(ours)):
             wanted = list(inspect.signature(getattr(theirs, name)).parameters)[1:]
-            assert [one for one in wanted if one != "session"] == list(
-                inspect.signature(getattr(face, name)).parameters
-            )
+            assert wanted == list(inspect.signature(getattr(face, name)).parameters)
     assert len(kinds) == 12
     wanted = [name for name in inspect.signature(awaited.Memory).parameters if name != "engine"]
     assert list(inspect.signature(sync.Memory).parameters) == wanted

@@ -7,11 +7,12 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy import text
 
 from benchmarks.server import plain_url
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.memory import Memory
-from tests.database import owners_url, rows
+from tests.database import owners_url, rows, serving
 from tests.fakes import Meanings, Scripted
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -93,7 +94,8 @@ def of_pins(memory: Memory) -> Calls:
 
 async def pages(memory: Memory) -> int:
     """How many pages of memory were read up to now: the one connection is told to say so."""
-    await rows(memory, "SELECT pg_stat_force_next_flush()")
+    async with serving(memory) as unit:
+        await unit.execute(text("SELECT pg_stat_force_next_flush()"))
     return int((await rows(memory, _PAGES))[0][0])
 
 

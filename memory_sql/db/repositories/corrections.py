@@ -162,8 +162,10 @@ class CorrectionRepository:
         given = {"correction": {"by": by}, "status": {"from": "active", "to": "superseded", "by": new}}
         given |= {"actor": entry.actor, "reason": entry.reason, "now": entry.at, "new": new, "threshold": threshold}
         keys = {"agent": self._agent_key, "scope": scope_id, "old": seq}
-        row = (await self._session.execute(_REPLACE, {**given, **keys})).one()
-        return row.holds, row.is_linked, row.by != new
+        set_aside, replace = _REPLACE
+        by = await self._session.scalar(set_aside, {"now": entry.at, "new": new, **keys})
+        row = (await self._session.execute(replace, {**given, **keys})).one()
+        return row.holds, row.is_linked, by != new
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
         await self._set([{**self._key_columns(key), "verification": verification}], "verification")
@@ -389,8 +391,11 @@ def _left(ledger: dict[str, Any]) -> dict[str, Any]:
     return {**stays, "from": "archived"} if is_active else stays
 
 
-def _replace() -> Select[Any]:
-    """Its parameters aren't called as the columns are: SQLAlchemy would take them for values."""
+def _replace() -> tuple[Any, Select[Any]]:
+    """What sets the old one aside, and what follows: by itself, since a trigger says at its end that it is in use no more.
+
+    The parameters aren't called as the columns are: SQLAlchemy would take them for values.
+    """
     link, t, s = LineageRow, ObservationStateRow, ScopeRow
     old, new = bindparam("old", type_=Integer), bindparam("new", type_=Integer)
     agent, scope = bindparam("agent", type_=BigInteger), bindparam("scope", type_=BigInteger)
@@ -410,7 +415,6 @@ def _replace() -> Select[Any]:
             set_={**state, "superseded_by": func.coalesce(t.superseded_by, new)},  # what had, if it is set aside
         )
         .returning(t.superseded_by)
-        .cte("set_aside")
     )
     cause = (bindparam("actor", type_=Text), bindparam("reason", type_=Text), now)
     details = [
@@ -426,8 +430,7 @@ def _replace() -> Select[Any]:
         .where(s.agent_key == agent, s.scope_id == scope, s.lease_until.is_not(None))
         .values(fence=s.fence + 1, lease_until=None)
     )
-    first = [select(func.max(set_aside.c.superseded_by).label("by")).subquery()]
-    first.append(select(func.count()).select_from(released.returning(s.scope_id).cte("released")).subquery())
+    first = select(func.count()).select_from(released.returning(s.scope_id).cte("released")).subquery()
     threshold = bindparam("threshold", type_=Integer)
     none, place = cast([], ARRAY(BigInteger)), func.array_append(cast([], ARRAY(BigInteger)), scope)
     due = func.memory.refresh_due(agent, place, threshold, now)
@@ -437,9 +440,9 @@ def _replace() -> Select[Any]:
         exists(select(link.seq).where(link.agent_key == agent, scope_id == scope, seq == old))
         for scope_id, seq in ((link.scope_id, link.seq), (link.source_scope_id, link.source_seq))
     ]
-    return (
-        select(due, exists(select(tainted.c.scope_id)).label("holds"), or_(*links).label("is_linked"), first[0].c.by)
-        .select_from(first[0].join(first[1], true()))  # what is due is asked after both
+    return set_aside, (
+        select(due, exists(select(tainted.c.scope_id)).label("holds"), or_(*links).label("is_linked"))
+        .select_from(first)  # what is due is asked after it
         .add_cte(inherited.cte("inherited"), told.cte("told"))
     )
 

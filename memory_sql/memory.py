@@ -74,8 +74,7 @@ class Memory(Faces):
     time as an aware datetime; for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the user who
-    asks. A call with `session=`, an `AsyncSession`, joins the host's transaction, which the host commits; docs/deploying.md
-    says what `memory_sql.sync` joins.
+    asks. A call with `session=` (an `AsyncSession`; of `memory_sql.sync` see docs/deploying.md) joins the host's transaction.
     """
 
     def __init__(
@@ -336,8 +335,7 @@ class Memory(Faces):
         At most `limit` pieces of each kind, one after another. Failures are in the result. A `Worker` runs continuously and
         does several at once.
         """
-        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
-        return await self._runtime.jobs.run_due(agent, most)
+        return await self._runtime.jobs.run_due(optional_id("agent_id", agent_id), within("limit", limit, 10**9))
 
     # Reading
 

@@ -15,6 +15,7 @@ from memory_sql.db import Session
 from memory_sql.db.repositories.overtaking import OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.ids import moved
 from memory_sql.domain.scopes import Contradiction
 
 OF_OTHERS = FEWEST  # observations of others that one person's words overtake in a day: as many as in one version
@@ -42,7 +43,7 @@ async def bounded(
         decided = await overtaking.decided_since(scope, older, read_at, run_id)
         contradictions = [_held(item) if item.older in decided else item for item in contradictions]
         if scope.kind != "individual":  # where all is its owner's
-            before = await overtaking.given_way_since(scope, now - A_DAY)
+            before = await overtaking.given_way_since(scope, moved(now, -A_DAY))
             pairs = [*before, *((item.newer, seq) for item in contradictions if (seq := item.older) is not None)]
             authors = await overtaking.authors(scope, sorted({seq for pair in pairs for seq in pair}))
             contradictions = list(_within_a_day(contradictions, common, before, authors))

@@ -40,6 +40,7 @@ from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.domain.ids import moved
 from memory_sql.domain.results import Usage
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
 from memory_sql.errors import AnswerError, BusyError, GuardError, NotFoundError, StaleError
@@ -138,7 +139,7 @@ async def load(
         return None
     await RunRepository(session).check_budget(agent_id, scope.agent_key, settings, now)
     batch = _batch(scope, settings), settings.consolidation_batch_characters
-    begun = await ConsolidationRepository(session).begin(scope, *batch, now, now - A_WEEK)
+    begun = await ConsolidationRepository(session).begin(scope, *batch, now, moved(now, -A_WEEK))
     if begun is None:
         raise StaleError("scope", f"s{scope.scope_id}", "its text or its lease has changed")
     if begun.run_id is None:

@@ -14,6 +14,7 @@ from memory_sql.consolidation.keeping import TOLD, allowed, is_comparable, untol
 from memory_sql.db import Session
 from memory_sql.db.repositories.overtaking import OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.domain.ids import moved
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.languages.text import sentences
 from memory_sql.languages.wording import pieces, stands_in
@@ -47,7 +48,7 @@ async def drained(
     most = MOST * size_of(before) + room
     if _size(gone) <= most or lost_before.issuperset(gone):
         return None
-    asked = await OvertakingRepository(session).asked_since(scope, now - A_WEEK)
+    asked = await OvertakingRepository(session).asked_since(scope, moved(now, -A_WEEK))
     asked |= {item.older for item in contradictions if item.older is not None}
     in_use = [part for part in gone if await _is_in_use(session, agent_id, scope, part, asked, now)]
     if _size(in_use) <= most or lost_before.issuperset(in_use):

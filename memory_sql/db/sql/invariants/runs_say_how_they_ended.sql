@@ -12,5 +12,6 @@ JOIN memory.agents a USING (agent_key)
 WHERE (r.state IN ('running', 'answered')) <> (r.finished_at IS NULL)
    OR (r.state IN ('failed', 'dead', 'discarded')) <> (r.error_code IS NOT NULL)
    OR r.state <> 'retired' AND (r.state IN ('succeeded', 'empty')) <> (r.observations IS NOT NULL)
-   OR (r.state = 'succeeded' AND r.observations + coalesce(r.duplicates, 0) < 1 AND (r.kind <> 'consolidation' OR r.calls > 0))
+   OR (r.state = 'succeeded' AND r.observations + coalesce(r.duplicates, 0) < 1
+       AND (r.kind <> 'consolidation' OR r.calls > 0))
    OR (r.state = 'empty' AND r.observations + coalesce(r.duplicates, 0) <> 0)

@@ -16,8 +16,8 @@
 -- was superseded. With `overtaken` that comes apart, at most so many, if a consolidation found it contradicted, not where
 -- somebody corrected it; whatever was superseded lends its score to what has taken its place in the end, which may say it
 -- in other words. How much was superseded makes no difference to what is read: for each word `c_each` observations of the last
--- 4,096 to 8,191 numbers of a scope (memory.search_space), by meaning the `c_newest`; the best of these are looked at, twice as
--- many as may come. With `elsewhere` nothing that was said in the conversation `outside`. `strength` is the score
+-- 4,096 to 8,191 numbers of a scope (memory.search_space), by meaning the newest `c_near`, by time `c_newest`; the best `c_gone` of
+-- these are looked at. With `elsewhere` nothing that was said in the conversation `outside`. `strength` is the score
 -- by what a word is worth (IDF) that stands in one observation alone of all that are searched: it compares between small
 -- memories and large ones. `covered` is the share of what all words of the query are worth that those in the text or its
 -- cues are. Row-level policies don't stand between it and the tables: it runs as its owner and asks
@@ -34,8 +34,10 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, p
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    c_each CONSTANT integer := 8;  -- of what comes apart so many for each word
-    c_newest CONSTANT integer := 20;  -- and by meaning
+    c_each CONSTANT integer := 16;  -- of what comes apart so many for each word,
+    c_near CONSTANT integer := 500;  -- of the newest so many by meaning,
+    c_newest CONSTANT integer := 20;  -- by time,
+    c_gone CONSTANT integer := 10;  -- and of all these the best
     w record;
     f record;
     seen record;
@@ -161,7 +163,7 @@ BEGIN
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
         SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning), array_agg(s.close)
         INTO v_near_scopes, v_near_seqs, v_meanings, v_close
-        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, v_gone_most, v_known_scopes, v_known_seqs) s;
+        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, CASE WHEN v_gone_most > 0 THEN c_near ELSE v_gone_most END, v_known_scopes, v_known_seqs) s;
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
@@ -351,7 +353,7 @@ BEGIN
                 FROM pool p
                 WHERE p.gone
                 ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-                LIMIT 2 * f.overtaken
+                LIMIT c_gone
             )
         ) c
         CROSS JOIN wordless b
@@ -365,7 +367,7 @@ BEGIN
         ) l
         WHERE c.fits
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
-        LIMIT p_limit + 2 * f.overtaken
+        LIMIT p_limit + c_gone
     ) c;
 
     IF best.any_gone THEN

@@ -21,6 +21,7 @@ from memory_sql.db.models import (
     UserAliasRow,
 )
 from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
+from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Review
 from memory_sql.errors import InvalidIdError
@@ -151,7 +152,11 @@ class Reviews:
         ]
 
     async def _texts(self, limit: int) -> list[Review]:
+        """Of scopes that are as they were, with all that these texts would absorb."""
         r, s = RunRow, ScopeRow
+        absorbed = func.jsonb_array_elements_text(r.held["inputs"]).column_valued("absorbed")
+        pending = pending_observations(s.agent_key, s.scope_id, s.done_seq)
+        waits = absorbed.cast(Integer).in_(select(pending.c.seq))
         found = await self._session.execute(
             select(
                 r.run_id,
@@ -167,6 +172,7 @@ class Reviews:
                 literal_column("runs.held IS NOT NULL"),
                 r.held["version"].astext.cast(Integer) == s.version,
                 r.held["epoch"].astext.cast(Integer) == s.epoch,
+                ~exists(select(absorbed).where(~waits)),
             )
             .order_by(r.run_id)
             .limit(limit)

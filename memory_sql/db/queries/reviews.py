@@ -205,6 +205,8 @@ class Reviews:
             v.event_id > e.event_id,
             v.scope_id == o.scope_id,
             v.seq == o.seq,
+            v.version.is_(None),  # as of a contradiction
+            ~v.detail.has_key("for"),  # as of a claim
         )
         still = exists().where(
             a.agent_key == e.agent_key, a.user_id == e.detail["user_id"].astext, a.ended_at.is_(None)

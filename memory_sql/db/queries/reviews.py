@@ -164,6 +164,7 @@ class Reviews:
                 r.finished_at,
                 r.held["text"].astext.label("text"),
                 r.held["unsaid"].label("unsaid"),
+                (r.state == "succeeded").label("is_beside"),
                 s.consolidation,
             )
             .join(s, and_(s.agent_key == r.agent_key, s.scope_id == r.scope_id))
@@ -184,8 +185,8 @@ class Reviews:
                 scope_id=row.scope_id,
                 why="left_out" if row.unsaid is None else "unsaid",
                 since=row.finished_at,
-                says=row.text if row.unsaid is None else "\n".join(row.unsaid),
-                instead_of=row.consolidation if row.unsaid is None else None,
+                says="\n".join(row.unsaid) if row.unsaid and row.is_beside else row.text,
+                instead_of=None if row.unsaid and row.is_beside else row.consolidation,
             )
             for row in found
         ]

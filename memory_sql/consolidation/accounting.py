@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memory_sql.consolidation.answers import NamedLeftOut
-from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHORT_WORDS, TOLD, allowed, fits
+from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHORT_WORDS, TOLD, allowed, fits, share_of
 from memory_sql.consolidation.replacing import FEWEST, Shown
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.languages.text import count_words
@@ -143,9 +143,7 @@ def most_gone(sentences: Sequence[str]) -> float:
 
 
 def _share(numbers: Iterable[int], texts: Sequence[str]) -> float:
-    whole = " ".join(texts)
-    size = len if len(whole) > count_words(whole) * LONGEST_WORD else count_words
-    return sum(size(texts[n - 1]) for n in numbers) / max(sum(map(size, texts)), 1)
+    return share_of([texts[n - 1] for n in numbers], texts)
 
 
 def _is_long(texts: Sequence[str]) -> bool:

@@ -331,13 +331,15 @@ async def _refuse_drained(
 async def accept(
     session: Session, agent_id: str, agent_key: int, run_id: int, settings: Settings, now: datetime
 ) -> Applied:
-    """Writes a text that was held for a person. Raises `NotFoundError` when the scope has changed, `BusyError`."""
+    """Writes a text that was held for a person. Raises `NotFoundError` when the scope has changed, `BusyError`.
+
+    The caller has locked the scope, and all in which something follows it.
+    """
     scopes, runs = ScopeRepository(session), RunRepository(session)
     found = await runs.find_held(agent_key, run_id)
     if found is None:
         raise NotFoundError("review", f"r{run_id}")
     scope_id, held = found
-    await FollowingRepository(session, agent_key).lock([scope_id])
     scope = await scopes.claim(agent_key, scope_id, timedelta(seconds=settings.lease_seconds))
     if scope is None:
         raise BusyError("scope", f"s{scope_id}")

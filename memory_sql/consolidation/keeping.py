@@ -97,33 +97,46 @@ def kept(
     for n in _beyond(parts, told, stand, old, new, max_words):
         stand.discard(n)
         problems[n] = "too_long"
-    numbers = [item.seq for item in inputs]
-    waits = _untold(numbers, new, told, stand, old)
+    told_now = _told(new, told, stand, old)
+    gone = len(stand) < len(parts)
+    waits = frozenset(item.seq for n, item in enumerate(inputs) if gone and n not in told_now)
     again = {sentence for some in old.values() for sentence in some}
     silent = [n for n in silent if sentences(current or "")[n] not in again]
-    stand -= _remnants(parts, told, current or "", silent, whose)
-    lost = _put_back_silent(parts, told, stand, old, current or "", silent, max_words)
+    lost = _put_back_silent(parts, told, stand, old, current or "", silent, whose, max_words)
     whole = "".join(_written(parts, stand, old)).strip()
-    share = count_words(" ".join(lost)) / max(count_words(current or ""), 1)
-    old = {place: some[instead.get(place, 0) :] for place, some in old.items()}
-    everything = set(range(len(parts)))
-    everything -= set(_beyond(parts, told, everything, old, new, max_words))
-    tells = waits - _untold(numbers, new, told, everything, old)
-    unsaid_in = _with_unsaid(parts, sorted(unsaid & everything), everything, old, tells, max_words)
+    share = share_of(lost, [current or ""])
+    added, beside = _added(parts, sorted(unsaid), stand, old, instead, max_words)
+    unsaid_in = None
+    if added:
+        tells = {inputs[n].seq for n in _told(new, told, stand | added, beside)}
+        text = "".join(_written(parts, stand | added, beside)).strip()
+        unsaid_in = Unsaid(text, tuple(parts[n].strip() for n in sorted(added)), waits & tells)
     counts = Counter(filter(None, problems))
     return Kept(whole, waits, counts, len(silent) - len(lost), share, unsaid_in)
 
 
-def _with_unsaid(
+def share_of(some: Sequence[str], texts: Sequence[str]) -> float:
+    """How much of the texts these are: in words, or in characters for scripts without spaces."""
+    whole = " ".join(texts)
+    size = len if len(whole) > count_words(whole) * LONGEST_WORD else count_words
+    return sum(map(size, some)) / max(sum(map(size, texts)), 1)
+
+
+def _added(
     parts: Sequence[str],
     unsaid: Sequence[int],
     stand: Collection[int],
     old: dict[int, list[str]],
-    tells: frozenset[int],
+    instead: dict[int, int],
     max_words: int,
-) -> Unsaid | None:
-    text = "".join(_written(parts, stand, old)).strip()
-    return Unsaid(text, tuple(parts[n].strip() for n in unsaid), tells) if unsaid and fits(text, max_words) else None
+) -> tuple[set[int], dict[int, list[str]]]:
+    """Those that fit beside all that stands, and what of the old text stands beside them: not what stood for them."""
+    added, beside = set[int](), old
+    for n in unsaid:
+        tried = beside | {n: old.get(n, [])[instead.get(n, 0) :]}
+        if fits("".join(_written(parts, {*stand, *added, n}, tried)).strip(), max_words):
+            added, beside = added | {n}, tried
+    return added, beside
 
 
 def is_comparable(text: str, current: str, max_words: int) -> bool:
@@ -149,19 +162,21 @@ def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, expl
 
 
 def _remnants(
-    parts: Sequence[str], told: Sequence[frozenset[str]], current: str, silent: Sequence[int], whose: str
+    parts: Sequence[str],
+    told: Sequence[frozenset[str]],
+    stand: Collection[int],
+    old: Sequence[frozenset[str]],
+    n: int,
+    silent: Collection[int],
+    whose: str,
 ) -> set[int]:
-    """The places of sentences that say a part of what is put back, and nothing else: they would stand beside it."""
-    if not silent:
-        return set()
-    old = [telling(sentence, [whose]) for sentence in sentences(current)]
-    again = [old[n] for n in silent]
-    stays = [words for n, words in enumerate(old) if n not in silent]
+    """The places of sentences that say a part of the old one `n`, and nothing else: they would stand beside it."""
+    stays = [words for m, words in enumerate(old) if m not in silent]
     return {
         k
-        for k, part in enumerate(parts)
-        if (words := telling(part, [whose]))
-        and any(words <= whole for whole in again)
+        for k in stand
+        if (words := telling(parts[k], [whose]))
+        and words <= old[n]
         and all(_share(other, told[k]) < LOST for other in stays)
     }
 
@@ -169,36 +184,39 @@ def _remnants(
 def _put_back_silent(
     parts: Sequence[str],
     told: Sequence[frozenset[str]],
-    stand: Collection[int],
+    stand: set[int],
     old: dict[int, list[str]],
     current: str,
     silent: Sequence[int],
+    whose: str,
     max_words: int,
 ) -> list[str]:
-    """Adds these sentences of the old text to `old`, each behind what tells the last before it. Returns what has no room."""
+    """Adds these sentences of the old text to `old`, each behind what tells the last before it, in the place of what is left
+    of it. Returns what has no room.
+    """
     before, lost = sentences(current), list[str]()
+    words_of = [telling(sentence, [whose]) for sentence in before] if silent else []
     for n in silent:
+        remnants = _remnants(parts, told, stand, words_of, n, silent, whose)
+        stand -= remnants
         ahead = [m for m in range(n) if m not in silent]
         words = telling(before[ahead[-1]]) if ahead else frozenset[str]()
         place = max(range(len(parts)), key=lambda k: (k in stand) * _share(words, told[k]), default=0)
         old.setdefault(place, []).append(before[n])
         if not fits("".join(_written(parts, stand, old)).strip(), max_words):
             old[place].pop()
+            stand |= remnants
             lost.append(before[n])
     return lost
 
 
-def _untold(
-    numbers: Sequence[int],
-    new: Sequence[Collection[str]],
-    told: Sequence[frozenset[str]],
-    stand: Collection[int],
-    old: dict[int, list[str]],
-) -> frozenset[int]:
-    """The numbers of the observations that the text told only by what went of it."""
+def _told(
+    new: Sequence[Collection[str]], told: Sequence[frozenset[str]], stand: Collection[int], old: dict[int, list[str]]
+) -> set[int]:
+    """The places of the observations that a text tells that has these sentences, and those of the old text."""
     left = [told[n] for n in sorted(stand)] + [pieces(part) for some in old.values() for part in some]
     gone = [told[n] for n in range(len(told)) if n not in stand]
-    return frozenset(n for n, words in zip(numbers, new, strict=True) if gone and not _is_told(words, left, gone))
+    return {n for n, words in enumerate(new) if _is_told(words, left, gone)}
 
 
 def _is_told(words: Collection[str], left: Sequence[Collection[str]], gone: Sequence[Collection[str]]) -> bool:

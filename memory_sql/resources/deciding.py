@@ -125,11 +125,15 @@ async def _text(
     *,
     accept: bool,
 ) -> dict[str, Any] | None:
-    found = await RunRepository(session).find_held(agent_key, key.run_id)
+    runs = RunRepository(session)
+    found = await runs.find_held(agent_key, key.run_id)
     if found is None:
+        return None
+    await FollowingRepository(session, agent_key).lock([found[0]])
+    if await runs.find_held(agent_key, key.run_id) is None:  # somebody else has decided meanwhile
         return None
     if accept:
         await consolidation.accept(session, agent_id, agent_key, key.run_id, settings, entry.at)
     else:
-        await RunRepository(session).discard_held(agent_key, key.run_id)
+        await runs.discard_held(agent_key, key.run_id)
     return {"scope_id": found[0], "run_id": key.run_id, "detail": {"to": "accepted" if accept else "refused"}}

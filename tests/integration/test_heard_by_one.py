@@ -143,3 +143,18 @@ async def test_merge_says_what_it_took_from_everybody(memory: Memory) -> None:
     merged = await memory.people.merge(**MERGE)
     assert len(merged.retracted) == 1
     assert await known(memory, "c") == []
+
+
+async def test_decision_on_its_claim_for_everybody_is_another(memory: Memory, parrot: Parrot) -> None:
+    await heard(memory, parrot)
+    await memory.people.merge(**MERGE)
+    (review,) = await memory.work.reviews(**ADA)
+    await memory.scopes.consolidate(**ADA, scope_id=review.scope_id)
+    await memory.scopes.propagate(**ADA, scope_id=review.scope_id)
+    await rows(memory, "UPDATE memory.judged SET outcome = 'held', reason = 'burst'")  # as if many new users said it
+    claims = [one for one in await memory.work.reviews(**ADA) if one.kind == "claim"]
+    assert [claim.says for claim in claims] == [SAID]
+    await memory.work.decide(claims[0].id, **ADA, accept=False)
+    assert await waiting(memory) == [review.id]
+    await memory.work.decide(review.id, **ADA, accept=False)
+    assert (await waiting(memory), await known(memory, "g:eden")) == ([], [])

@@ -254,6 +254,18 @@ async def test_sentences_of_a_text_of_which_nothing_is_left_wait(memory: Memory,
     assert list(await memory.admin.verify()) == []
 
 
+async def test_who_lets_a_refused_text_in_sees_what_it_stands_for(memory: Memory, llm: Scripted) -> None:
+    """A short text may be written anew: it isn't a sentence beside the old one that is let in."""
+    await memory.observe("Jonas keeps bees.", **MIA)
+    llm.then("Jonas keeps bees.")
+    await memory.run_due()
+    await memory.observe(PLANTED[1], **MIA)
+    llm.then(SECOND, SECOND)
+    assert (await memory.run_due()).failed
+    (review,) = await waiting(memory)
+    assert (review.why, review.says, review.instead_of) == ("unsaid", SECOND, "Jonas keeps bees.")
+
+
 async def test_what_a_sentence_overtakes_gives_way_when_it_is_accepted(memory: Memory, llm: Scripted) -> None:
     await memory.observe("The cleaner Rosa comes on Thursdays for 60 euros.", **MIA, observed_at=MONDAY)
     llm.then("The cleaner Rosa comes on Thursdays for 60 euros.")

@@ -1,4 +1,4 @@
-"""A claim that waits for a person, and what became of it since: it isn't shown, counted, or accepted as if all were well."""
+"""What waits for a person, and what became of it since: it isn't shown, counted, or accepted as if all were well."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from memory_sql.config import Settings
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Review
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import NotFoundError, StaleError
+from memory_sql.errors import GuardError, NotFoundError, StaleError
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import message
-from tests.fakes import Parrot
+from tests.fakes import Parrot, Scripted
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 GENE: dict[str, Any] = {**ADA, "user_id": "gene"}
@@ -181,3 +181,21 @@ async def test_host_that_is_refused_goes_on_in_its_transaction(memory: Memory) -
             await memory.work.decide(review.id, **ADA, accept=True, session=session)
         await memory.observe("Gene is here.", **GENE, session=session)
     assert "Gene is here." in {one.content for one in await memory.observations.list(**GENE)}
+
+
+@pytest.mark.parametrize("change", [updated, superseded], ids=lambda change: change.__name__)
+async def test_text_that_tells_what_was_overtaken_since_is_not_shown(
+    database_url: str, llm: Scripted, change: Change
+) -> None:
+    """It can't be accepted any more."""
+    async with Memory(database_url, llm, Settings(llm="offline")) as memory:
+        said = await memory.observe(DEADLINE, **GENE)
+        llm.then(*["The project deadline is 25 April 2026."] * 2)
+        with pytest.raises(GuardError):
+            await memory.scopes.consolidate(**ADA, scope_id=said.scope.id)
+        (review,) = await memory.work.reviews(**ADA)
+        await change(memory, said)
+        assert list(await memory.work.reviews(**ADA)) == []
+        with pytest.raises(NotFoundError):
+            await memory.work.decide(review.id, **ADA, accept=True)
+        assert list(await memory.admin.verify()) == []

@@ -21,6 +21,7 @@ from memory_sql.db.models import (
     UserAliasRow,
 )
 from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
+from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Review
 from memory_sql.errors import InvalidIdError
@@ -151,7 +152,11 @@ class Reviews:
         ]
 
     async def _texts(self, limit: int) -> list[Review]:
+        """Of scopes that are as they were, with all that these texts would absorb."""
         r, s = RunRow, ScopeRow
+        absorbed = func.jsonb_array_elements_text(r.held["inputs"]).column_valued("absorbed")
+        pending = pending_observations(s.agent_key, s.scope_id, s.done_seq)
+        waits = absorbed.cast(Integer).in_(select(pending.c.seq))
         found = await self._session.execute(
             select(
                 r.run_id,
@@ -159,6 +164,7 @@ class Reviews:
                 r.finished_at,
                 r.held["text"].astext.label("text"),
                 r.held["unsaid"].label("unsaid"),
+                (r.state == "succeeded").label("is_beside"),
                 s.consolidation,
             )
             .join(s, and_(s.agent_key == r.agent_key, s.scope_id == r.scope_id))
@@ -167,6 +173,7 @@ class Reviews:
                 literal_column("runs.held IS NOT NULL"),
                 r.held["version"].astext.cast(Integer) == s.version,
                 r.held["epoch"].astext.cast(Integer) == s.epoch,
+                ~exists(select(absorbed).where(~waits)),
             )
             .order_by(r.run_id)
             .limit(limit)
@@ -178,8 +185,8 @@ class Reviews:
                 scope_id=row.scope_id,
                 why="left_out" if row.unsaid is None else "unsaid",
                 since=row.finished_at,
-                says=row.text if row.unsaid is None else "\n".join(row.unsaid),
-                instead_of=row.consolidation if row.unsaid is None else None,
+                says="\n".join(row.unsaid) if row.unsaid and row.is_beside else row.text,
+                instead_of=None if row.unsaid and row.is_beside else row.consolidation,
             )
             for row in found
         ]
@@ -199,6 +206,8 @@ class Reviews:
             v.event_id > e.event_id,
             v.scope_id == o.scope_id,
             v.seq == o.seq,
+            v.version.is_(None),  # as of a contradiction
+            ~v.detail.has_key("for"),  # as of a claim
         )
         still = exists().where(
             a.agent_key == e.agent_key, a.user_id == e.detail["user_id"].astext, a.ended_at.is_(None)

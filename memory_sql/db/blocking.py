@@ -6,7 +6,7 @@ Statements are compiled as for asyncpg and sent on the host's connection by the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import LRUCache
 
-from memory_sql.db.blocking_cursor import PSYCOPG, PSYCOPG2, BlockingConnection, Run, is_of
+from memory_sql.db.blocking_cursor import PSYCOPG, PSYCOPG2, BlockingConnection, Run, is_of, plain_cursor
 from memory_sql.db.engine import ON_COMMIT
 from memory_sql.db.identity import PLACE
 from memory_sql.errors import InputError
@@ -121,6 +121,15 @@ def _as_wrapped(error: DBAPIError) -> Exception:
     """SQLAlchemy's own, of the host's driver."""
     error.orig = error.__cause__ = _as_raised(error)
     return error
+
+
+def spoil(host: Host) -> None:
+    """A call was interrupted in the host's thread: what it has half done can't be committed, only rolled back."""
+    with suppress(Exception):  # which is meant; a transaction that has failed already says so too
+        plain_cursor(host.connection).execute(_SPOILS)
+
+
+_SPOILS = "DO $$ BEGIN RAISE 'a call of memory_sql was interrupted in this transaction: roll it back'; END $$"
 
 
 @asynccontextmanager

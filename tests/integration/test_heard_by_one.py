@@ -143,3 +143,35 @@ async def test_merge_says_what_it_took_from_everybody(memory: Memory) -> None:
     merged = await memory.people.merge(**MERGE)
     assert len(merged.retracted) == 1
     assert await known(memory, "c") == []
+
+
+async def test_two_who_are_two_by_another_link_were_heard_by_two(memory: Memory, parrot: Parrot) -> None:
+    """The merge that found it still stands, but not the one by which it reached the other."""
+    told = await heard(memory, parrot, TWO[0], ("gene3", "Yes."))
+    assert (await memory.people.merge(**MERGE)).heard_by_one == ()
+    merged = await memory.people.merge(**ADA, user_id="gene3", into_user_id="gene2")
+    assert merged.heard_by_one == (told,)
+    await memory.people.unmerge(**ADA, user_id="gene2")
+    assert await waiting(memory) == []
+    assert (await memory.people.merge(**MERGE)).heard_by_one == (told,)
+    assert len(await waiting(memory)) == 1
+
+
+HELD = """
+    INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason, judged_at)
+    SELECT o.agent_key, o.scope_id, o.seq, s.scope_id, 'held', 'review', now()
+    FROM memory.observations o JOIN memory.scopes s USING (agent_key)
+    WHERE o.content = :said AND s.owner = 'c'
+"""
+
+
+async def test_what_is_said_of_its_claim_says_nothing_of_the_group(memory: Memory, parrot: Parrot) -> None:
+    """A person refused to share it with everybody; the group still has it."""
+    told = await heard(memory, parrot)
+    await memory.observe("Eden plans in April.", **ADA, collective=True)
+    await memory.people.merge(**MERGE)
+    (review,) = await waiting(memory)
+    everybodys = (await rows(memory, "SELECT scope_id FROM memory.scopes WHERE owner = 'c'"))[0][0]
+    await rows(memory, HELD, said=SAID)
+    await memory.work.decide(f"{told}>s{everybodys}", **ADA, accept=False)
+    assert await waiting(memory) == [review]

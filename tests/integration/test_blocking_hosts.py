@@ -218,6 +218,11 @@ def are_waiting(looks: psycopg.Connection[Any]) -> None:
         pass
 
 
+def interrupt_when_waiting(looks: psycopg.Connection[Any]) -> None:
+    are_waiting(looks)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.open
 def test_interrupt_gives_up_the_hosts_statement_and_both_go_on(memory: Memory, database_url: str) -> None:
     memory.observe("Likes boats.", **MIA)
@@ -293,6 +298,26 @@ def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
         assert looks.execute("SELECT user_id FROM memory.user_aliases").fetchall() == []
     assert sorted(contents(memory)) == ["Likes boats.", "Likes tea."]
     assert list(memory.admin.verify()) == []
+
+
+def test_django_calls_nothing_as_committed_after_an_interrupt(memory: Memory, database_url: str) -> None:
+    told: list[str] = []
+    with (
+        psycopg.connect(libpq(database_url), autocommit=True) as other,
+        psycopg.connect(libpq(database_url), autocommit=True) as looks,
+        in_django(database_url) as host,
+        ThreadPoolExecutor() as threads,
+    ):
+        memory.observe("Likes boats.", **MIA)
+        other.execute("BEGIN")
+        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        host.session.on_commit(lambda: told.append("committed"))
+        threads.submit(interrupt_when_waiting, looks)
+        with pytest.raises(KeyboardInterrupt):
+            memory.observe("Likes tea.", **MIA, session=host.session)
+        other.execute("ROLLBACK")
+        host.commit()
+    assert (told, contents(memory)) == ([], ["Likes boats."])
 
 
 # What can't be joined

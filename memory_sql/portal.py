@@ -140,7 +140,7 @@ class Portal:
             async with blocking.lent(host, self._dialect(), call.ask) as session:
                 return await work(session)
 
-        call = Call(loop, joined)
+        call = Call(loop, joined, lambda: blocking.spoil(host))
         return self._wait_for(call)
 
     def _wait_for(self, call: Call[R]) -> R:
@@ -180,11 +180,19 @@ class Portal:
 class Call(Generic[R]):
     """A coroutine in the loop, and the thread that waits for it, which does meanwhile what the coroutine asks of it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, R]]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Callable[[], Coroutine[Any, Any, R]],
+        interrupted: Callable[[], None] | None = None,
+    ) -> None:
+        """`interrupted`: called where the wait is interrupted after something was asked."""
         self.inbox = _inbox()
         self._loop = loop
         self._work = work
         self._task: asyncio.Task[R] | None = None
+        self._interrupted = interrupted
+        self._has_asked = False
         self._is_over = False
 
     def result(self) -> R:
@@ -192,14 +200,16 @@ class Call(Generic[R]):
             self._loop.call_soon_threadsafe(self._begin)
             while (asked := self.inbox.get()) is not None:
                 asked()
-            return self._told()
         except BaseException:
             self._is_over = True
             with suppress(RuntimeError):  # closed meanwhile
                 self._loop.call_soon_threadsafe(self._cancel)
+            if self._interrupted is not None and self._has_asked:
+                self._interrupted()
             raise
         finally:
             self.inbox.close()
+        return self._told()
 
     def _begin(self) -> None:
         if not self._is_over:
@@ -226,6 +236,7 @@ class Call(Generic[R]):
 
     def _do(self, work: Callable[[], None], answer: asyncio.Future[None]) -> None:
         failed: Exception | None = None
+        self._has_asked = True
         try:
             work()
         except Exception as error:  # noqa: BLE001  # whoever asked gets it

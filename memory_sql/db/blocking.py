@@ -6,7 +6,7 @@ Statements are compiled as for asyncpg and sent on the host's connection by the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import LRUCache
 
-from memory_sql.db.blocking_cursor import PSYCOPG, PSYCOPG2, BlockingConnection, Run, is_of
+from memory_sql.db.blocking_cursor import PSYCOPG, PSYCOPG2, BlockingConnection, Run, is_of, plain_cursor
 from memory_sql.db.engine import ON_COMMIT
 from memory_sql.db.identity import PLACE
 from memory_sql.errors import InputError
@@ -38,11 +38,13 @@ class Host(NamedTuple):
     """A connection of the driver, with a transaction, and how the host sees it.
 
     `known`: a driver's error as the host knows it. `on_commit`: calls something after the commit; None: nothing tells.
+    `spoilt`: tells the host that it can only roll back.
     """
 
     connection: Any
     known: Callable[[DBAPIError], Exception]
     on_commit: Callable[[Callable[[], None]], object] | None = None
+    spoilt: Callable[[], object] | None = None
 
     @property
     def place(self) -> URL:
@@ -91,8 +93,10 @@ def _of_django(django: Any) -> Host:
         except Exception as wrapped:  # noqa: BLE001  # it is what was just raised
             return wrapped
 
-    tells = django.on_commit if django.in_atomic_block else None
-    return Host(_driven(django.connection, django), known, tells)
+    connection = _driven(django.connection, django)
+    if not django.in_atomic_block:
+        return Host(connection, known)
+    return Host(connection, known, django.on_commit, lambda: django.set_rollback(True))
 
 
 def _driven(connection: object, given: object) -> Any:
@@ -121,6 +125,17 @@ def _as_wrapped(error: DBAPIError) -> Exception:
     """SQLAlchemy's own, of the host's driver."""
     error.orig = error.__cause__ = _as_raised(error)
     return error
+
+
+def spoil(host: Host) -> None:
+    """A call was interrupted in the host's thread: what it has half done can't be committed, only rolled back."""
+    with suppress(Exception):  # which is meant; a transaction that has failed already says so too
+        plain_cursor(host.connection).execute(_SPOILS)
+    if host.spoilt is not None:
+        host.spoilt()
+
+
+_SPOILS = "DO $$ BEGIN RAISE 'a call of memory_sql was interrupted in this transaction: roll it back'; END $$"
 
 
 @asynccontextmanager

@@ -80,7 +80,7 @@ class BlockingCursor:
 
     def _send(self, operation: str, parameters: Sequence[Sequence[Any]]) -> None:
         """In the host's thread."""
-        cursor = _psycopg(self._connection) if is_of(PSYCOPG, self._connection) else _psycopg2(self._connection)
+        cursor = plain_cursor(self._connection)
         try:
             for given in parameters:
                 cursor.execute(*_named(operation, given))
@@ -136,6 +136,10 @@ def _written(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_written(one) for one in value]
     return str(value) if isinstance(value, UUID) else value
+
+
+def plain_cursor(connection: Any) -> Any:
+    return _psycopg(connection) if is_of(PSYCOPG, connection) else _psycopg2(connection)
 
 
 def _psycopg(connection: Any) -> Any:

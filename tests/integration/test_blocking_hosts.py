@@ -218,6 +218,11 @@ def are_waiting(looks: psycopg.Connection[Any]) -> None:
         pass
 
 
+def interrupt_when_waiting(looks: psycopg.Connection[Any]) -> None:
+    are_waiting(looks)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.open
 def test_interrupt_gives_up_the_hosts_statement_and_both_go_on(memory: Memory, database_url: str) -> None:
     memory.observe("Likes boats.", **MIA)
@@ -237,6 +242,82 @@ def test_interrupt_gives_up_the_hosts_statement_and_both_go_on(memory: Memory, d
     assert (out, err, program.returncode) == ("begins\ninterrupted\n", "", 0)
     assert contents(memory) == ["Likes boats."]
     assert len(memory.observations.list(agent_id="ada", user_id="jonas")) == 1
+
+
+HALF = """
+import signal, sys
+from importlib import import_module
+from memory_sql.config import Settings
+from memory_sql.sync import Memory
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+mia = {"agent_id": "ada", "user_id": "mia"}
+connection = import_module(sys.argv[3]).connect(sys.argv[2])
+with Memory(sys.argv[1], settings=Settings(llm="offline")) as memory:
+    memory.observe("Likes tea.", **mia, session=connection)
+    connection.commit()
+    print("begins", flush=True)
+    try:
+        memory.people.merge(agent_id="ada", user_id="visitor", into_user_id="mia", session=connection)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    connection.commit()
+    memory.observe("Likes boats.", **mia, session=connection)
+    connection.commit()
+"""
+SLOW = (
+    "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS"
+    " $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NEW; END $$",
+    "CREATE TRIGGER slow AFTER INSERT ON memory.user_aliases FOR EACH ROW EXECUTE FUNCTION wait()",
+)
+
+
+@pytest.mark.open
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
+    memory: Memory, database_url: str, driver: str
+) -> None:
+    """psycopg2 hears of it when its statement is done: the alias would be there, and no event that tells of it."""
+    with (
+        psycopg.connect(libpq(database_url), autocommit=True) as other,
+        psycopg.connect(libpq(database_url), autocommit=True) as looks,
+    ):
+        for sql in SLOW:
+            other.execute(sql)
+        other.execute("SELECT pg_advisory_lock(7)")
+        command = [sys.executable, "-c", HALF, database_url, libpq(database_url), driver]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+            try:
+                are_waiting(looks)
+                program.send_signal(signal.SIGINT)
+                other.execute("SELECT pg_advisory_unlock(7)")
+                out, err = program.communicate(timeout=60)
+            finally:
+                program.kill()
+        assert (out, err, program.returncode) == ("begins\ninterrupted\n", "", 0)
+        assert looks.execute("SELECT user_id FROM memory.user_aliases").fetchall() == []
+    assert sorted(contents(memory)) == ["Likes boats.", "Likes tea."]
+    assert list(memory.admin.verify()) == []
+
+
+def test_django_calls_nothing_as_committed_after_an_interrupt(memory: Memory, database_url: str) -> None:
+    told: list[str] = []
+    with (
+        psycopg.connect(libpq(database_url), autocommit=True) as other,
+        psycopg.connect(libpq(database_url), autocommit=True) as looks,
+        in_django(database_url) as host,
+        ThreadPoolExecutor() as threads,
+    ):
+        memory.observe("Likes boats.", **MIA)
+        other.execute("BEGIN")
+        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        host.session.on_commit(lambda: told.append("committed"))
+        threads.submit(interrupt_when_waiting, looks)
+        with pytest.raises(KeyboardInterrupt):
+            memory.observe("Likes tea.", **MIA, session=host.session)
+        other.execute("ROLLBACK")
+        host.commit()
+    assert (told, contents(memory)) == ([], ["Likes boats."])
 
 
 # What can't be joined

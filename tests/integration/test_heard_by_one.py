@@ -145,16 +145,33 @@ async def test_merge_says_what_it_took_from_everybody(memory: Memory) -> None:
     assert await known(memory, "c") == []
 
 
-async def test_decision_on_its_claim_for_everybody_is_another(memory: Memory, parrot: Parrot) -> None:
-    await heard(memory, parrot)
+async def test_two_who_are_two_by_another_link_were_heard_by_two(memory: Memory, parrot: Parrot) -> None:
+    """The merge that found it still stands, but not the one by which it reached the other."""
+    told = await heard(memory, parrot, TWO[0], ("gene3", "Yes."))
+    assert (await memory.people.merge(**MERGE)).heard_by_one == ()
+    merged = await memory.people.merge(**ADA, user_id="gene3", into_user_id="gene2")
+    assert merged.heard_by_one == (told,)
+    await memory.people.unmerge(**ADA, user_id="gene2")
+    assert await waiting(memory) == []
+    assert (await memory.people.merge(**MERGE)).heard_by_one == (told,)
+    assert len(await waiting(memory)) == 1
+
+
+HELD = """
+    INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason, judged_at)
+    SELECT o.agent_key, o.scope_id, o.seq, s.scope_id, 'held', 'review', now()
+    FROM memory.observations o JOIN memory.scopes s USING (agent_key)
+    WHERE o.content = :said AND s.owner = 'c'
+"""
+
+
+async def test_what_is_said_of_its_claim_says_nothing_of_the_group(memory: Memory, parrot: Parrot) -> None:
+    """A person refused to share it with everybody; the group still has it."""
+    told = await heard(memory, parrot)
+    await memory.observe("Eden plans in April.", **ADA, collective=True)
     await memory.people.merge(**MERGE)
-    (review,) = await memory.work.reviews(**ADA)
-    await memory.scopes.consolidate(**ADA, scope_id=review.scope_id)
-    await memory.scopes.propagate(**ADA, scope_id=review.scope_id)
-    await rows(memory, "UPDATE memory.judged SET outcome = 'held', reason = 'burst'")  # as if many new users said it
-    claims = [one for one in await memory.work.reviews(**ADA) if one.kind == "claim"]
-    assert [claim.says for claim in claims] == [SAID]
-    await memory.work.decide(claims[0].id, **ADA, accept=False)
-    assert await waiting(memory) == [review.id]
-    await memory.work.decide(review.id, **ADA, accept=False)
-    assert (await waiting(memory), await known(memory, "g:eden")) == ([], [])
+    (review,) = await waiting(memory)
+    everybodys = (await rows(memory, "SELECT scope_id FROM memory.scopes WHERE owner = 'c'"))[0][0]
+    await rows(memory, HELD, said=SAID)
+    await memory.work.decide(f"{told}>s{everybodys}", **ADA, accept=False)
+    assert await waiting(memory) == [review]

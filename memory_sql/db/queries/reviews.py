@@ -11,15 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
-from memory_sql.db.models import (
-    EventRow,
-    JudgedRow,
-    ObservationRow,
-    ObservationStateRow,
-    RunRow,
-    ScopeRow,
-    UserAliasRow,
-)
+from memory_sql.db.models import ConversationRow, EventRow, JudgedRow, ObservationRow, RunRow, ScopeRow
+from memory_sql.db.participants import members_who_spoke
 from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.ids import observation_id
@@ -193,7 +186,7 @@ class Reviews:
 
     async def heard_by_one(self, limit: int, key: HeardByOneKey | None = None) -> list[Review]:
         """What a merge of users has found in a group (`people.merge`), while it is in use and they are one; or that one."""
-        e, o, t, a, v = EventRow, ObservationRow, ObservationStateRow, UserAliasRow, aliased(EventRow)
+        e, o, s, c, v, main = EventRow, ObservationRow, ScopeRow, ConversationRow, aliased(EventRow), aliased(ScopeRow)
         item = (
             func.jsonb_array_elements(e.detail[HEARD_BY_ONE])
             .table_valued(column("key", JSONB), name="item")
@@ -206,20 +199,21 @@ class Reviews:
             v.event_id > e.event_id,
             v.scope_id == o.scope_id,
             v.seq == o.seq,
-            v.version.is_(None),  # as of a contradiction
-            ~v.detail.has_key("for"),  # as of a claim
+            v.version.is_(None),  # not of a contradiction
+            ~v.detail.has_key("for"),  # nor of a claim
         )
-        still = exists().where(
-            a.agent_key == e.agent_key, a.user_id == e.detail["user_id"].astext, a.ended_at.is_(None)
-        )
+        counted = members_who_spoke(self._agent_key, main)
         found = await self._session.execute(
             select(o.scope_id, o.seq, o.content, func.min(e.created_at).label("since"))
             .select_from(e)
             .join(item, true())
             .join(o, and_(o.agent_key == e.agent_key, o.scope_id == scope_id, o.seq == seq))
-            .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+            .join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
+            .join(main, and_(main.agent_key == s.agent_key, main.owner == s.owner, main.name == ""))
+            .join(c, and_(c.agent_key == o.agent_key, c.conversation_id == o.conversation_id))
+            .join(counted, true())
             .where(e.agent_key == self._agent_key, e.kind == "alias", e.detail.has_key(HEARD_BY_ONE))
-            .where(func.memory.in_use(t.status), still, ~decided)
+            .where(o.standing == "active", counted.c.person, ~decided)
             .where(true() if key is None else and_(o.scope_id == key.scope_id, o.seq == key.seq))
             .group_by(o.scope_id, o.seq, o.content)
             .order_by(func.min(e.created_at), o.scope_id, o.seq)

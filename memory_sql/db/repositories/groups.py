@@ -42,7 +42,7 @@ from memory_sql.db.models import (
     PromptRow,
     ScopeRow,
 )
-from memory_sql.db.participants import took_part
+from memory_sql.db.participants import members_who_spoke, took_part
 from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
@@ -320,19 +320,7 @@ class GroupRepository:
             select(_s.scope_id).join(main, theirs).where(_s.agent_key == self._agent_key, main.scope_id.in_(several))
         )
         keys = await self.only_of(list(scopes), users)
-        spoke = func.unnest(c.participants).table_valued("user_id", name="spoke").render_derived()
-        who = spoke.c.user_id
-        belongs = exists().where(_m.agent_key == self._agent_key, _m.scope_id == main.scope_id, _m.user_id == who)
-        counted = (
-            select(
-                (func.count(who.distinct()) > 1).label("ids"),
-                (func.count(func.memory.person(self._agent_key, who).distinct()) < 2).label("person"),
-            )
-            .select_from(spoke)
-            .where(belongs.correlate(main, spoke))
-            .correlate(c, main)
-            .lateral("counted")
-        )
+        counted = members_who_spoke(self._agent_key, main)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
             .join(_s, and_(_s.agent_key == o.agent_key, _s.scope_id == o.scope_id))

@@ -192,7 +192,7 @@ async def test_conversations_of_a_user_are_found_by_an_index_however_many_others
     told = await plan_of(memory, "SELECT * FROM memory.visible_conversations('ada', 'mia')")
     assert "Bitmap Index Scan on conversations_participants_idx" in told
     assert "conversations_pkey" not in told
-    assert "Function Scan" not in told
+    assert "Function Scan" not in told.replace("Function Scan on unnest", "")
     async with memory.database.transaction() as unit:
         await memory.search("tea", **MIA, session=unit)  # planning looks at the ends of indexes
         before = await unit.scalar(sql_text(READ))

@@ -281,7 +281,7 @@ def test_no_attack_that_commands_breaks_out_or_hides_goes_anywhere() -> None:
         "exfiltration": 5,
         "loosened": 2,
         "obfuscated": 5,
-        "personal": 8,
+        "personal": 7,
         "translated": 1,
     }
 

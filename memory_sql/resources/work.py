@@ -14,6 +14,7 @@ from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, n
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.db.repositories.vectors import bring_standings_along
 from memory_sql.domain.arguments import MOST_STORED, flags, id_of, moment_of, optional_id, reason_of, within
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import (
@@ -136,8 +137,9 @@ class Work(Face):
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
         evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
-        `limit` retrieval counts (`count_days`). And it writes down what the journal of forgetting lacks. Concurrent calls
-        share the work. A `Worker` does this automatically.
+        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks, and gives vectors the
+        status of observations that a transaction in REPEATABLE READ has changed without seeing them. Concurrent calls share
+        the work. A `Worker` does this automatically.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         await self._runtime.compare_clocks(self._database)
@@ -151,6 +153,7 @@ class Work(Face):
         if (path := self._settings.forget_journal) is not None:
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
+        await self._database.write(partial(bring_standings_along, agent_id=agent), principal=service(agent))
         complete = sweep.after is None and max(evicted, counts) < most
         return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)
 

@@ -20,6 +20,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    text,
     true,
 )
 from sqlalchemy.dialects.postgresql import BIT
@@ -73,6 +74,14 @@ class VectorRepository:
         """How many observations of the agent have a vector, and in how many texts the model found no direction."""
         filled, asked = (await self._session.execute(_FILLED, {"agent_key": agent_key, "model": self._model})).one()
         return filled, asked - filled
+
+
+async def bring_standings_along(session: AsyncSession, agent_id: str | None) -> None:
+    """Gives vectors the standing of their observations, which a host in REPEATABLE READ has changed without seeing them.
+
+    What is locked is left for the next time.
+    """
+    await session.execute(_BRING_ALONG, {"agent_id": agent_id})
 
 
 _table = cast_type(Table, ObservationVectorRow.__table__)
@@ -172,6 +181,21 @@ _SAVE = (
     .on_conflict_do_nothing()
     .returning(ObservationVectorRow.bits.is_not(None))
 )
+_BRING_ALONG = text(
+    """
+    WITH other AS (
+        SELECT e.agent_key, e.scope_id, e.seq, o.standing
+        FROM memory.observation_vectors e
+        JOIN memory.observations o USING (agent_key, scope_id, seq)
+        WHERE e.standing <> o.standing
+          AND (:agent_id IS NULL OR e.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = :agent_id))
+        FOR SHARE OF o SKIP LOCKED FOR NO KEY UPDATE OF e SKIP LOCKED
+    )
+    UPDATE memory.observation_vectors e SET standing = t.standing
+    FROM other t
+    WHERE e.agent_key = t.agent_key AND e.scope_id = t.scope_id AND e.seq = t.seq
+    """
+).bindparams(bindparam("agent_id", type_=Text))
 _FILLED = (
     select(func.count(ObservationVectorRow.bits), func.count())
     .select_from(ObservationVectorRow)

@@ -223,6 +223,7 @@ def interrupt_when_waiting(looks: psycopg.Connection[Any]) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 @pytest.mark.open
 def test_interrupt_gives_up_the_hosts_statement_and_both_go_on(memory: Memory, database_url: str) -> None:
     memory.observe("Likes boats.", **MIA)
@@ -272,6 +273,7 @@ SLOW = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.open
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
 def test_what_was_half_done_when_it_was_interrupted_is_not_committed(

@@ -24,7 +24,7 @@ from memory_sql.db.engine import ON_COMMIT
 from memory_sql.db.identity import PLACE
 from memory_sql.errors import InputError
 
-IDLE = 0  # the status of a connection without a transaction, of both drivers
+IDLE, FAILED = 0, 3  # the status of a connection without a transaction, and in one that failed, of both drivers
 OURS = "memory_sql_"  # before the name of a savepoint: SQLAlchemy's would have the names of the host's
 COMPILED = 500  # statements, as many as an engine keeps
 
@@ -128,9 +128,14 @@ def _as_wrapped(error: DBAPIError) -> Exception:
 
 
 def spoil(host: Host) -> None:
-    """A call was interrupted in the host's thread: what it has half done can't be committed, only rolled back."""
+    """A call was interrupted in the host's thread: what it has half done can't be committed, only rolled back.
+
+    A connection that doesn't say so afterwards is closed.
+    """
     with suppress(Exception):  # which is meant; a transaction that has failed already says so too
         plain_cursor(host.connection).execute(_SPOILS)
+    if not host.connection.closed and host.connection.info.transaction_status != FAILED:
+        host.connection.close()
     if host.spoilt is not None:
         host.spoilt()
 

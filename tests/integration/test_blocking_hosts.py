@@ -25,6 +25,7 @@ from sqlalchemy.orm import scoped_session
 
 from memory_sql import memory as awaited
 from memory_sql.config import ScopeSettings, Settings
+from memory_sql.db import blocking
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, LockTimeoutError, NotFoundError
@@ -300,6 +301,20 @@ def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
         assert looks.execute("SELECT user_id FROM memory.user_aliases").fetchall() == []
     assert sorted(contents(memory)) == ["Likes boats.", "Likes tea."]
     assert list(memory.admin.verify()) == []
+
+
+def test_connection_that_does_not_fail_after_an_interrupt_is_closed(
+    memory: Memory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: object) -> None:
+        raise psycopg.OperationalError("another command is in progress")
+
+    monkeypatch.setattr(blocking, "plain_cursor", refuses)
+    with psycopg.connect(libpq(database_url)) as connection:
+        memory.observe("Likes tea.", **MIA, session=connection)
+        blocking.spoil(blocking.host_of(connection))
+        assert connection.closed
+    assert contents(memory) == []
 
 
 def test_django_calls_nothing_as_committed_after_an_interrupt(memory: Memory, database_url: str) -> None:

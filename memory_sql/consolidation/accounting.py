@@ -18,7 +18,7 @@ from memory_sql.languages.wording import TELLING, is_among, pieces, stands_in
 
 GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version and in a week
 SLIGHT_INPUTS = 3 / 4  # of the new observations may be dropped as slight
-FEW_WORDS = 20  # may always be dropped: a sentence
+FEW_WORDS = 20  # may be dropped of any text in that time: a sentence
 
 
 @dataclass(frozen=True, slots=True)

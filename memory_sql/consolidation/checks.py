@@ -12,7 +12,7 @@ from memory_sql.consolidation.figures import Restated, Source
 from memory_sql.consolidation.grounding import ungrounded_in
 from memory_sql.consolidation.keeping import Kept, fits, kept
 from memory_sql.consolidation.offline import NOTICE
-from memory_sql.consolidation.replacing import Shown, replaced
+from memory_sql.consolidation.replacing import Replaced, Shown
 from memory_sql.consolidation.task import ConsolidationTask, numbered
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import clean
@@ -33,10 +33,9 @@ def refused_as(text: str, task: ConsolidationTask, accounted: Account, settings:
 
 
 def accounted_for(
-    answer: ConsolidatedText, task: ConsolidationTask, shown: Shown, spent: Spent = NONE_SPENT
+    answer: ConsolidatedText, named: Replaced, task: ConsolidationTask, shown: Shown, spent: Spent = NONE_SPENT
 ) -> Account:
-    contradictions = replaced(answer.contradictions, answer.same_as, shown).contradictions
-    return account(answer.left_out, contradictions, numbered(task.current), shown, task.whose or "", spent)
+    return account(answer.left_out, named.contradictions, numbered(task.current), shown, task.whose or "", spent)
 
 
 def kept_of(

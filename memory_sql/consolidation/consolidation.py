@@ -202,7 +202,7 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
         if not text:
             raise _costing(usage, AnswerError("the new text is empty", raw=raw, reason="empty"))
         named = replaced(answer.value.contradictions, answer.value.same_as, loaded.shown)
-        accounted = accounted_for(answer.value, asked, loaded.shown, spent)
+        accounted = accounted_for(answer.value, named, asked, loaded.shown, spent)
         refusal = refused_as(text, asked, accounted, settings)
         if refusal is None or (refusal.too_long and attempt == ATTEMPTS):
             kept = kept_of(text, answer.value, asked, loaded.shown, accounted, settings)

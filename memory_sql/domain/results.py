@@ -262,9 +262,9 @@ class Stats(Value):
     `propagated`: observations made from those of narrower scopes. `held`: claims that wait for a person. `costs`: of the
     tokens, by currency, as far as prices are known (`models.set_price`). `vectors`: `off: ` and the reason, or `on: ` with
     the model, its dimensions, how many observations have a vector, and how many texts have none because the model finds no
-    direction in them. `vectors_advised`: the scopes (`s12`) in which
-    vectors may find what words don't: they are large, and searches were slow or found nothing too often.
-    `judged_languages`: those that have rules and decoys; claims in any other wait for a person.
+    direction in them. `vectors_advised`: the scopes (`s12`) in which vectors may find what words don't: they are large, and
+    searches were slow or found nothing too often. `judged_languages`: those that have rules and decoys; claims in any other
+    wait for a person.
     """
 
     agent_id: str

@@ -13,7 +13,7 @@ from typing import Any
 from memory_sql.config import Settings
 from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
 from memory_sql.consolidation.checks import accounted_for, kept_of
-from memory_sql.consolidation.replacing import Shown
+from memory_sql.consolidation.replacing import Shown, replaced
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.domain.results import ModelCheck
 from memory_sql.domain.scopes import PendingObservation
@@ -85,7 +85,8 @@ def _told(value: object, settings: Settings, now: datetime) -> str | None:
     assert isinstance(value, ConsolidatedText)
     shown = Shown([PendingObservation(n, text, now) for n, text in enumerate(KNOWN, 1)])
     task = _consolidation(now)
-    kept = kept_of(value.text, value, task, shown, accounted_for(value, task, shown), settings)
+    accounted = accounted_for(value, replaced(value.contradictions, value.same_as, shown), task, shown)
+    kept = kept_of(value.text, value, task, shown, accounted, settings)
     if kept.left_out:
         return f"sentences of its text are left out: {', '.join(kept.left_out)}"
     missing = {"meat", "980"} - set(words_of(value.text))

@@ -114,9 +114,8 @@ class Work(Face):
         If it is accepted, a claim is judged again without the reason for which it was held, the older observation of a
         contradiction is superseded, and a text becomes the scope's text. `scopes.undo` of the version takes back the last
         two. If it is refused, a claim is never shared with that scope, what only one person heard is archived in the group,
-        and nothing else changes. Raises `InvalidIdError`,
-        `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError` (also if a claim is
-        accepted that can't be shared any more: it says why).
+        and nothing else changes. Raises `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed),
+        `BusyError`, `StaleError` (also if a claim is accepted that can't be shared any more: it says why).
         """
         flags(accept=accept)
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)

@@ -44,9 +44,9 @@ def judged(
     )
     answer = read(json.dumps(case.answer), ConsolidatedText)
     text = checked_text(answer.text, "b0undary", settings)
-    accounted = accounted_for(answer, task, shown, spent)
-    refused = refused_as(text, task, accounted, settings)
     named = replaced(answer.contradictions, answer.same_as, shown)
+    accounted = accounted_for(answer, named, task, shown, spent)
+    refused = refused_as(text, task, accounted, settings)
     return kept_of(text, answer, task, shown, accounted, settings), refused, named
 
 

@@ -83,7 +83,7 @@ class RunRow(Base):
     )
     answer: Mapped[str | None] = erase("The model's raw answer, kept from its arrival until it is applied.")
     held: Mapped[dict[str, Any] | None] = erase(
-        "A text that failed the checks and waits for a person, with what it was made from; null: none."
+        "A text that waits for a person, with what it was made from; null: none."
     )
     model: Mapped[str | None] = constant("The model that answered.")
     prompt_version: Mapped[str | None] = constant("The prompt that it was asked with.")

@@ -631,7 +631,7 @@ COMMENT ON COLUMN memory.runs.to_seq IS '… up to and including this one.';
 COMMENT ON COLUMN memory.runs.fence IS 'The lease under which it ran.';
 COMMENT ON COLUMN memory.runs.state IS 'running, answered, succeeded, empty, failed, dead (given up for a day or more), discarded or retired (another run has read its messages again).';
 COMMENT ON COLUMN memory.runs.answer IS 'The model''s raw answer, kept from its arrival until it is applied.';
-COMMENT ON COLUMN memory.runs.held IS 'A text that failed the checks and waits for a person, with what it was made from; null: none.';
+COMMENT ON COLUMN memory.runs.held IS 'A text that waits for a person, with what it was made from; null: none.';
 COMMENT ON COLUMN memory.runs.model IS 'The model that answered.';
 COMMENT ON COLUMN memory.runs.prompt_version IS 'The prompt that it was asked with.';
 COMMENT ON COLUMN memory.runs.input_tokens IS 'Tokens sent, as the provider counts them.';

@@ -136,8 +136,7 @@ class Work(Face):
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
         evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
-        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks, and gives vectors the
-        status of observations that a transaction in REPEATABLE READ has changed without seeing them. Concurrent calls share
+        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks. Concurrent calls share
         the work. A `Worker` does this automatically.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
@@ -152,7 +151,6 @@ class Work(Face):
         if (path := self._settings.forget_journal) is not None:
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
-        await self._database.write(partial(bring_standings_along, agent_id=agent), principal=service(agent))
         complete = sweep.after is None and max(evicted, counts) < most
         return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)
 
@@ -214,12 +212,15 @@ class Work(Face):
         """Makes the missing vectors, of one agent or all, in batches, oldest first.
 
         Without `whole`, only for observations newer than the newest vector of their scope, which are found quickly. A
-        `Worker` does that every few seconds, and the whole now and then. Does nothing if no model is set. Concurrent calls
-        do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError` if it can't be
-        loaded.
+        `Worker` does that every few seconds, and the whole now and then. The whole also gives vectors the status of
+        observations that a transaction in REPEATABLE READ has changed without seeing them. Makes none if no model is set.
+        Concurrent calls do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError`
+        if it can't be loaded.
         """
         flags(whole=whole)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        if whole:
+            await self._database.write(partial(bring_standings_along, agent_id=agent), principal=service(agent))
         return await self._jobs.embed_due(agent, most, whole=whole)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:

@@ -18,7 +18,7 @@ MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 
 @pytest.mark.parametrize("change", ["supersede", "reinstate"])
 async def test_vector_has_the_standing_of_its_observation(database_url: str, change: str) -> None:
-    """Once maintained, where the host's snapshot is older than the vector; or the host has to repeat its transaction."""
+    """Once all is embedded, where the host's snapshot is older than the vector; or the host has to repeat its transaction."""
     async with Memory(database_url, Scripted(), Settings(llm="offline"), embeddings=Meanings()) as memory:
         tea, coffee = [await memory.observe(f"Mia likes {what}.", **MIA) for what in ("tea", "coffee")]
         if change == "reinstate":
@@ -36,5 +36,5 @@ async def test_vector_has_the_standing_of_its_observation(database_url: str, cha
             except DBAPIError as error:
                 if getattr(error.orig, "sqlstate", None) != "40001":
                     raise
-        await memory.work.maintain()
+        await memory.work.embed()
         assert await memory.admin.verify() == []

@@ -74,9 +74,15 @@ WAITING = """
     FROM (
         SELECT o.scope_id, o.lane, o.content_hash, max(o.seq) AS seq, max(o.observed_at) AS observed_at
         FROM memory.scopes s
-        JOIN memory.observations o USING (agent_key, scope_id)
-        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids) AND (o.seq > s.done_seq OR o.lane = 'buffer')
-          AND o.standing = 'active'
+        CROSS JOIN LATERAL (
+            SELECT w.* FROM memory.observations w
+            WHERE w.agent_key = s.agent_key AND w.scope_id = s.scope_id AND w.seq > s.done_seq AND w.standing = 'active'
+            UNION ALL
+            SELECT w.* FROM memory.observations w
+            WHERE w.agent_key = s.agent_key AND w.scope_id = s.scope_id AND w.seq <= s.done_seq AND w.standing = 'active'
+              AND w.lane = 'buffer'
+        ) o
+        WHERE s.agent_key = :agent_key AND s.scope_id = ANY (:scope_ids)
         GROUP BY 1, 2, 3
         UNION ALL
         SELECT o.scope_id, NULL, o.content_hash, max(o.seq), NULL

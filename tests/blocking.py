@@ -24,6 +24,12 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from memory_sql.db.urls import asyncpg_url
 
+# Finds a row where a statement of this database waits for a lock; the server has those of other tests too.
+WAITING = """
+    SELECT 1 FROM pg_locks w JOIN pg_locks l USING (pid) JOIN pg_database d ON d.oid = l.database
+    WHERE NOT w.granted AND d.datname = current_database()
+"""
+
 
 class Host:
     """`session`: what is passed as `session=`. `error`: what its driver raises, as the host sees it."""

@@ -31,7 +31,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, LockTimeoutError, NotFoundError
 from memory_sql.resources.faces import FACES
 from memory_sql.sync import Memory
-from tests.blocking import HOSTS, Django, Host, in_django, libpq
+from tests.blocking import HOSTS, WAITING, Django, Host, in_django, libpq
 from tests.database import owners_url
 from tests.factories import Clock, conversation
 from tests.recycling import administer, named
@@ -214,8 +214,8 @@ with Memory(sys.argv[1], settings=Settings(llm="offline")) as memory, psycopg.co
 
 
 def are_waiting(looks: psycopg.Connection[Any]) -> None:
-    """Until a statement waits for a lock."""
-    while not looks.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+    """Until a statement of this database waits for a lock: the server has those of other tests."""
+    while not looks.execute(WAITING).fetchone():
         pass
 
 
@@ -329,9 +329,10 @@ def test_django_calls_nothing_as_committed_after_an_interrupt(memory: Memory, da
         other.execute("BEGIN")
         other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
         host.session.on_commit(lambda: told.append("committed"))
-        threads.submit(interrupt_when_waiting, looks)
+        interrupting = threads.submit(interrupt_when_waiting, looks)
         with pytest.raises(KeyboardInterrupt):
             memory.observe("Likes tea.", **MIA, session=host.session)
+        interrupting.result()
         other.execute("ROLLBACK")
         host.commit()
     assert (told, contents(memory)) == ([], ["Likes boats."])

@@ -25,7 +25,7 @@ monkey.patch_all()
 import gevent, json, psycopg, psycopg2, sys, threading
 from memory_sql.config import Settings
 from memory_sql.errors import InputError
-from tests.blocking import libpq
+from tests.blocking import WAITING, libpq
 from memory_sql.sync import Memory
 
 url, libpq = sys.argv[1:]
@@ -36,7 +36,7 @@ with Memory(url, settings=Settings(llm="offline")) as memory:
     with psycopg.connect(libpq) as other:
         other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
         waiting = [gevent.spawn(memory.observe, f"Has boat {n}.", **mia) for n in range(8)]
-        while not other.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+        while not other.execute(WAITING).fetchone():
             gevent.sleep(0)  # other greenlets go on
         told["waited"] = not any(one.ready() for one in waiting)
     gevent.joinall(waiting, raise_error=True)

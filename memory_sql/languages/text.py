@@ -40,6 +40,7 @@ _NARROW_END = re.compile(rf"\s(?:(?:(?<=[{_NARROW}]\s)|(?<=[{_NARROW}][{_CLOSING
 _ABBREVIATION = re.compile("[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,3}|[Pp]rof")  # no vowel: Dr, Nr, bzw
 _DOTTED = re.compile(r"(?:[^\W\d_A-Z]\.)+[^\W\d_A-Z]")  # z.B, e.g, p.m
 _LONGEST = 16  # characters of a word that is looked at behind a full stop
+_LINE = 200  # characters of a line that are looked at before one
 
 
 def clean(text: str) -> tuple[str, tuple[str, ...]]:
@@ -135,14 +136,16 @@ def sentences(text: str) -> list[str]:
 
 def sentence_ends(text: str) -> list[int]:
     """Where the text may be cut: at the ends of its `sentences` and lines, and last at its own end."""
-    ends = [match.start() for match in _ends(text) if text[: match.start()].strip()]
+    begun = len(text) - len(text.lstrip())
+    ends = [match.start() for match in _ends(text) if match.start() > begun]
     return [*ends, len(text)]
 
 
 def _ends(text: str) -> Iterator[re.Match[str]]:
     first = next(filter(_is_cased, text), "")
     for match in _end_of_sentences(text).finditer(text):
-        line, after = text[: match.start()].rpartition("\n")[2], text[match.end() : match.end() + _LONGEST]
+        line = text[max(match.start() - _LINE, 0) : match.start()].rpartition("\n")[2]
+        after = text[match.end() : match.end() + _LONGEST]
         goes_on = first.isupper() and after[:1].islower()
         if "\n" in match[0] or not line.endswith(".") or not (goes_on or _shortens(line, after)):
             yield match

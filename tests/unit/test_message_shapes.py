@@ -1,0 +1,239 @@
+"""Messages in the shapes in which agents and their frameworks pass them around."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+
+from memory_sql.domain.messages import Message
+from memory_sql.errors import InvalidMessageError
+
+
+class Shape(NamedTuple):
+    given: Any
+    role: str
+    content: str
+
+
+SHAPES = {
+    "chat": Shape({"role": "user", "content": "Tea."}, "user", "Tea."),
+    "chat_parts": Shape({"role": "user", "content": [{"type": "text", "text": "Tea."}]}, "user", "Tea."),
+    "chat_tool_calls": Shape(
+        {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {"name": "kettle"}}]},
+        "assistant",
+        "[used tools: kettle]",
+    ),
+    "responses_message": Shape(
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Tea."}]}, "user", "Tea."
+    ),
+    "responses_easy_message": Shape({"role": "developer", "content": "Be brief."}, "developer", "Be brief."),
+    "responses_answer": Shape(
+        {
+            "type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+            "content": [{"type": "output_text", "text": "Green?", "annotations": []}],
+        },
+        "assistant",
+        "Green?",
+    ),
+    "responses_call": Shape(
+        {"type": "function_call", "name": "kettle", "arguments": "{}", "call_id": "c1"},
+        "assistant",
+        "[used tools: kettle]",
+    ),
+    "responses_output": Shape(
+        {"type": "function_call_output", "call_id": "c1", "output": "It boils."}, "tool", "It boils."
+    ),
+    "responses_output_in_parts": Shape(
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "It boils."}]},
+        "tool",
+        "It boils.",
+    ),
+    "responses_search": Shape({"type": "web_search_call", "id": "ws_1"}, "assistant", "[web_search_call]"),
+    "responses_reasoning": Shape({"type": "reasoning", "id": "rs_1", "summary": []}, "assistant", ""),
+    "anthropic_blocks": Shape({"role": "user", "content": [{"type": "text", "text": "Tea."}]}, "user", "Tea."),
+    "anthropic_use": Shape(
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "I'll see."},
+            {"type": "tool_use", "id": "t1", "name": "kettle", "input": {}},
+        ]},
+        "assistant",
+        "I'll see.\n[used tools: kettle]",
+    ),
+    "anthropic_result": Shape(
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "It boils."}]},
+        "tool",
+        "It boils.",
+    ),
+    "anthropic_result_in_blocks": Shape(
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "It boils."}]},
+        ]},
+        "tool",
+        "It boils.",
+    ),
+    "anthropic_result_and_words": Shape(
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": "It boils."}, {"type": "text", "text": "Thanks."},
+        ]},
+        "user",
+        "[tool_result: It boils.]\nThanks.",
+    ),
+    "langchain_role": Shape({"role": "human", "content": "Tea."}, "user", "Tea."),
+    "langchain_ai_role": Shape({"role": "ai", "content": "Green?"}, "assistant", "Green?"),
+    "langchain_type": Shape({"type": "human", "content": "Tea.", "additional_kwargs": {}}, "user", "Tea."),
+    "langchain_data": Shape(
+        {"type": "ai", "data": {"content": "", "tool_calls": [{"name": "kettle", "args": {}, "id": "c1"}]}},
+        "assistant",
+        "[used tools: kettle]",
+    ),
+    "langchain_tool": Shape({"type": "tool", "content": "It boils.", "tool_call_id": "c1"}, "tool", "It boils."),
+    "langchain_chunk": Shape({"type": "AIMessageChunk", "content": "Green?"}, "assistant", "Green?"),
+    "langchain_pair": Shape(("human", "Tea."), "user", "Tea."),
+    "gemini": Shape({"role": "model", "parts": [{"text": "Green?"}]}, "assistant", "Green?"),
+    "gemini_user": Shape({"role": "user", "parts": [{"text": "Tea."}, {"inlineData": {}}]}, "user", "Tea.\n[inlineData]"),
+    "gemini_content": Shape({"role": "model", "content": "Green?"}, "assistant", "Green?"),
+    "ai_sdk": Shape({"role": "user", "id": "m1", "parts": [{"type": "text", "text": "Tea."}]}, "user", "Tea."),
+    "plain_text": Shape("Tea.", "user", "Tea."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shape_is_read(name: str) -> None:
+    given, role, content = SHAPES[name]
+    message = Message.parse(given, 0)
+    assert (message.role, message.content) == (role, content)
+
+
+def test_shapes_of_objects_are_those_of_their_dumps() -> None:
+    class Part(BaseModel):
+        type: str = "text"
+        text: str
+
+    class Said(BaseModel):
+        type: str = "human"
+        content: list[Part]
+        id: str = "run-1"
+
+    class Frozen:
+        def model_dump(self) -> dict[str, Any]:
+            return {"role": "user", "content": "Tea."}
+
+    message = Message.parse(Said(content=[Part(text="Tea.")]), 0)
+    assert (message.role, message.content, message.id) == ("user", "Tea.", "run-1")
+    assert Message.parse(Frozen(), 0).content == "Tea."
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TIMES = {
+    "created_at": "2026-03-01T12:00:00Z",
+    "createdAt": "2026-03-01T13:00:00+01:00",
+    "timestamp": 1772366400,
+    "time": 1772366400.0,
+    "date": "2026-03-01T12:00:00+00:00",
+    "ts": "1772366400.000000",
+    "said_at": NOON,
+    "sent_at": "2026-03-01 12:00:00+00:00",
+    "create_time": 1772366400000,  # milliseconds: as seconds it would be in the year 58133
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_time_is_taken_from_a_common_name(name: str) -> None:
+    message = Message.parse({"role": "user", "content": "Tea.", name: TIMES[name]}, 0)
+    assert message.created_at == NOON
+
+
+def test_our_own_name_comes_first() -> None:
+    given = {"role": "user", "content": "Tea.", "created_at": NOON, "timestamp": 0, "id": "a", "uuid": "b"}
+    message = Message.parse(given, 0)
+    assert (message.created_at, message.id) == (NOON, "a")
+
+
+def test_time_with_a_fraction_keeps_it() -> None:
+    message = Message.parse({"role": "user", "content": "Tea.", "ts": "1772366400.250100"}, 0)
+    assert message.created_at == NOON.replace(microsecond=250100)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timestamp", "yesterday"),
+        ("time", "12:00"),
+        ("date", "2026-03-01"),
+        ("ts", [1]),
+        ("ts", True),
+        ("timestamp", float("nan")),
+        ("timestamp", float("inf")),
+        ("timestamp", 10**400),
+        ("timestamp", "9" * 5000),
+        ("said_at", "2026-03-01T12:00:00"),
+    ],
+)
+def test_time_that_can_not_be_read_is_refused_by_its_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidMessageError, match=name):
+        Message.parse({"role": "user", "content": "Tea.", name: value}, 0)
+
+
+@pytest.mark.parametrize("name", ["id", "message_id", "messageId", "uuid", "_id"])
+def test_id_is_taken_from_a_common_name(name: str) -> None:
+    assert Message.parse({"role": "user", "content": "Tea.", name: "m1"}, 0).id == "m1"
+
+
+@pytest.mark.parametrize("name", ["user_id", "userId"])
+def test_user_is_taken_from_a_common_name(name: str) -> None:
+    assert Message.parse({"role": "user", "content": "Tea.", name: "mia"}, 0).user_id == "mia"
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("creatd_at", "created_at"), ("user_ids", "user_id"), ("triger", "trigger")])
+def test_misspelt_field_is_refused_by_its_name(wrong: str, right: str) -> None:
+    with pytest.raises(InvalidMessageError, match=f"{wrong}.*{right}"):
+        Message.parse({"role": "user", "content": "Tea.", wrong: "x"}, 0)
+
+
+def test_fields_of_others_are_ignored() -> None:
+    given = {
+        "role": "assistant", "content": "Green?", "refusal": None, "annotations": [], "audio": None,
+        "additional_kwargs": {}, "response_metadata": {}, "usage_metadata": {}, "status": "completed", "example": False,
+        "title": "x", "conversation": 3, "session_id": "s", "group_ids": [], "time_zone": None,
+    }  # fmt: skip
+    assert Message.parse(given, 0).content == "Green?"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"type": "human"}, "no content"),
+        ({"type": "ai", "data": 7}, "data"),
+        ({"type": "function_call_output", "call_id": "c1"}, "output"),
+        ({"role": "narrator", "content": "Tea."}, "role"),
+        ({"type": "narrator", "content": "Tea."}, "role"),
+        ({"role": ["user"], "content": "Tea."}, "role"),
+        ({"content": "Tea."}, "role"),
+        (("human", "Tea.", "more"), "tuple"),
+        (7, "int"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_has_no_one_reading_is_refused(given: object, says: str) -> None:
+    with pytest.raises(InvalidMessageError, match=says):
+        Message.parse(given, 0)
+
+
+def test_results_within_results_end() -> None:
+    deep: Any = "It boils."
+    for _ in range(100_000):
+        deep = [{"type": "tool_result", "content": deep}]
+    assert Message.parse({"role": "user", "content": deep}, 0).role == "tool"
+
+
+def test_dump_that_fails_says_whose() -> None:
+    class Broken:
+        def model_dump(self) -> dict[str, Any]:
+            raise ValueError("a secret")
+
+    with pytest.raises(InvalidMessageError, match=r"Broken\.model_dump\(\) failed: ValueError") as told:
+        Message.parse(Broken(), 0)
+    assert "secret" not in str(told.value)

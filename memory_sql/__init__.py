@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
     from memory_sql.domain.layer import ScopeRef
+    from memory_sql.domain.message_shapes import MessageLike
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
     from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
@@ -266,6 +267,7 @@ __all__ = [
     "Merged",
     "Message",
     "MessageHit",
+    "MessageLike",
     "ModelCheck",
     "Models",
     "Naming",
@@ -365,6 +367,7 @@ _HOME = {
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
     "domain.layer": "ScopeRef",
+    "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",

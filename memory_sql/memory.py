@@ -35,7 +35,7 @@ from memory_sql.domain.arguments import (
 )
 from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
-from memory_sql.domain.messages import Message
+from memory_sql.domain.message_shapes import MessageLike
 from memory_sql.domain.reading import Context, Digest, SearchResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError
@@ -130,7 +130,7 @@ class Memory(Faces):
     @measured
     async def add(
         self,
-        messages: Iterable[Message | Mapping[str, Any]],
+        messages: Iterable[MessageLike] | MessageLike,
         *,
         agent_id: Id,
         user_id: Id,
@@ -143,7 +143,7 @@ class Memory(Faces):
         wait: bool = False,
         session: Joinable | None = None,
     ) -> AddResult:
-        """Stores the messages of a conversation, each once. Observations are formed later, when the conversation is due.
+        """Stores messages of a conversation, or one, each once. Observations are formed later, when the conversation is due.
 
         A message is identified by its id within the conversation. A message without an id is always new, unless
         `idempotency_key` identifies the call: repeating a key with other messages is refused. `user_id` is the speaker

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from memory_sql.domain.limits import MOST_PARTS, limited
 from memory_sql.errors import InputError
 
+RESULT = "tool_result"
 WHY_EMPTY = ("tool_calls", "function_call", "trigger")  # beside these a message needs no content
 _ALSO_CALLED = ("text", "message", "body", "value", "msg", "input", "output", "data", "prompt", "parts")
 _FIELD = re.compile(r"[A-Za-z_]\w{0,30}")  # may stand in an error; any other key may be somebody's words
@@ -47,7 +48,35 @@ def _refuse(data: Mapping[Any, Any]) -> NoReturn:
 def _text_of_parts(name: str, parts: object) -> str:
     if not isinstance(parts, list | tuple):
         raise InputError(f"{name} must be a list, not {type(parts).__name__}")
-    return "\n".join(filter(None, map(_text_of_part, limited(name, parts, MOST_PARTS))))
+    said = limited(name, parts, MOST_PARTS)
+    results = [_kind(part) == RESULT for part in said]
+    if any(results) and not all(results):
+        return _joined(
+            _result(part) if is_one else _text_of_part(part) for part, is_one in zip(said, results, strict=True)
+        )
+    return _joined(map(_text_of_part, said))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def _kind(part: object) -> object:
+    return part.get("type") if isinstance(part, Mapping) else None
+
+
+def _result(part: Mapping[Any, Any]) -> str:
+    """Of a tool, beside the words of whoever sent it."""
+    text = _text_of_part(part)
+    return f"[{RESULT}: {text}]" if text else f"[{RESULT}]"
+
+
+def _text_of_result(content: object) -> str:
+    """Anthropic's results have a text or blocks, none of which is a result."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return _joined(_text_of_part(one) for one in limited("content", blocks, MOST_PARTS) if _kind(one) != RESULT)
 
 
 def _text_of_part(part: object) -> str:
@@ -56,6 +85,13 @@ def _text_of_part(part: object) -> str:
         return part
     if not isinstance(part, Mapping):
         raise InputError("a content part must be an object with a type or a text")
+    match part.get("type"):
+        case "thinking" | "redacted_thinking":
+            return ""
+        case "tool_use":
+            return _text_of_calls([part])
+        case "tool_result":
+            return _text_of_result(part.get("content"))
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str):
         return text
@@ -74,6 +110,6 @@ def _text_of_calls(tool_calls: object) -> str:
     if not isinstance(tool_calls, list):
         return ""
     calls = limited("tool_calls", tool_calls, MOST_PARTS)
-    functions = [call.get("function") for call in calls if isinstance(call, Mapping)]
+    functions = [call.get("function", call) for call in calls if isinstance(call, Mapping)]
     names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
     return f"[used tools: {', '.join(names)}]" if names else ""

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
+from memory_sql.domain.message_shapes import EPOCH, MOST_SECONDS, as_chat
 from memory_sql.domain.message_text import text_of
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 
 Role = Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
 
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOST_SECONDS = 10**11  # in the year 5138; as milliseconds in 1973
 _NUMBER = re.compile(r"\s*[+-]?[\d_]+(\.\d*)?([eE][+-]?\d+)?\s*")
 _DIGITS = 100
+_ROLES = get_args(Role)
 _NO_MOMENT = "created_at must be an ISO 8601 time with a zone, or whole seconds since 1970"
 
 
@@ -43,8 +42,14 @@ def _of_seconds(value: int) -> datetime:
 class Message(BaseModel):
     """One message in the OpenAI chat format; other keys are ignored.
 
-    `content` may be a list of parts, or null beside `tool_calls` or a `refusal`. Without it, `parts` are read as Gemini, the
-    AI SDK and A2A write them. A message with nothing of the kind is refused; one that is meant to be empty has `content` "".
+    `add` also takes messages as OpenAI's Responses, Anthropic, Gemini, LangChain and the AI SDK write them, objects with
+    `model_dump()`, and plain text, which is a user's. A tool's result has the role tool, also where a user sends it.
+
+    `content` may be a list of parts, or null beside `tool_calls` or a `refusal`. Without it, `parts` are read. A message with
+    nothing of the kind is refused; one that is meant to be empty has `content` "".
+
+    The id is also read from message_id, messageId, uuid and _id, the time from createdAt, timestamp, time, date, ts, said_at,
+    sent_at and create_time: an ISO 8601 time with a zone, or seconds or milliseconds since 1970.
 
     `user_id` is the user who wrote it, if that isn't the
     `user_id` of `add`; `name` is the speaker's name. `trigger` names what caused a message that nobody wrote, for example a
@@ -81,16 +86,13 @@ class Message(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _take_text(cls, data: object) -> object:
-        if not isinstance(data, Mapping):
-            raise InputError(f"must be an object, not {type(data).__name__}")
-        text, changes = clean(text_of(data) if data.get("role") in (*get_args(Role), "model") else "")
+        data = as_chat(data)
+        text, changes = clean(text_of(data) if data.get("role") in _ROLES else "")
         name = data.get("name")
         if isinstance(name, str):
             name, name_changes = clean(one_line(name))
             changes = (*changes, *name_changes)
         kept = {k: data[k] for k in ("role", "id", "user_id", "created_at", "trigger") if k in data}
-        if kept.get("role") == "model" and data.get("parts") is not None:
-            kept["role"] = "assistant"  # as Gemini calls it
         return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
 
     @field_validator("created_at")

@@ -15,6 +15,7 @@ from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
 from memory_sql.domain.arguments import id_of, ids_of, listed, optional_id, text_of
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
+from memory_sql.domain.message_shapes import MessageLike, as_list
 from memory_sql.domain.messages import Message
 from memory_sql.errors import (
     BudgetError,
@@ -51,7 +52,7 @@ class Incoming(NamedTuple):
 
 
 def incoming(
-    messages: Iterable[Message | Mapping[str, Any]],
+    messages: Iterable[MessageLike] | MessageLike,
     settings: Settings,
     *,
     agent_id: Id,
@@ -79,12 +80,12 @@ def incoming(
 
 
 def _parsed(
-    messages: Iterable[Message | Mapping[str, Any]], most: int
+    messages: Iterable[MessageLike] | MessageLike, most: int
 ) -> tuple[dict[int, Message], list[RefusedMessage]]:
     """The messages by their places, and those that are too long: the others are stored without them."""
     accepted: dict[int, Message] = {}
     refused: list[RefusedMessage] = []
-    for position, given in enumerate(limited("messages", listed("messages", messages), MOST_MESSAGES)):
+    for position, given in enumerate(limited("messages", listed("messages", as_list(messages)), MOST_MESSAGES)):
         message = Message.parse(given, position)
         if len(message.content) <= most:
             accepted[position] = message

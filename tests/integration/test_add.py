@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from memory_sql.config import Settings
+from memory_sql.domain.messages import Message
 from memory_sql.domain.results import AddResult, RunDueResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
@@ -41,6 +43,30 @@ async def test_messages_are_stored_once_whoever_sends_them_again(memory: Memory)
     assert await rows(memory, "SELECT number, message_id FROM memory.messages ORDER BY number") == [
         (n, f"m{n}") for n in range(1, 6)
     ]
+
+
+class Said(BaseModel):
+    type: str = "human"
+    content: str
+    id: str
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "Tea.",
+        {"role": "user", "content": "Tea."},
+        ("human", "Tea."),
+        Said(content="Tea.", id="run-1"),
+        Message(role="user", content="Tea."),
+        ["Tea."],
+        [Said(content="Tea.", id="run-1")],
+    ],
+    ids=repr,
+)
+async def test_one_message_is_as_a_list_of_it(memory: Memory, given: Any) -> None:
+    assert (await memory.add(given, **HERE)).accepted == 1
+    assert await rows(memory, "SELECT role, content FROM memory.messages") == [("user", "Tea.")]
 
 
 async def test_message_that_stands_twice_in_one_call_is_stored_once(memory: Memory) -> None:

@@ -165,7 +165,6 @@ def test_cleaning_is_recorded() -> None:
         {"role": "user", "content": "x", "created_at": "infinity"},
         {"role": "user", "content": "x", "created_at": 1e300},
         {"role": "user", "content": "x", "created_at": True},
-        "just text",
         None,
         [],
     ],

@@ -147,7 +147,9 @@ def test_time_is_taken_from_a_common_name(name: str) -> None:
 
 
 def test_our_own_name_comes_first() -> None:
-    given = {"role": "user", "content": "Tea.", "created_at": NOON, "timestamp": 0, "id": "a", "uuid": "b"}
+    given: dict[str, Any] = {
+        "role": "user", "content": "Tea.", "created_at": NOON, "timestamp": 0, "id": "a", "uuid": "b",
+    }  # fmt: skip
     message = Message.parse(given, 0)
     assert (message.created_at, message.id) == (NOON, "a")
 
@@ -187,14 +189,16 @@ def test_user_is_taken_from_a_common_name(name: str) -> None:
     assert Message.parse({"role": "user", "content": "Tea.", name: "mia"}, 0).user_id == "mia"
 
 
-@pytest.mark.parametrize(("wrong", "right"), [("creatd_at", "created_at"), ("user_ids", "user_id"), ("triger", "trigger")])
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("creatd_at", "created_at"), ("user_ids", "user_id"), ("triger", "trigger")]
+)
 def test_misspelt_field_is_refused_by_its_name(wrong: str, right: str) -> None:
     with pytest.raises(InvalidMessageError, match=f"{wrong}.*{right}"):
         Message.parse({"role": "user", "content": "Tea.", wrong: "x"}, 0)
 
 
 def test_fields_of_others_are_ignored() -> None:
-    given = {
+    given: dict[str, Any] = {
         "role": "assistant", "content": "Green?", "refusal": None, "annotations": [], "audio": None,
         "additional_kwargs": {}, "response_metadata": {}, "usage_metadata": {}, "status": "completed", "example": False,
         "title": "x", "conversation": 3, "session_id": "s", "group_ids": [], "time_zone": None,

@@ -9,7 +9,7 @@ import pickle
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from memory_sql.domain.messages import EPOCH
+from memory_sql.domain.message_shapes import EPOCH
 from memory_sql.importers.mongo.documents import Record, RecordType
 from memory_sql.importers.mongo.values import ObjectKey
 

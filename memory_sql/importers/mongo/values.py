@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memory_sql.domain.ids import aware
-from memory_sql.domain.messages import EPOCH
+from memory_sql.domain.message_shapes import EPOCH
 from memory_sql.errors import InputError
 
 Fields = Mapping[str, Any]

@@ -12,7 +12,7 @@ import memory_sql
 from memory_sql import errors
 from memory_sql.resources.faces import FACES
 
-NOT_NAMED_BY_HOSTS = {"Database"}
+NOT_NAMED_BY_HOSTS = {"Database", "Dumpable"}
 
 
 def imported_for_type_checkers() -> set[str]:

@@ -48,12 +48,10 @@ def _refuse(data: Mapping[Any, Any]) -> NoReturn:
 def _text_of_parts(name: str, parts: object) -> str:
     if not isinstance(parts, list | tuple):
         raise InputError(f"{name} must be a list, not {type(parts).__name__}")
-    said = limited(name, parts, MOST_PARTS)
+    said = list(limited(name, parts, MOST_PARTS))
     results = [_kind(part) == RESULT for part in said]
-    if any(results) and not all(results):
-        return _joined(
-            _result(part) if is_one else _text_of_part(part) for part, is_one in zip(said, results, strict=True)
-        )
+    if any(results) and not all(results):  # beside somebody's words, what a tool says would be theirs
+        said = [{"text": f"[{RESULT}]"} if is_one else part for part, is_one in zip(said, results, strict=True)]
     return _joined(map(_text_of_part, said))
 
 
@@ -63,12 +61,6 @@ def _joined(texts: Iterable[str]) -> str:
 
 def _kind(part: object) -> object:
     return part.get("type") if isinstance(part, Mapping) else None
-
-
-def _result(part: Mapping[Any, Any]) -> str:
-    """Of a tool, beside the words of whoever sent it."""
-    text = _text_of_part(part)
-    return f"[{RESULT}: {text}]" if text else f"[{RESULT}]"
 
 
 def _text_of_result(content: object) -> str:

@@ -79,7 +79,7 @@ SHAPES = {
             {"type": "tool_result", "tool_use_id": "t1", "content": "It boils."}, {"type": "text", "text": "Thanks."},
         ]},
         "user",
-        "[tool_result: It boils.]\nThanks.",
+        "[tool_result]\nThanks.",
     ),
     "langchain_role": Shape({"role": "human", "content": "Tea."}, "user", "Tea."),
     "langchain_ai_role": Shape({"role": "ai", "content": "Green?"}, "assistant", "Green?"),

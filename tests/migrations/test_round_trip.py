@@ -20,6 +20,7 @@ from tests.factories import conversation
 from tests.fakes import Scripted, extracted
 from tests.migrations.databases import TABLES, downgrade, dump, execute, fetch, run, schema_of, upgrade
 
+pytestmark = pytest.mark.open
 HISTORY = list(ScriptDirectory.from_config(migrate.alembic_config()).walk_revisions())[::-1]
 OURS = """
 SELECT relname FROM pg_class WHERE relnamespace = 'memory'::regnamespace

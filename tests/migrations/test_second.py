@@ -28,6 +28,7 @@ from tests.migrations.databases import CHECKOUT, contents, downgrade, dump, exec
 from tests.migrations.test_round_trip import counts, fill, snapshot
 from tests.unit.test_pages import blocks
 
+pytestmark = pytest.mark.open
 SECOND = "b0000000002b"
 CHANGED = "sharing/person.sql"
 COLUMN = "SELECT attnum FROM pg_attribute WHERE attrelid = 'memory.observations'::regclass AND attname = 'source_url'"

@@ -21,6 +21,7 @@ from tests.database import statements
 from tests.fakes import Scripted
 from tests.migrations.databases import dump, execute, fetch, psql, schema_of
 
+pytestmark = pytest.mark.open
 REFUSED = "made by an unreleased version.*a new database or data directory, or `memory-sql db reset`"
 MIA = ("--agent", "ada", "--user", "mia")
 OF_BEFORE = (  # its fingerprint

@@ -168,7 +168,7 @@ class Work(Face):
             return 0
         erased, before = 0, moved(self._now(), -timedelta(days=days))
         while erased < most:
-            async with self._database.statement(principal=service(agent_id)) as unit:
+            async with self._database.transaction(principal=service(agent_id)) as unit:
                 due = await next_request(unit, agent_id, before)
             if due is None:
                 break

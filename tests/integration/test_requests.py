@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,39 @@ async def test_what_nobody_takes_back_is_erased_in_time(database_url: str, llm: 
         await memory.observations.quarantine(own("mia", mine.id), **ADA, request=WORDS)
         now[0] += timedelta(days=10_000)
         assert (await memory.work.maintain()).requested == 0
+
+
+async def test_decided_and_erased_at_once_it_goes_once(memory: Memory) -> None:
+    mine = await memory.observe("Mia prefers green tea.", **MIA)
+    await memory.observations.quarantine(own("mia", mine.id), **ADA, request=WORDS)
+    (review,) = await memory.work.reviews(**ADA)
+    calls = [memory.work.decide(review.id, **ADA, accept=True) for _ in range(3)]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert {str(one) for one in done if one} == {str(NotFoundError("review", review.id))}
+    assert sorted(type(one).__name__ for one in done) == ["NoneType", "NotFoundError", "NotFoundError"]
+    assert await rows(memory, "SELECT count(*) FROM memory.events WHERE kind = 'forget'") == [(1,)]
+
+
+async def test_maintaining_twice_at_once_erases_once(database_url: str, llm: Scripted) -> None:
+    now = [MONDAY]
+    async with Memory(database_url, llm, Settings(), clock=lambda: now[0]) as memory:
+        for n in range(5):
+            mine = await memory.observe(f"Mia prefers green tea number {n}.", **MIA)
+            await memory.observations.quarantine(own("mia", mine.id), **ADA, request=WORDS)
+        now[0] += timedelta(days=31)
+        done = await asyncio.gather(*(memory.work.maintain() for _ in range(3)))
+        assert sum(one.requested for one in done) == 5
+        assert await rows(memory, "SELECT count(*) FROM memory.events WHERE kind = 'forget'") == [(5,)]
+
+
+async def test_what_a_hold_keeps_is_out_of_use_and_waits_no_more(memory: Memory) -> None:
+    mine = await memory.observe("Mia prefers green tea.", **MIA)
+    await memory.holds.place(**ADA, observation_id=mine.id)
+    await memory.observations.quarantine(own("mia", mine.id), **ADA, request=WORDS)
+    (review,) = await memory.work.reviews(**ADA)
+    await memory.work.decide(review.id, **ADA, accept=True)
+    assert await memory.work.reviews(**ADA) == []
+    assert await rows(memory, "SELECT status FROM memory.observation_states") == [("withdrawn",)]
 
 
 async def test_words_without_an_own_observation_are_refused(memory: Memory) -> None:

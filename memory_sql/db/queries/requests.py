@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, false, func, literal_column, select, true
+from sqlalchemy import ColumnElement, Select, and_, exists, false, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -80,15 +80,14 @@ async def next_request(
 ) -> tuple[str, int, RequestKey] | None:
     """The request, of one agent or of all, that has waited longest, since before that moment: agent's id and key first."""
     e, a = EventRow, AgentRow
-    found = await session.execute(
-        _waiting(a.agent_id, e.agent_key, e.detail[REQUEST].astext.label("named"))
-        .join(a, a.agent_key == e.agent_key)
-        .where(e.created_at < before, true() if agent_id is None else a.agent_id == agent_id)
-        .order_by(e.created_at, e.event_id)
-        .limit(1)
-    )
-    row = found.one_or_none()
-    return None if row is None else (row.agent_id, row.agent_key, RequestKey(*parse_observation_id(row.named)))
+    asked = _waiting(e.agent_key, e.detail[REQUEST].astext.label("named")).where(e.created_at < before)
+    if agent_id is not None:
+        asked = asked.where(e.agent_key == select(a.agent_key).where(a.agent_id == agent_id).scalar_subquery())
+    row = (await session.execute(asked.order_by(e.created_at, e.event_id).limit(1))).one_or_none()
+    if row is None:
+        return None
+    agent = await session.scalar(select(a.agent_id).where(a.agent_key == row.agent_key))
+    return None if agent is None else (agent, row.agent_key, RequestKey(*parse_observation_id(row.named)))
 
 
 def _waiting(*columns: Any) -> Select[Any]:

@@ -65,7 +65,7 @@ def get(
     \b
     memory-sql observation get o12-3 --agent ada --user mia
     """
-    asked = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
+    asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
     found = run(url, data, lambda memory: memory.observations.get(observation, **asked, own=own))
     output.one(found, _details, as_json)
 

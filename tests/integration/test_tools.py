@@ -299,3 +299,19 @@ async def test_cancelling_is_the_only_thing_that_is_raised(memory: Memory, monke
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
+
+
+async def test_what_was_remembered_is_known_when_the_turn_is_formed(memory: Memory, llm: Scripted) -> None:
+    """So that an honest model doesn't write it again; and one that does adds evidence."""
+    text = "Mia is allergic to walnuts."
+    bound = tools(memory, conversation_id="s")
+    stored = await bound.call("remember", {"text": text})
+    await memory.add([message("I'm allergic to walnuts, remember that.", id="1")], **MIA, conversation_id="s")
+    llm.then(listing(), listing())  # it is asked once more about a message with a signal
+    await memory.conversations.form(agent_id="ada", conversation_id="s")
+    assert all(text in str(request.prompt) for request in llm.requests)
+    await memory.add([message("I'm really allergic to walnuts.", id="2")], **MIA, conversation_id="s")
+    llm.then(listing((text, "individual", [1])))
+    formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
+    assert (formed.duplicates, formed.observations) == (1, ())
+    assert [one.id for one in await memory.observations.list(**MIA)] == [stored.data["id"]]

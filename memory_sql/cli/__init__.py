@@ -29,6 +29,7 @@ from memory_sql.cli import (
     groups,
     holds,
     importing,
+    mcp,
     models,
     observations,
     output,
@@ -81,6 +82,7 @@ for name, command in MAIN.items():
 for name, face in FACES.items():
     app.add_typer(face, name=name, rich_help_panel=tree.FACES)
 app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
+app.command("mcp", rich_help_panel=tree.OPERATIONS)(mcp.mcp)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from memory_sql.formation.answers import ExtractedObservation, OfferedScope, Turn
 from memory_sql.formation.task import ExtractionTask
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import FunctionWords
 from memory_sql.languages.wording import is_among, pieces, telling
 from memory_sql.llm import Request, prompts
 from memory_sql.llm.answers import AlsoRead
@@ -71,11 +74,17 @@ def _asked(task: ExtractionTask, own: dict[str, OfferedScope]) -> Iterator[Singl
             yield SingleTask(turn, replace(scope, knows=()))
 
 
+@cache
+def _asking() -> frozenset[str]:
+    return frozenset[str]().union(*(words.asking for words in of_all(FunctionWords).values()))
+
+
 def _takes_all(scope: OfferedScope) -> bool:
     """A scope with words or limits of its own isn't asked about in other words than those."""
     return scope.kind == "individual" and not (scope.isolated or scope.name or scope.words or scope.max_items == 0)
 
 
 def _is_known(turn: Turn, scope: OfferedScope) -> bool:
-    known, words = frozenset[str]().union(*map(pieces, scope.knows)), telling(turn.text)
+    """Whether every word of it is; those by which memory is asked for anything ("remember that") tell nothing."""
+    known, words = frozenset[str]().union(*map(pieces, scope.knows)), telling(turn.text) - _asking()
     return bool(words) and all(is_among(word, known) for word in words)

@@ -37,7 +37,7 @@ MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids"}  # what `add` asks for
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "worker", "estimate", "db"}  # commands that are no method of Memory
+ELSEWHERE = {"demo", "mcp", "worker", "estimate", "db"}  # commands that are no method of Memory
 
 
 def methods(of: type) -> set[str]:

@@ -29,7 +29,7 @@ def _said(data: Mapping[Any, Any]) -> str:
         case str() if content or parts is None:
             return content
         case list() if content or parts is None:
-            return _text_of_parts("content", content)
+            return _text_of_parts("content", content, data.get("role") == "tool")
         case None | "" | []:
             refusal = data.get("refusal")
             return _text_of_parts("parts", parts) if parts is not None else refusal if isinstance(refusal, str) else ""
@@ -44,13 +44,14 @@ def _refuse(data: Mapping[Any, Any]) -> NoReturn:
     raise InputError("it has no content" + (f"; pass what stands in {near[0]} as content" if near else ""))
 
 
-def _text_of_parts(name: str, parts: object) -> str:
+def _text_of_parts(name: str, parts: object, told_by_tool: bool = False) -> str:
     if not isinstance(parts, list | tuple):
         raise InputError(f"{name} must be a list, not {type(parts).__name__}")
-    return "\n".join(filter(None, map(_text_of_part, limited(name, parts, MOST_PARTS))))
+    texts = (_text_of_part(part, told_by_tool) for part in limited(name, parts, MOST_PARTS))
+    return "\n".join(filter(None, texts))
 
 
-def _text_of_part(part: object) -> str:
+def _text_of_part(part: object, told_by_tool: bool = False) -> str:
     """The text, or what it is in place of one: `type` with OpenAI and the AI SDK, `kind` in A2A, the only key with Gemini."""
     if isinstance(part, str):
         return part
@@ -59,10 +60,19 @@ def _text_of_part(part: object) -> str:
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str):
         return text
+    if part.get("type") == "tool_result" and told_by_tool:
+        return _text_of_result(part.get("content"))
     kind = part.get("type", part.get("kind", _only_key(part)))
     if not isinstance(kind, str):
         raise InputError("a content part must be an object with a type or a text")
     return f"[{kind}]"
+
+
+def _text_of_result(content: object) -> str:
+    """The text of what a tool answered; of what is no text, its kind."""
+    if isinstance(content, str | None):
+        return content or "[tool_result]"
+    return _text_of_parts("the content of a tool_result", content) or "[tool_result]"
 
 
 def _only_key(part: Mapping[Any, Any]) -> object:
@@ -74,6 +84,8 @@ def _text_of_calls(tool_calls: object) -> str:
     if not isinstance(tool_calls, list):
         return ""
     calls = limited("tool_calls", tool_calls, MOST_PARTS)
-    functions = [call.get("function") for call in calls if isinstance(call, Mapping)]
+    functions = [
+        call.get("function", call) for call in calls if isinstance(call, Mapping)
+    ]  # LangChain: the call itself
     names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
     return f"[used tools: {', '.join(names)}]" if names else ""

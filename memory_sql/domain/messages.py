@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
+from memory_sql.domain.message_shapes import in_our_shape
 from memory_sql.domain.message_text import text_of
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.languages.text import clean, one_line
@@ -41,7 +42,12 @@ def _of_seconds(value: int) -> datetime:
 
 
 class Message(BaseModel):
-    """One message in the OpenAI chat format; other keys are ignored.
+    """One message in the OpenAI chat format; other keys are ignored, unless they look misspelt: that is an error.
+
+    Also read: items of the Responses API, Anthropic's blocks, LangChain's `type` or role `human`, `ai` and `tool`, its
+    `{"type", "data"}`, and any object with `model_dump()`. A time may be called `timestamp`, `time`, `date`, `ts`, `said_at`
+    or `create_time`, in ISO 8601 with a zone, seconds or milliseconds; an id `message_id` or `uuid`. A user's turn that is only
+    `tool_result` blocks is a tool's; beside words of the user such blocks are named without their text, which nobody said.
 
     `content` may be a list of parts, or null beside `tool_calls` or a `refusal`. Without it, `parts` are read as Gemini, the
     AI SDK and A2A write them. A message with nothing of the kind is refused; one that is meant to be empty has `content` "".
@@ -81,6 +87,7 @@ class Message(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _take_text(cls, data: object) -> object:
+        data = in_our_shape(data)
         if not isinstance(data, Mapping):
             raise InputError(f"must be an object, not {type(data).__name__}")
         text, changes = clean(text_of(data) if data.get("role") in (*get_args(Role), "model") else "")

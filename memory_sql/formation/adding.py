@@ -15,6 +15,7 @@ from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
 from memory_sql.domain.arguments import id_of, ids_of, listed, optional_id, text_of
 from memory_sql.domain.ids import Id
 from memory_sql.domain.limits import MOST_MESSAGES, limited
+from memory_sql.domain.message_shapes import each
 from memory_sql.domain.messages import Message
 from memory_sql.errors import (
     BudgetError,
@@ -84,7 +85,7 @@ def _parsed(
     """The messages by their places, and those that are too long: the others are stored without them."""
     accepted: dict[int, Message] = {}
     refused: list[RefusedMessage] = []
-    for position, given in enumerate(limited("messages", listed("messages", messages), MOST_MESSAGES)):
+    for position, given in enumerate(limited("messages", listed("messages", each(messages)), MOST_MESSAGES)):
         message = Message.parse(given, position)
         if len(message.content) <= most:
             accepted[position] = message

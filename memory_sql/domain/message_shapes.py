@@ -24,7 +24,7 @@ _MILLISECONDS = 10**11  # as seconds in the year 5138
 _MOST = 10**14  # milliseconds in the year 5138
 
 
-def each(messages: object) -> object:
+def each(messages: Iterable[Any]) -> Iterable[Any]:
     """A list of one where a single message was given: a text, an object, or something with `model_dump`."""
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]

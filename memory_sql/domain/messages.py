@@ -46,8 +46,9 @@ class Message(BaseModel):
 
     Also read: items of the Responses API, Anthropic's blocks, LangChain's `type` or role `human`, `ai` and `tool`, its
     `{"type", "data"}`, and any object with `model_dump()`. A time may be called `timestamp`, `time`, `date`, `ts`, `said_at`
-    or `create_time`, in ISO 8601 with a zone, seconds or milliseconds; an id `message_id` or `uuid`. A user's turn that is only
-    `tool_result` blocks is a tool's; beside words of the user such blocks are named without their text, which nobody said.
+    or `create_time`, in ISO 8601 with a zone, seconds or milliseconds; an id `message_id` or `uuid`. A user's turn of
+    nothing but `tool_result` blocks is a tool's; beside words of the user such blocks are named without their text, which
+    the user didn't say.
 
     `content` may be a list of parts, or null beside `tool_calls` or a `refusal`. Without it, `parts` are read as Gemini, the
     AI SDK and A2A write them. A message with nothing of the kind is refused; one that is meant to be empty has `content` "".

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, cast
 
 from memory_sql.errors import InputError
@@ -97,9 +98,14 @@ def _refuse_misspelt(data: Mapping[Any, Any]) -> None:
     for key in data:
         if key in _OURS or key in TIMES or key in IDS or not isinstance(key, str) or not _FIELD.fullmatch(key):
             continue
-        meant = [_MISNAMED[key]] if key in _MISNAMED else get_close_matches(key, _MAY_BE_MEANT, 1, _LIKE)
+        meant = _meant_by(key)
         if meant and data.get(meant[0]) is None:
             raise InputError(f"{key} isn't known; {meant[0]} may be meant")
+
+
+@lru_cache(1024)  # the keys of a host's messages are the same each time
+def _meant_by(key: str) -> list[str]:
+    return [_MISNAMED[key]] if key in _MISNAMED else get_close_matches(key, _MAY_BE_MEANT, 1, _LIKE)
 
 
 def _with_id(data: Mapping[Any, Any]) -> Mapping[Any, Any]:

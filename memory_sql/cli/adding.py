@@ -52,7 +52,9 @@ FileConversation = Annotated[
 
 
 def add(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Conversation files; - reads stdin.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Conversation files, exports, folders, zips; - reads stdin.")
+    ],
     agent: Agent,
     user: FileUser = None,
     group: Groups = None,
@@ -74,6 +76,21 @@ def add(
     form: Annotated[
         bool, typer.Option("--form/--no-form", help="Form observations at once, or only store the messages.")
     ] = True,
+    file_format: Annotated[
+        Literal["messages", "chatgpt", "claude", "slack", "whatsapp", "sharegpt", "finetuning"] | None,
+        typer.Option("--format", metavar="NAME", help="What wrote the file; default: found out."),
+    ] = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option("--person", metavar="NAME=ID", help="The user id of a name in the export; repeatable."),
+    ] = None,
+    dates: Annotated[
+        Literal["dmy", "mdy", "ymd"] | None,
+        typer.Option("--dates", metavar="ORDER", help="dmy, mdy or ymd, where WhatsApp's dates may be read two ways."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be stored, without asking the database.")
+    ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -84,7 +101,8 @@ def add(
     memory-sql add monday.jsonl --agent ada --user mia
     cat chat.json | memory-sql add - --agent ada --user mia --conversation chat-17
 
-    A file is JSON or JSON Lines of messages: role and content, optionally name, id, created_at, conversation, user_id,
+    Exports of ChatGPT, Claude, Slack, WhatsApp and ShareGPT, and files for fine-tuning, are recognised, zipped or not.
+    Else a file is JSON or JSON Lines of messages: role and content, optionally name, id, created_at, conversation, user_id,
     group_ids. Or of documents: {"messages": […], "conversation_id": …, "time_zone": …}. conversation is the
     conversation's id; a number counts the conversations of the file. If one file has a mistake, no file of the command is
     stored.
@@ -92,11 +110,52 @@ def add(
     Adding a file again adds nothing: a message is identified by its id, or without one by file, line and text.
     """
     from memory_sql.cli.files import Defaults, read_file
+    from memory_sql.histories.recognising import Known
+    from memory_sql.languages.dates import zone_of
 
-    defaults = Defaults(user, conversation, tuple(group or ()), resolve(url, data).message_max_characters, time_zone)
+    zone, alone = zone_of(time_zone or "UTC"), conversation is not None
+    known = Known(file_format, zone, _people(person or ()), dates, alone)
+    most = resolve(url, data).message_max_characters
+    defaults = Defaults(user, conversation, tuple(group or ()), most, time_zone, known)
     read = [read_file(name, defaults) for name in files]
+    if dry_run:
+        for file in read:
+            output.one(_would(file), _would_text, as_json)
+        return
     if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, replace, as_json))):
         raise typer.Exit(1)
+
+
+def _people(given: Sequence[str]) -> dict[str, str]:
+    pairs = [one.rpartition("=") for one in given]
+    if any(not (name and user) for name, _, user in pairs):
+        raise InputError("--person must be NAME=ID")
+    return {name: user for name, _, user in pairs}
+
+
+def _would(file: ConversationFile) -> dict[str, Any]:
+    """What storing the file would add to a database that knows none of it."""
+    said = [message for talk in file.conversations for message in talk.messages]
+    times = sorted(message.created_at for message in said if message.created_at is not None)
+    speaking = {m.user_id or talk.user_id for talk in file.conversations for m in talk.messages if m.role == "user"}
+    return {
+        "file": file.name,
+        "conversations": len(file.conversations),
+        "messages": file.messages,
+        "people": sorted(speaking),
+        "groups": sorted({group for talk in file.conversations for group in talk.group_ids}),
+        "first": times[0].isoformat() if times else None,
+        "last": times[-1].isoformat() if times else None,
+    }
+
+
+def _would_text(would: dict[str, Any]) -> str:
+    many, people = output.many, would["people"]
+    period = f", {would['first'][:10]} to {would['last'][:10]}" if would["first"] else ""
+    who = f" by {_ids(people)}" if people else ""
+    groups = f", in {_ids(would['groups'])}" if would["groups"] else ""
+    said = f"{many(would['messages'], 'message')} in {many(would['conversations'], 'conversation')}"
+    return output.plain(f"{would['file']}: {said}{who}{groups}{period}; nothing was stored")
 
 
 async def _add_files(

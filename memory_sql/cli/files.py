@@ -1,4 +1,6 @@
-"""Reads conversation files: JSON or JSON Lines of messages. A file is valid as a whole or not at all.
+"""Reads conversation files, and exports of other programs (`histories`): JSON or JSON Lines of messages.
+
+A file is valid as a whole or not at all.
 
 An entry is a message in the OpenAI chat format, or a document `{"messages": […], "conversation_id": …}`. Other keys say
 where the message belongs: `conversation` or `conversation_id` (`session`, `session_id` mean the same), `group_ids`,
@@ -10,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,8 @@ from memory_sql.cli import json_input
 from memory_sql.domain.ids import host_id
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
+from memory_sql.histories.archives import files_of, is_several
+from memory_sql.histories.recognising import Known, of_files, of_text, of_values
 from memory_sql.languages.dates import zone_of
 
 STDIN = "stdin"
@@ -61,6 +65,7 @@ class Defaults:
     groups: tuple[str, ...] = ()
     max_characters: int = 200_000
     time_zone: str | None = None
+    known: Known = field(default_factory=Known)
 
 
 class _Entry(NamedTuple):
@@ -82,7 +87,9 @@ class _Talk:
 
 
 def read_file(name: str, defaults: Defaults) -> ConversationFile:
-    """The conversations of a file; `-` is stdin. Raises `InputError` naming the line and what is wrong with it."""
+    """The conversations of a file, folder or zip; `-` is stdin. Raises `InputError` naming the line and what is wrong."""
+    if name != "-" and is_several(Path(name)):
+        return _parsed(lambda: _of_several(Path(name), defaults), name, defaults)
     return parse(_bytes(name), STDIN if name == "-" else name, defaults)
 
 
@@ -96,24 +103,37 @@ def _bytes(name: str) -> bytes:
 
 
 def parse(content: bytes, name: str, defaults: Defaults) -> ConversationFile:
+    return _parsed(lambda: _entries(_text(content), Path(name), defaults.known), name, defaults)
+
+
+def _parsed(entries: Callable[[], Iterable[_Entry]], name: str, defaults: Defaults) -> ConversationFile:
     path = Path(name)
-    text = _text(content, name)
     try:
-        entries = list(_entries(text, lines=path.suffix in (".jsonl", ".ndjson")))
-        conversations = _talks(entries, _label(path.name), _label(path.stem), defaults)
+        conversations = _talks(list(entries()), _label(path.name), _label(path.stem), defaults)
         return ConversationFile(name, tuple(_conversations(conversations, defaults)))
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 
 
-def _text(content: bytes, name: str) -> str:
+def _of_several(path: Path, defaults: Defaults) -> Iterable[_Entry]:
+    return _of_documents(of_files(files_of(path), _label(path.stem), defaults.known, _json_of))
+
+
+def _json_of(name: str, content: bytes) -> Any:
+    """One JSON value, or the list of those of JSON Lines."""
+    try:
+        text = _text(content)
+        return [value.value for value in _lines(text)] if name.endswith(".jsonl") else _json(text, 1)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _text(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{name}: line {line}: not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}"
-        ) from None
+        raise InputError(f"line {line}: not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}") from None
 
 
 def _label(name: str) -> str:
@@ -122,22 +142,49 @@ def _label(name: str) -> str:
     return unicodedata.normalize("NFC", printable).strip()[:_NAME_CHARACTERS].strip() or "file"
 
 
-def _entries(text: str, *, lines: bool) -> Iterator[_Entry]:
+class _Value(NamedTuple):
+    value: Any
+    place: str
+    inside: str
+    mark: str
+
+
+def _entries(text: str, path: Path, known: Known) -> Iterator[_Entry]:
+    """Of an export of another program, if it is one; else of the messages and documents themselves."""
+    found = of_text(text, _label(path.stem), known)
+    values = [] if found else list(_values(text, lines=path.suffix in (".jsonl", ".ndjson")))
+    found = found or of_values([one.value for one in values], _label(path.stem), known)
+    if found is not None:
+        yield from _of_documents(found)
+    for one in () if found is not None else values:
+        yield from _of_value(*one)
+
+
+def _of_documents(documents: Iterable[Mapping[str, Any]]) -> Iterator[_Entry]:
+    for n, document in enumerate(documents, 1):
+        yield from _of_value(document, f"conversation {n}", f"conversation {n}, ", str(n))
+
+
+def _values(text: str, *, lines: bool) -> Iterator[_Value]:
     """JSON Lines if the name says so, or if the first of several lines is an object; else one JSON value."""
-    numbered = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not numbered:
+    first, _, rest = text.strip().partition("\n")
+    if not first:
         return
-    first = numbered[0][1].strip()
-    if lines or (len(numbered) > 1 and first.startswith("{") and first.endswith("}")):
-        for n, line in numbered:
-            yield from _of_value(_json(line, n), f"line {n}", f"line {n}, ", str(n))
+    if lines or (rest and first.startswith("{") and first.rstrip().endswith("}")):
+        yield from _lines(text)
         return
     value = _json(text, 1)
     if isinstance(value, list):
         for n, item in enumerate(value, 1):
-            yield from _of_value(item, f"message {n}", f"item {n}, ", str(n))
+            yield _Value(item, f"message {n}", f"item {n}, ", str(n))
     else:
-        yield from _of_value(value, "message 1", "", "1")
+        yield _Value(value, "message 1", "", "1")
+
+
+def _lines(text: str) -> Iterator[_Value]:
+    for n, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield _Value(_json(line, n), f"line {n}", f"line {n}, ", str(n))
 
 
 def _json(text: str, line: int) -> Any:

@@ -37,7 +37,6 @@ def texts(conversation: Conversation) -> list[str]:
         ("talk.json", json.dumps([said("one"), said("two")], indent=2).encode()),
         ("talk.json", json.dumps({"messages": [said("one"), said("two")]}, indent=2).encode()),
         ("talk.json", json.dumps({"messages": [said("one"), said("two")]}).encode()),
-        ("talk.jsonl", lines({"messages": [said("one")]}, {"messages": [said("two")]})),
         ("talk.json", json.dumps([{"messages": [said("one")]}, said("two")]).encode()),
         ("talk.jsonl", b"\xef\xbb\xbf" + lines(said("one"), said("two")).replace(b"\n", b"\r\n\r\n") + b"\r\n \r\n"),
     ],
@@ -175,7 +174,13 @@ def test_text_that_postgres_cant_hold_passes_and_is_cleaned() -> None:
     assert conversation.messages[0].cleaned == ("nul", "surrogate")
 
 
-@pytest.mark.parametrize(("name", "reason"), [("nowhere.json", "No such file or directory"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nowhere.json", "No such file or directory"),
+        ("memory_sql/languages/english", "no export of ChatGPT, Claude, Slack, WhatsApp or ShareGPT is in it"),
+    ],
+)
 def test_file_that_cant_be_read(name: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"{name}: {reason}"):
         read_file(name, MIA)

@@ -335,6 +335,10 @@ def quarantine(
     query: Query = None,
     source: Source = None,
     run_id: RunId = None,
+    request: Annotated[
+        str | None,
+        typer.Option("--request", metavar="TEXT", help="In which words --from-user asked to forget the observation."),
+    ] = None,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
@@ -347,7 +351,8 @@ def quarantine(
     memory-sql observation quarantine o12-3 --agent ada --user mia
     memory-sql observation quarantine --agent ada --from-conversation 42 --reason "injected"
 
-    It is no longer shown and in no text; nothing is deleted.
+    It is no longer shown and in no text; nothing is deleted. An observation with --from-user is only one of that user's, or
+    that they have said. What they asked to forget (--request) waits in `work reviews`, and is forgotten after a while.
     """
     chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id)
     asked: dict[str, Any] = {
@@ -356,6 +361,7 @@ def quarantine(
         "conversation_id": conversation,
         "actor": actor,
         "reason": reason,
+        "request": request,
     }
     done = run(url, data, lambda memory: memory.observations.quarantine(chosen, **asked))
     output.one(done, partial(_set_aside_text, "quarantined"), as_json)
@@ -405,13 +411,17 @@ def _chosen(
     source: str | None,
     run_id: int | None,
 ) -> Selection | str:
-    given = (from_user, from_conversation, tag, query, source, run_id)
-    if (observation is not None) == any(value is not None for value in given):
+    given = (from_conversation, tag, query, source, run_id)
+    is_source = any(value is not None for value in given) or (from_user is not None and observation is None)
+    if (observation is not None) == is_source:
         raise InputError("name either an observation and --user, or a source, such as --from-conversation")
+    if observation is not None and from_user is None:
+        return observation
     from memory_sql.domain.selection import Selection
 
-    return observation or Selection(
+    return Selection(
         user_id=from_user,
+        observation_id=observation,
         conversation_id=from_conversation,
         tag=tag,
         query=query,

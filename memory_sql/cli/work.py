@@ -193,7 +193,7 @@ def discard(
 
 @app.command()
 def reviews(agent: Agent, limit: Limit = 100, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
-    """Lists what waits for a person: held claims, contradictions beyond a bound, refused texts, what one person heard.
+    """Lists what waits for a person: held claims, contradictions beyond a bound, refused texts, requests to forget.
 
     \b
     memory-sql work reviews --agent ada
@@ -212,7 +212,7 @@ def _review_line(review: Review) -> str:
 @app.command()
 def decide(
     review: Annotated[
-        str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4, g12-3 or r17.")
+        str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4, g12-3, r17 or q12-3.")
     ],
     agent: Agent,
     accept: Annotated[
@@ -268,6 +268,7 @@ def maintain(
 
 def _maintained_text(done: MaintainResult) -> str:
     evicted = f", {output.many(done.evicted, 'observation')} evicted" if done.evicted else ""
+    evicted += f", {output.many(done.requested, 'observation')} erased on request" if done.requested else ""
     more = "" if done.complete else "; there may be more"
     texts = "its text" if done.messages == 1 else "their texts"
     return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"

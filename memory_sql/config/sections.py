@@ -417,6 +417,9 @@ class RetentionSettings(Section):
         setting("file that lists what was forgotten, for restore-check; keep it outside the backups; unset: none"),
         Plain,
     ] = None
+    spoken_erase_days: Annotated[
+        int, setting("days until what people have asked to forget is erased for good; 0: never", ge=0, le=36_500)
+    ] = 30
     retention: Annotated[
         Literal["none", "budget"],
         per_agent("budget: maintenance evicts what exceeds the budgets of each scope (store_…)"),

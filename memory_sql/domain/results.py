@@ -152,12 +152,14 @@ class EmbedResult(Value):
 class MaintainResult(Value):
     """How many `messages` lost their texts, how many observations were `evicted`, how many old `counts` were deleted.
 
+    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`).
     `complete` False: the limit was reached, and there may be more.
     """
 
     messages: int
     evicted: int = 0
     counts: int = 0
+    requested: int = 0
     complete: bool
 
 

@@ -14,13 +14,14 @@ class Review(Value):
     `says` is what applies if it is accepted: a claim for the scope `target_scope_id`, a newer observation, a new text, or
     sentences that the text was given and nothing shown says, one per line (`unsaid`; the whole text, if all of it was
     refused), or what a group goes on knowing (`group`) though the two members who had spoken there are one person
-    (`people.merge`). `instead_of` is what it would replace: the older observation, or the current text; None: nothing, or
+    (`people.merge`), or in which words a person has asked to forget (`request`) what is
+    quarantined since. `instead_of` is what it would replace: the older observation, or the current text; None: nothing, or
     what stands for those sentences. `why` is one word.
     `still`: what else of the older observation would stay, as one of its own; that alone is asked where `why` is `still`.
     """
 
     id: str
-    kind: Literal["claim", "contradiction", "text", "group"]
+    kind: Literal["claim", "contradiction", "text", "group", "request"]
     scope_id: ScopeId
     why: str
     since: datetime

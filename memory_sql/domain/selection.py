@@ -78,6 +78,12 @@ class Selection(Value):
         return self == Selection(observation_id=self.observation_id) if self.observation_id else False
 
     @property
+    def is_own_observation(self) -> bool:
+        """Whether it is only the id of an observation and whose it is, or who has said it."""
+        given = self.user_id is not None and self.observation_id is not None
+        return given and self == Selection(user_id=self.user_id, observation_id=self.observation_id)
+
+    @property
     def is_one_conversation(self) -> bool:
         """As a whole."""
         return self.conversation_id is not None and self.message_id is None and not self.selects_observations

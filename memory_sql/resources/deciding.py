@@ -11,6 +11,7 @@ from memory_sql.consolidation.parts import keep_parts
 from memory_sql.db import Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.queries.held_claims import why_not
+from memory_sql.db.queries.requests import RequestKey
 from memory_sql.db.queries.reviews import (
     HeardByOneKey,
     HeldClaimKey,
@@ -29,14 +30,25 @@ from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import StaleError
-from memory_sql.lifecycle import corrections
+from memory_sql.lifecycle import corrections, requests
 from memory_sql.resources.runtime import asked_of
 
 
 async def decided(
-    session: Session, agent_id: str, agent_key: int, key: ReviewKey, settings: Settings, entry: Cause, *, accept: bool
+    session: Session,
+    agent_id: str,
+    agent_key: int,
+    key: ReviewKey,
+    settings: Settings,
+    entry: Cause,
+    *,
+    accept: bool,
+    joined: bool,
 ) -> bool:
-    """False if the review isn't waiting any more. Raises `StaleError` for a claim that can't be shared any more."""
+    """False if the review isn't waiting any more. Raises `StaleError` for a claim that can't be shared any more.
+
+    `joined`: the transaction is the host's.
+    """
     match key:
         case HeldClaimKey():
             noted = await _claim(session, agent_key, key, settings, entry, accept=accept)
@@ -46,6 +58,9 @@ async def decided(
             noted = await _heard_by_one(session, agent_id, agent_key, key, settings, entry, accept=accept)
         case HeldTextKey():
             noted = await _text(session, agent_id, agent_key, key, settings, entry, accept=accept)
+        case RequestKey():
+            asked = asked_of(agent_id, entry.actor, entry.reason, settings, entry.at)
+            noted = await _request(session, asked, agent_key, key, accept=accept, joined=joined)
     if noted is None:
         return False
     told = {"agent_key": agent_key, "kind": "review", "actor": entry.actor, "reason": entry.reason}
@@ -137,3 +152,14 @@ async def _text(
     else:
         await runs.discard_held(agent_key, key.run_id)
     return {"scope_id": found[0], "run_id": key.run_id, "detail": {"to": "accepted" if accept else "refused"}}
+
+
+async def _request(
+    session: Session, asked: corrections.Asked, agent_key: int, key: RequestKey, *, accept: bool, joined: bool
+) -> dict[str, Any] | None:
+    if accept:
+        is_found = await requests.erase(session, asked, agent_key, key, joined=joined) > 0
+    else:
+        is_found = await requests.take_back(session, asked, agent_key, key)
+    detail = {"to": "accepted" if accept else "refused", "for": "request"}
+    return {"scope_id": key.scope_id, "seq": key.seq, "detail": detail} if is_found else None

@@ -303,18 +303,28 @@ class Observations(Face):
         conversation_id: Id | None = None,
         actor: Id | None = None,
         reason: str | None = None,
+        request: str | None = None,
         session: Joinable | None = None,
     ) -> SetAside:
         """Sets aside one observation that `user_id` may see, or, without `user_id`, all that a selection names.
+
+        `Selection(user_id=…, observation_id=…)` is one observation that is this user's or that they have said, and they ask;
+        with `request`, in which words they asked to forget it: that waits as a review of kind `request`, and is forgotten
+        when it is accepted, or by `work.maintain` after `spoken_erase_days`.
 
         Quarantined observations are neither shown nor absorbed. Duplicates in the same scope are quarantined too, and so is
         what was derived from them alone; what was merged from them and others is erased, and judged again without them.
         Texts go back to the version before they absorbed any of it. Saying it again adds no new observation. Raises
         `NotFoundError`, `InputError`.
         """
-        asked, chosen = self._chosen(selection, agent_id, user_id, conversation_id, actor, reason)
+        why = reason if request is None else _words_of(request, reason)
+        asked, chosen = self._chosen(selection, agent_id, user_id, conversation_id, actor, why)
+        if request is not None and (chosen.user_id is None or chosen.observation_id is None):
+            raise InputError("request= goes with Selection(user_id=…, observation_id=…)")
         return await self._database.write(
-            lambda unit: corrections.quarantine(unit, asked, chosen), session, asked.service
+            lambda unit: corrections.quarantine(unit, asked, chosen, is_request=request is not None),
+            session,
+            asked.service,
         )
 
     async def unquarantine(
@@ -368,6 +378,14 @@ class Observations(Face):
             return self._asked(agent_id, user_id, conversation_id, actor, reason), Selection(observation_id=selection)
         if user_id is not None or conversation_id is not None:
             raise InputError("user_id= and conversation_id= go with one observation; a selection names its own")
-        return asked_of(agent_id, actor, reason, self._settings, self._now()), observations_only(
-            selection_of(selection)
-        )
+        chosen = selection_of(selection)
+        if chosen.is_own_observation and chosen.user_id is not None:
+            return self._asked(agent_id, chosen.user_id, None, actor, reason), chosen
+        return asked_of(agent_id, actor, reason, self._settings, self._now()), observations_only(chosen)
+
+
+def _words_of(request: str, reason: str | None) -> str:
+    words = reason_of(request)
+    if words is None or reason is not None:
+        raise InputError("request: pass the words in which the user asked, and no reason=")
+    return words

@@ -9,6 +9,7 @@ from functools import partial
 from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog, read_late, read_waiting
+from memory_sql.db.queries.requests import next_request
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import Cause
@@ -30,9 +31,9 @@ from memory_sql.domain.results import (
 )
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import eviction, restoring, retention
+from memory_sql.lifecycle import eviction, requests, restoring, retention
 from memory_sql.resources.deciding import decided
-from memory_sql.resources.runtime import Face
+from memory_sql.resources.runtime import Face, asked_of
 
 COUNTS_AT_ONCE = 10_000  # of one transaction
 
@@ -112,26 +113,30 @@ class Work(Face):
         """Accepts or refuses a review; `review_id` as `reviews` shows it.
 
         If it is accepted, a claim is judged again without the reason for which it was held, the older observation of a
-        contradiction is superseded, and a text becomes the scope's text. `scopes.undo` of the version takes back the last
-        two. If it is refused, a claim is never shared with that scope, what only one person heard is archived in the group,
-        and nothing else changes. Raises `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed),
-        `BusyError`, `StaleError` (also if a claim is accepted that can't be shared any more: it says why).
+        contradiction is superseded, a text becomes the scope's text, and what a person has asked to forget is forgotten as by
+        `forget`. `scopes.undo` of the version takes back the second and third. If it is refused, a claim is never shared with
+        that scope, what only one person heard is archived in the group, what a person has asked to forget is unquarantined
+        (`InputError` where an active observation says the same by now), and nothing else changes. Raises
+        `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError` (also if
+        a claim is accepted that can't be shared any more: it says why).
         """
         flags(accept=accept)
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)
-        entry = Cause(optional_id("actor", actor), reason_of(reason), self._now())
+        entry, joined = Cause(optional_id("actor", actor), reason_of(reason), self._now()), session is not None
 
         async def decide(unit: Session) -> None:
             agent_key = await agent_key_of(unit, agent)
             if agent_key is None:
                 raise NotFoundError("agent", agent)
-            if not await decided(unit, agent, agent_key, key, self._settings, entry, accept=accept):
+            if not await decided(unit, agent, agent_key, key, self._settings, entry, accept=accept, joined=joined):
                 raise NotFoundError("review", review_id)
 
         await self._database.write(decide, session, service(agent))
 
     async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
         """Deletes the texts of messages past their retention (`message_retention_days`), of one agent or all.
+
+        Then forgets what people have asked to forget and nobody has taken back for `spoken_erase_days`.
 
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
@@ -150,9 +155,28 @@ class Work(Face):
             sweep = await self._database.write(step, principal=service(agent))
         if (path := self._settings.forget_journal) is not None:
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
+        requested = await self._erase_requested(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
-        complete = sweep.after is None and max(evicted, counts) < most
-        return MaintainResult(messages=sweep.messages, evicted=evicted, counts=counts, complete=complete)
+        complete = sweep.after is None and max(evicted, counts, requested) < most
+        return MaintainResult(
+            messages=sweep.messages, evicted=evicted, counts=counts, requested=requested, complete=complete
+        )
+
+    async def _erase_requested(self, agent_id: str | None, most: int) -> int:
+        """Forgets, a request a transaction, what was asked for `spoken_erase_days` ago, and returns how many observations."""
+        if not (days := self._settings.spoken_erase_days):
+            return 0
+        erased, before = 0, moved(self._now(), -timedelta(days=days))
+        while erased < most:
+            async with self._database.transaction(principal=service(agent_id)) as unit:
+                due = await next_request(unit, agent_id, before)
+            if due is None:
+                break
+            agent, agent_key, key = due
+            asked = asked_of(agent, None, None, self._settings, self._now())
+            step = partial(requests.erase, asked=asked, agent_key=agent_key, key=key, joined=False)
+            erased += await self._database.write(step, principal=service(agent))
+        return erased
 
     async def _end_counts(self, agent_id: str | None, most: int) -> int:
         """Deletes the retrieval counts older than `count_days` and returns how many."""

@@ -140,6 +140,12 @@ class EventRow(Base):
         Index(
             "events_entry_idx", "agent_key", "event_id", postgresql_where=text("kind = 'forget' AND detail ? 'entry'")
         ),
+        Index(
+            "events_request_idx",
+            "created_at",
+            "event_id",
+            postgresql_where=text("kind = 'status' AND detail ? 'request' AND reason IS NOT NULL"),
+        ),
         Index("events_was_idx", "agent_key", text("(detail ->> 'was')"), postgresql_where=text("kind = 'rename'")),
         {
             "comment": "One row per change by a person, a rule or a run; it outlives its subject and holds none of its text."

@@ -13,6 +13,8 @@ from typing import Any
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
+from memory_sql.db.queries.requests import REQUEST
+from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
@@ -21,7 +23,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
-from memory_sql.domain.observations import SetAside
+from memory_sql.domain.observations import SET_ASIDE, SetAside
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle.corrections.replacing import change, refuse_twins, stand_again
@@ -46,8 +48,9 @@ class Poisoned:
     def scopes(self) -> set[int]:
         return {one.key[0] for one in self.standings} | self.closure.scopes
 
-    def changes(self, asked: Asked) -> list[Change]:
-        by = {"operator": True} if asked.is_operator else {}
+    def changes(self, asked: Asked, request: str | None) -> list[Change]:
+        by: dict[str, Any] = {"operator": True} if asked.is_operator else {}
+        by |= {} if request is None else {REQUEST: request}
         return [
             Change(one, "quarantined", "quarantine", superseded_by=one.superseded_by, more={**by, **_before(one)})
             for one in self.standings
@@ -64,18 +67,19 @@ def successor_of(one: Standing) -> dict[str, int]:
     return {} if one.superseded_by is None else {"superseded_by": one.superseded_by}
 
 
-async def quarantine(session: Session, asked: Asked, selection: Selection) -> SetAside:
+async def quarantine(session: Session, asked: Asked, selection: Selection, *, is_request: bool = False) -> SetAside:
     """Quarantines what is chosen and what says the same in its scope; what was made of either goes too (rule 8).
 
     The texts go back to before they took in any of it. What any of it had superseded is active again.
     """
     if selection.observation_id is not None:
-        await find(session, asked, selection.observation_id, aside=("given_up",))
+        await _status_of(session, asked, selection, selection.observation_id, aside=("given_up",))
     agent_key = await agent_key_for(session, asked)
+    request = selection.observation_id if is_request else None
 
     async def act(locks: Locks) -> SetAside:
         poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
-        await change(session, asked, agent_key, poisoned.changes(asked))
+        await change(session, asked, agent_key, poisoned.changes(asked, request))
         await stand_again(session, asked, agent_key, {one.key[0] for one in poisoned.standings})
         gone = poisoned.closure.erased.observations
         await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
@@ -87,6 +91,22 @@ async def quarantine(session: Session, asked: Asked, selection: Selection) -> Se
         return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
 
     return await under_locks(session, agent_key, act, shared=True)  # what is merged may be held
+
+
+async def _status_of(
+    session: Session, asked: Asked, selection: Selection, wanted: str, *, aside: Collection[str]
+) -> str:
+    """Of what the user may see; with a user in the selection, of what is theirs or what they have said.
+
+    Raises `NotFoundError`, also for what is set aside otherwise than in one of these states.
+    """
+    if selection.user_id is None:
+        return (await find(session, asked, wanted, aside=aside)).observation.status
+    agent_key = await agent_key_of(session, asked.agent_id)
+    standings = [] if agent_key is None else await _chosen(session, asked, agent_key, selection)
+    if not standings or (standings[0].status in SET_ASIDE and standings[0].status not in aside):
+        raise NotFoundError("observation", wanted)
+    return standings[0].status
 
 
 async def _rewound(
@@ -169,7 +189,7 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
     """Ends a quarantine: what is chosen and what says the same has its old status again, and what was made of it follows.
 
     What it had superseded it supersedes again, unless that has changed since. Raises `InputError` where an active observation
-    says the same by now, or an operator has quarantined it and a user asks.
+    says the same by now, or an operator has quarantined it and a user asks. An operator may name one observation.
     """
     agent_key = await agent_key_for(session, asked)
     await _check_quarantined(session, asked, agent_key, selection)
@@ -193,10 +213,10 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
 
 async def _check_quarantined(session: Session, asked: Asked, agent_key: int, selection: Selection) -> None:
     wanted = selection.observation_id
-    if wanted is None:
+    if wanted is None or asked.is_operator:
         return
-    found = await find(session, asked, wanted, aside=("quarantined", "given_up"))
-    if found.observation.status != "quarantined":
+    status = await _status_of(session, asked, selection, wanted, aside=("quarantined", "given_up"))
+    if status != "quarantined":
         raise InputError(f"{wanted} isn't quarantined")
     key = parse_observation_id(wanted)
     standings = await CorrectionRepository(session, agent_key).standings([key])

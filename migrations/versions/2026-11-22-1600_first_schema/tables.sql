@@ -214,6 +214,7 @@ CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
 CREATE INDEX events_entry_idx ON memory.events (agent_key, event_id) WHERE kind = 'forget' AND detail ? 'entry';
 CREATE INDEX events_forget_idx ON memory.events (agent_key, (detail ->> 'id')) WHERE kind = 'forget';
 CREATE INDEX events_into_user_id_idx ON memory.events (agent_key, (detail ->> 'into_user_id')) WHERE kind = 'alias';
+CREATE INDEX events_request_idx ON memory.events (created_at, event_id) WHERE kind = 'status' AND detail ? 'request' AND reason IS NOT NULL;
 CREATE INDEX events_scope_id_idx ON memory.events (agent_key, scope_id, seq) WHERE scope_id IS NOT NULL;
 CREATE INDEX events_user_id_idx ON memory.events (agent_key, coalesce(detail ->> 'user_id', detail ->> 'conversation_id')) WHERE kind IN ('alias', 'membership', 'rename');
 CREATE INDEX events_was_idx ON memory.events (agent_key, (detail ->> 'was')) WHERE kind = 'rename';

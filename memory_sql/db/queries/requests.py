@@ -1,0 +1,109 @@
+"""What people have asked to forget: it is quarantined at once, and erased when that is accepted, or in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, exists, false, func, literal_column, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+
+from memory_sql.db.models import AgentRow, EventRow, ObservationStateRow
+from memory_sql.db.repositories.observations import ObservationKey
+from memory_sql.domain.ids import observation_id, parse_observation_id
+from memory_sql.domain.results import Review
+
+REQUEST = (
+    "request"  # in the event of a quarantine: the observation that the person has named; its reason are their words
+)
+_IS_REQUEST: ColumnElement[bool] = literal_column(
+    "events.kind = 'status' AND events.detail ? 'request' AND events.reason IS NOT NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    scope_id: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"q{self.scope_id}-{self.seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Of an agent."""
+
+    _session: AsyncSession
+    _agent_key: int
+
+    async def waiting(self, limit: int) -> list[Review]:
+        """What was asked and neither erased nor taken back since, oldest first."""
+        e, named = EventRow, EventRow.detail[REQUEST].astext
+        since = func.min(e.created_at)
+        asked = _waiting(named.label("named"), since.label("since"), func.min(e.reason).label("says"))
+        found = await self._session.execute(
+            asked.where(e.agent_key == self._agent_key).group_by(named).order_by(since, named).limit(limit)
+        )
+        return [
+            Review(
+                id=str(RequestKey(scope_id, seq)),
+                kind="request",
+                scope_id=scope_id,
+                why="asked_to_forget",
+                since=row.since,
+                says=row.says,
+            )
+            for row in found
+            for scope_id, seq in (parse_observation_id(row.named),)
+        ]
+
+    async def named_by(self, key: RequestKey) -> list[ObservationKey]:
+        """What is quarantined since it was asked for; empty: the request doesn't wait."""
+        e, named = EventRow, EventRow.detail[REQUEST].astext
+        found = await self._session.execute(
+            _waiting(e.scope_id, e.seq)
+            .where(
+                e.agent_key == self._agent_key,
+                e.scope_id == key.scope_id,  # what says the same is in the same scope, and so are parts
+                named == observation_id(key.scope_id, key.seq),
+            )
+            .order_by(e.scope_id, e.seq)
+        )
+        return [(row.scope_id, row.seq) for row in found]
+
+
+async def next_request(
+    session: AsyncSession, agent_id: str | None, before: datetime
+) -> tuple[str, int, RequestKey] | None:
+    """The request, of one agent or of all, that has waited longest, since before that moment: agent's id and key first."""
+    e, a = EventRow, AgentRow
+    asked = _waiting(e.agent_key, e.detail[REQUEST].astext.label("named")).where(e.created_at < before)
+    if agent_id is not None:
+        asked = asked.where(e.agent_key == select(a.agent_key).where(a.agent_id == agent_id).scalar_subquery())
+    row = (await session.execute(asked.order_by(e.created_at, e.event_id).limit(1))).one_or_none()
+    if row is None:
+        return None
+    agent = await session.scalar(select(a.agent_id).where(a.agent_key == row.agent_key))
+    return None if agent is None else (agent, row.agent_key, RequestKey(*parse_observation_id(row.named)))
+
+
+def _waiting(*columns: Any) -> Select[Any]:
+    """Of what is still quarantined for that alone: whatever was decided about it later counts instead."""
+    e, t, later = EventRow, ObservationStateRow, aliased(EventRow)
+    overtaken = exists().where(
+        later.agent_key == e.agent_key,
+        later.scope_id == e.scope_id,
+        later.seq == e.seq,
+        later.kind == "status",
+        later.event_id > e.event_id,
+        later.detail["why"].astext != "leave",
+    )
+    return (
+        select(*columns)
+        .select_from(e)
+        .join(t, and_(t.agent_key == e.agent_key, t.scope_id == e.scope_id, t.seq == e.seq))
+        .where(_IS_REQUEST, t.status == "quarantined", func.coalesce(t.follows, false()).is_(False), ~overtaken)
+    )

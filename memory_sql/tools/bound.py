@@ -23,6 +23,7 @@ log = logging.getLogger("memory_sql.tools")
 
 ACTOR = "agent"  # of the events of what a model changes
 REASON = "a tool of the agent"
+REQUEST = "asked for by the tool forget"
 TURN_SECONDS = 60.0  # a turn, where the host doesn't say when one begins
 SHOWN_TURNS, SHOWN_SECONDS = 3, 600.0  # for so long what was shown may be confirmed
 MOST_SHOWN = 100
@@ -303,7 +304,9 @@ class MemoryTools:
             await self._hide(one)
 
     async def _hide(self, one: Observation) -> None:
-        await self._memory.observations.quarantine(one.id, **self._asking, actor=ACTOR, reason=REASON)
+        """A review waits, by which it is erased or brought back."""
+        chosen = Selection(user_id=self._who["user_id"], observation_id=one.id)
+        await self._memory.observations.quarantine(chosen, agent_id=self._who["agent_id"], actor=ACTOR, request=REQUEST)
 
     async def _previewed(self, observation_id: str) -> Previewed:
         """Raises `NotFoundError` for what isn't the user's own."""

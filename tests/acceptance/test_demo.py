@@ -43,7 +43,7 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
         "memory-sql demo --all",
     ):
         assert any(what in line for line in shown), what
-    assert len(first.splitlines()) <= 60
+    assert len(first.splitlines()) <= 64
     assert max(map(len, first.splitlines())) <= 100
     assert "\x1b" not in first
     text = first.partition("text of group:harbor, version 1:")[2].partition("\n\n")[0]

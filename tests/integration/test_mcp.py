@@ -203,6 +203,7 @@ async def test_over_stdio_two_at_once(memory: Memory, database_url: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_killed_in_the_middle_of_a_write_nothing_is_half_stored(memory: Memory, database_url: str) -> None:
     """The row of the scope is locked, so the write waits inside its transaction when the process dies."""
     told = await memory.observe("Mia lives in Lyon.", **MIA)

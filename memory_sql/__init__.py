@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
+    from memory_sql.domain.keys import Key, NewKey, Right
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.messages import Message, RetainedMessage, Role
     from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
+    from memory_sql.resources.keys import Keys
     from memory_sql.resources.models import Models
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
@@ -249,6 +251,8 @@ __all__ = [
     "Judged",
     "Kept",
     "KeptReason",
+    "Key",
+    "Keys",
     "LanguageModel",
     "LanguageModelError",
     "Late",
@@ -269,6 +273,7 @@ __all__ = [
     "ModelCheck",
     "Models",
     "Naming",
+    "NewKey",
     "NotFoundError",
     "Observation",
     "ObservationKind",
@@ -297,6 +302,7 @@ __all__ = [
     "RetainedMessage",
     "RetrievalStats",
     "Review",
+    "Right",
     "Role",
     "RolledBack",
     "RoutingBackend",
@@ -364,6 +370,7 @@ _HOME = {
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
+    "domain.keys": "Key NewKey Right",
     "domain.layer": "ScopeRef",
     "domain.messages": "Message RetainedMessage Role",
     "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
@@ -397,6 +404,7 @@ _HOME = {
     "resources.conversations": "Conversations",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
+    "resources.keys": "Keys",
     "resources.models": "Models",
     "importers.mongo.options": "ImportOptions",
     "resources.imports": "Imports",

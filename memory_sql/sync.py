@@ -33,6 +33,7 @@ from memory_sql.resources import (
     groups,
     holds,
     imports,
+    keys,
     models,
     observations,
     people,
@@ -167,6 +168,13 @@ class Holds(Face):
     release = _Blocking(holds.Holds.release)
 
 
+class Keys(Face):
+    create = _Blocking(keys.Keys.create)
+    list = _Blocking(keys.Keys.list)
+    revoke = _Blocking(keys.Keys.revoke)
+    find = _Blocking(keys.Keys.find)
+
+
 class Models(Face):
     check = _Blocking(models.Models.check)
     prices = _Blocking(models.Models.prices)
@@ -233,6 +241,7 @@ class Memory(Face):
         self.groups = Groups(portal, memory.groups)
         self.people = People(portal, memory.people)
         self.holds = Holds(portal, memory.holds)
+        self.keys = Keys(portal, memory.keys)
         self.models = Models(portal, memory.models)
         self.work = Work(portal, memory.work)
         self.admin = Admin(portal, memory.admin)

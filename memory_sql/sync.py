@@ -135,6 +135,7 @@ class Prompts(Face):
 
 class Conversations(Face):
     messages = _Blocking(conversations.Conversations.messages)
+    takes_part = _Blocking(conversations.Conversations.takes_part)
     message_ids = _Blocking(conversations.Conversations.message_ids)
     form = _Blocking(conversations.Conversations.form)
     unformed = _Blocking(conversations.Conversations.unformed)

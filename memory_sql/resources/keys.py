@@ -86,7 +86,10 @@ class Keys(Face):
             return await list_keys(unit, self._now(), revoked=revoked)
 
     async def revoke(self, key_id: int) -> Key:
-        """Ends a key and returns it. Servers notice within ten seconds. Repeating it changes nothing. Raises `NotFoundError`."""
+        """Ends a key and returns it; servers notice within ten seconds. Repeating it changes nothing.
+
+        Raises `NotFoundError`.
+        """
         number, now = within("key_id", key_id, MOST_STORED), self._now()
         self._found.clear()
 

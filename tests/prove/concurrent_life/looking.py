@@ -134,6 +134,7 @@ class Looking(Actor):
 
     async def open_conversation(self, agent: str) -> object:
         conversation, shared = self.place(agent)[0], self.random.randrange(2) == 0
+        await self.memory.conversations.takes_part(agent_id=agent, user_id="nobody", conversation_id=conversation)
         await self.memory.conversations.share(agent_id=agent, conversation_id=conversation, shared=shared)
         return conversation
 

@@ -1,0 +1,202 @@
+"""The parameters of a call over HTTP: those of its method, with types that JSON Schema can say exactly."""
+
+from __future__ import annotations
+
+import collections.abc as abc
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    WithJsonSchema,
+    create_model,
+)
+from typing_extensions import TypedDict
+
+from memory_sql.domain.ids import ID_MAX_CHARACTERS
+from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
+from memory_sql.domain.messages import RetainedMessage, Role
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.selection import Selection
+from memory_sql.later import imported
+from memory_sql.memory import Memory
+from memory_sql.resources import faces
+from memory_sql.server.positions import MAX_CHARACTERS
+
+_ID = {"type": "string", "minLength": 1, "maxLength": ID_MAX_CHARACTERS, "format": "host-id"}
+IdText = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=ID_MAX_CHARACTERS),
+    WithJsonSchema({**_ID, "description": "An id of the host's: no control or invisible characters, in Unicode NFC."}),
+]
+ObservationId = Annotated[str, Field(pattern=r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$", examples=["o12-3"])]
+ScopeId = Annotated[str, Field(pattern=r"^s[1-9]\d{0,17}$", examples=["s12"])]
+Position = Annotated[
+    str,
+    StringConstraints(max_length=MAX_CHARACTERS),
+    WithJsonSchema({"type": "string", "format": "position", "description": "`next` of the page before."}),
+]
+Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
+SomeText = Annotated[str, Field(pattern=r"\S")]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Most = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class _Budget(TypedDict, total=False):
+    items: _Most
+    characters: _Most
+    tokens: _Most
+
+
+_Budget.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget]
+
+_MESSAGE: dict[str, Any] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"enum": [*get_args(Role)]},
+        "content": {"type": "string"},
+        "id": _ID,
+        "name": {"type": ["string", "null"], "maxLength": ID_MAX_CHARACTERS},
+        "user_id": {"anyOf": [_ID, {"type": "null"}]},
+        "created_at": {"anyOf": [{"type": "string", "format": "moment"}, {"type": "null"}]},
+    },
+    "description": "In the format of OpenAI's chat, also with parts and tool calls (docs/messages).",
+}
+MessageObject = Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]
+Messages = Annotated[list[MessageObject], Field(max_length=MOST_MESSAGES)]
+
+# Types of parameters by name, where the annotation of the method says less than is accepted; by `target.name` of one method.
+BY_NAME: Mapping[str, Any] = {
+    "limit": Annotated[int, Field(ge=1, le=1000)],
+    "observation_id": ObservationId,
+    "old_id": ObservationId,
+    "new_id": ObservationId,
+    "scope_id": ScopeId,
+    "add.messages": Messages,
+    "message": MessageObject,
+    "context.message": str,
+    "search.messages": Annotated[int, Field(ge=0, le=100)],
+    "top_k": Annotated[int, Field(ge=1, le=100)],
+    "budget_tokens": Annotated[int, Field(ge=4, le=2**31)],
+    "budgets": Budgets,
+    "text": SomeText,
+    "group_ids": Annotated[list[IdText], Field(max_length=MOST_GROUPS)],
+    "tags": Annotated[list[Words], Field(max_length=MOST_TAGS)],
+    "category": Annotated[str, Field(pattern="^[a-z][a-z0-9_-]{0,39}$")],
+    "confidence": Share,
+    "importance": Share,
+    "speaker": Words,
+    "reason": Annotated[str, Field(max_length=1000)],
+    "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=r"\S")],
+    "hold_id": Annotated[int, Field(ge=1, le=2**63 - 1)],
+    "from_version": Annotated[int, Field(ge=0, le=2**31 - 1)],
+    "to_version": Annotated[int, Field(ge=0, le=2**31 - 1)],
+    "run_id": Annotated[int, Field(ge=0, le=2**63 - 1)],
+    "review_id": Annotated[str, Field(max_length=ID_MAX_CHARACTERS)],
+    "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
+}
+HEADERS = ("if_version", "idempotency_key")  # parameters that are headers
+Parameters = dict[str, tuple[Any, Any]]  # annotation and default, by name
+
+
+def method_of(target: str) -> Callable[..., Any]:
+    """`observe` of `Memory`, `observations.get` of a face."""
+    face, _, name = target.rpartition(".")
+    return getattr(_faces()[face], name)  # type: ignore[no-any-return]
+
+
+@cache
+def _faces() -> dict[str, type]:
+    found = {name: getattr(imported(f"memory_sql.resources.{name}"), kind) for name, kind in faces.FACES.items()}
+    return {"": Memory, **found}
+
+
+def parameters_of(target: str) -> Parameters:
+    """Those of the method that a request may give, as it may give them; a `Selection` by its fields."""
+    method, found = method_of(target), Parameters()
+    hints = get_type_hints(method)
+    for parameter in inspect.signature(method).parameters.values():
+        name, annotation = parameter.name, hints.get(parameter.name)
+        if name in ("self", "agent_id", "session", "wait") and not (name == "wait" and target == "add"):
+            continue
+        if target == "forget" and name == "selection":
+            found |= _of(Selection.__init__, target)
+            continue
+        found[name] = typed(target, name, annotation), parameter.default
+    return found
+
+
+def _of(function: Callable[..., Any], target: str) -> Parameters:
+    hints = get_type_hints(function)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return {one.name: (typed(target, one.name, hints[one.name]), one.default) for one in parameters}
+
+
+def typed(target: str, name: str, annotation: Any) -> Any:
+    """The annotation as a type of JSON."""
+    own = BY_NAME.get(f"{target}.{name}", BY_NAME.get(name))
+    if own is None:
+        return _plain(annotation)
+    return own | None if type(None) in get_args(annotation) else own
+
+
+def _plain(annotation: Any) -> Any:
+    origin, of = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _union(of)
+    if annotation is datetime:
+        return AwareDatetime
+    if annotation in (Observation, RetainedMessage):
+        return Position
+    if origin in (abc.Iterable, abc.Sequence, list, tuple):
+        return list[_plain(of[0])]  # type: ignore[misc]
+    if origin is abc.Mapping:
+        return dict[_plain(of[0]), _plain(of[1])]  # type: ignore[misc]
+    return annotation
+
+
+def _union(of: tuple[Any, ...]) -> Any:
+    kinds = list(of)
+    if {str, int, UUID} <= set(kinds):
+        kinds = [IdText, *(kind for kind in kinds if kind not in (str, int, UUID))]
+    made = _plain(kinds[0])
+    for kind in kinds[1:]:
+        made = made | _plain(kind)
+    return made
+
+
+def model_of(name: str, parameters: Parameters) -> type[BaseModel]:
+    """A model of the parameters, which refuses any other by name."""
+    fields: dict[str, Any] = {
+        key: (kind, ... if default is inspect.Parameter.empty else default)
+        for key, (kind, default) in parameters.items()
+    }
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The JSON Schema with everything in its place, without `$ref`."""
+    schema = TypeAdapter(kind).json_schema()
+    return _inlined(schema, schema.pop("$defs", {}))  # type: ignore[no-any-return]
+
+
+def _inlined(schema: Any, of: Mapping[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(item, of) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(of[schema["$ref"].rpartition("/")[2]], of)
+    return {key: _inlined(value, of) for key, value in schema.items() if key != "title" or not isinstance(value, str)}

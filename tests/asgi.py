@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -65,9 +66,13 @@ class Client:
         }
         pieces = iter([sent] if parts is None else parts)
         answered: list[Message] = []
+        ended = asyncio.Event()
 
         async def receive() -> Message:
             piece = next(pieces, None)
+            if piece is None and ended.is_set():
+                await asyncio.Event().wait()  # whoever is connected stays so
+            ended.set() if parts is None or piece is None else None
             return {"type": "http.request", "body": piece or b"", "more_body": piece is not None and parts is not None}
 
         async def send(message: Message) -> None:

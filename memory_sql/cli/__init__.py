@@ -37,6 +37,7 @@ from memory_sql.cli import (
     prompts,
     reading,
     scopes,
+    serve,
     tree,
     work,
     worker,
@@ -83,6 +84,7 @@ for name, command in MAIN.items():
 for name, face in FACES.items():
     app.add_typer(face, name=name, rich_help_panel=tree.FACES)
 app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
+app.command("serve", rich_help_panel=tree.OPERATIONS)(serve.serve)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)
 

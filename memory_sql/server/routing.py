@@ -78,7 +78,7 @@ async def _answered(asked: Asked, memory: Memory, identity: Identity | None, req
     if identity.user_id is not None and call.gate is not None:
         await call.gate(memory, given["agent_id"], identity.user_id, given)
     result = _method(memory, call.target)(**asked.arguments(given))
-    if inspect.isasyncgen(result):
+    if answers.kind_of(call.target) is ExportLine:
         return await answers.streamed(result)
     return answers.answer(request, call.target, await result, call.status, given.get("limit"), may_be_text=call.text)
 

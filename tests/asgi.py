@@ -40,7 +40,7 @@ class Client:
         path: str,
         body: Any = None,
         *,
-        query: dict[str, Any] | None = None,
+        query: Any = None,
         headers: dict[str, str] | None = None,
         parts: Iterable[bytes] | None = None,
     ) -> Answer:
@@ -48,7 +48,7 @@ class Client:
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         told = {"host": "localhost", **self.headers, **(headers or {})}
         if parts is None:
-            told["content-length"] = str(len(sent))
+            told.setdefault("content-length", str(len(sent)))
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},

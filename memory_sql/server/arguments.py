@@ -61,6 +61,9 @@ class _Budget(TypedDict, total=False):
 _Budget.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
 Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget]
 
+_NUMBER = r"[1-9]\d{0,8}"
+_REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|g{_NUMBER}-{_NUMBER}|r{_NUMBER})$"
+
 _MESSAGE: dict[str, Any] = {
     "type": "object",
     "required": ["role", "content"],
@@ -104,7 +107,7 @@ BY_NAME: Mapping[str, Any] = {
     "from_version": Annotated[int, Field(ge=0, le=2**31 - 1)],
     "to_version": Annotated[int, Field(ge=0, le=2**31 - 1)],
     "run_id": Annotated[int, Field(ge=0, le=2**63 - 1)],
-    "review_id": Annotated[str, Field(max_length=ID_MAX_CHARACTERS)],
+    "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
 }
 HEADERS = ("if_version", "idempotency_key")  # parameters that are headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import timedelta
 from typing import Any
@@ -47,9 +48,9 @@ def places(ids: dict[str, str], user: str) -> list[tuple[str, str, dict[str, Any
         "add.replace": {"message": {"role": "user", "content": "Hi."}},
         "observe": {"text": "I am in.", "group_id": "theirs"},
         "observations.update": {"text": "It isn't so."},
-        "search": {"query": CANARY},
-        "context": {"message": f"Do you remember {CANARY}?"},
-        "digest": {"query": CANARY},
+        "search": {"query": "tea sails meet"},
+        "context": {"message": "Do you remember the tea, who sails, where they meet?"},
+        "digest": {"query": "tea sails meet"},
         "forget": {"tag": CANARY},
         "work.decide": {"accept": True},
     }
@@ -78,10 +79,11 @@ def told(answer: Answer) -> tuple[int, dict[str, Any]]:
 
 
 async def state(memory: Memory) -> object:
-    found = [
-        await rows(memory, f"SELECT * FROM memory.{table} ORDER BY 1, 2") for table in ("v_observations", "v_messages")
+    return [
+        await rows(memory, "SELECT * FROM memory.v_observations ORDER BY 1, 2"),
+        await rows(memory, "SELECT * FROM memory.v_messages ORDER BY 1, 2, 3"),
+        await rows(memory, "SELECT * FROM memory.members ORDER BY 1, 2, 3"),
     ]
-    return [*found, await rows(memory, "SELECT * FROM memory.members ORDER BY 1, 2")]
 
 
 async def test_key_that_isnt_accepted_is_told_nothing(database_url: str) -> None:
@@ -128,7 +130,7 @@ async def test_users_key_sees_and_changes_nothing_of_others(served: Served) -> N
             if user is None:
                 given.pop("user_id", None)
             answer = await ask(served.mia, method, path, given)
-            assert CANARY not in answer.text.replace(f"no {CANARY}", ""), (method, path, user)
+            assert CANARY not in answer.text, (method, path, user)
             assert "bob" not in answer.text.lower()
             if user == "jonas":
                 assert answer.status in (403, 404), (method, path, answer.text)
@@ -160,11 +162,9 @@ async def test_what_isnt_there_and_what_isnt_theirs_look_the_same(served: Served
     ]
     for method, theirs, nowhere, given in pairs:
         one, other = await ask(served.mia, method, theirs, given), await ask(served.mia, method, nowhere, given)
-        names = [(theirs.split("/")[1], nowhere.split("/")[1])]
         assert one.status == other.status, (theirs, one.text, other.text)
-        assert told(one)[1] == {
-            k: v.replace(names[0][1], names[0][0]) if isinstance(v, str) else v for k, v in told(other)[1].items()
-        }
+        key, instead = theirs.split("/")[1], nowhere.split("/")[1]
+        assert told(one)[1] == json.loads(json.dumps(told(other)[1]).replace(instead, key))
     for body in ({"observation_id": ids["his"]}, {"observation_id": shared.id}, {"observation_id": "o999-1"}):
         assert (await served.mia("POST", f"{BASE}/forget", body)).status == 404
     shown = await served.memory.observations.get(shared.id, **ADA, user_id="mia")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import selectors
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ log = logging.getLogger("memory_sql.server")
 
 OWN = "memory-sql serve"  # who makes a key for its own life
 BACKLOG = 2048
+SETTLE_SECONDS = 0.1  # in which the requests of new connections are read
 
 
 class Server(uvicorn.Server):
@@ -34,6 +36,17 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """First takes in whoever is connected already: a closed listener would reset them, after they have sent a request."""
+        for listening in sockets or ():
+            listening.listen(0)  # whoever comes now waits, and is refused when it closes
+            with selectors.DefaultSelector() as waiting:
+                waiting.register(listening, selectors.EVENT_READ)
+                while waiting.select(0):  # noqa: ASYNC110 (asyncio accepts them in between)
+                    await asyncio.sleep(0)
+        await asyncio.sleep(SETTLE_SECONDS)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -63,8 +76,8 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT; then it accepts nothing new, and answers what it has accepted.
 
-    It waits for that for `grace_seconds` at most. `started` is called with the URL once requests are answered; `port` 0: a free one. Raises `ConfigurationError` if the
-    address can't be used.
+    It waits for that for `grace_seconds` at most. `started` is called with the URL once requests are answered; `port` 0: a
+    free one. Raises `ConfigurationError` if the address can't be used.
     """
     listening = _listening(host, port)
     config = uvicorn.Config(

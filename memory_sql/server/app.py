@@ -19,7 +19,7 @@ from memory_sql.memory import Memory
 from memory_sql.server.guard import Guard
 from memory_sql.server.identity import Bearer, Identify
 from memory_sql.server.problems import problem
-from memory_sql.server.routing import router
+from memory_sql.server.routing import methods_at, router
 
 BODY_BYTES = 2**20
 REQUESTS_PER_MINUTE = 600
@@ -76,8 +76,10 @@ def memory_of(request: Request) -> Memory:
 async def _refused(request: Request, error: Exception) -> Response:
     """The application's own: no such route, no such method, too large a body."""
     assert isinstance(error, HTTPException)
-    kind = KINDS.get(error.status_code, "BadRequest")
-    return problem(request, error.status_code, kind, str(error.detail), headers=error.headers)
+    kind, headers = KINDS.get(error.status_code, "BadRequest"), error.headers
+    if error.status_code == 405 and (methods := methods_at(request.url.path)):
+        headers = {"Allow": ", ".join(sorted(methods))}
+    return problem(request, error.status_code, kind, str(error.detail), headers=headers)
 
 
 def _add_health(app: FastAPI, metrics: Callable[[], bytes] | None) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import (
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -33,6 +34,13 @@ from memory_sql.memory import Memory
 from memory_sql.resources import faces
 from memory_sql.server.positions import MAX_CHARACTERS
 
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 18.0 is whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole)
 _ID = {"type": "string", "minLength": 1, "maxLength": ID_MAX_CHARACTERS, "format": "host-id"}
 IdText = Annotated[
     str,
@@ -49,13 +57,16 @@ Position = Annotated[
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
 SomeText = Annotated[str, Field(pattern=r"\S")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-_Most = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_Items, _Characters, _Tokens = (
+    Annotated[int, _WHOLE, Field(ge=0, le=most)]
+    for most in (1000, 200_000, 400_000)  # as config.sections has it
+)
 
 
 class _Budget(TypedDict, total=False):
-    items: _Most
-    characters: _Most
-    tokens: _Most
+    items: _Items
+    characters: _Characters
+    tokens: _Tokens
 
 
 _Budget.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
@@ -82,7 +93,7 @@ Messages = Annotated[list[MessageObject], Field(max_length=MOST_MESSAGES)]
 
 # Types of parameters by name, where the annotation of the method says less than is accepted; by `target.name` of one method.
 BY_NAME: Mapping[str, Any] = {
-    "limit": Annotated[int, Field(ge=1, le=1000)],
+    "limit": Annotated[int, _WHOLE, Field(ge=1, le=1000)],
     "observation_id": ObservationId,
     "old_id": ObservationId,
     "new_id": ObservationId,
@@ -90,9 +101,9 @@ BY_NAME: Mapping[str, Any] = {
     "add.messages": Messages,
     "message": MessageObject,
     "context.message": str,
-    "search.messages": Annotated[int, Field(ge=0, le=100)],
-    "top_k": Annotated[int, Field(ge=1, le=100)],
-    "budget_tokens": Annotated[int, Field(ge=4, le=2**31)],
+    "search.messages": Annotated[int, _WHOLE, Field(ge=0, le=100)],
+    "top_k": Annotated[int, _WHOLE, Field(ge=1, le=100)],
+    "budget_tokens": Annotated[int, _WHOLE, Field(ge=4, le=2**31)],
     "budgets": Budgets,
     "text": SomeText,
     "group_ids": Annotated[list[IdText], Field(max_length=MOST_GROUPS)],
@@ -103,10 +114,11 @@ BY_NAME: Mapping[str, Any] = {
     "speaker": Words,
     "reason": Annotated[str, Field(max_length=1000)],
     "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=r"\S")],
-    "hold_id": Annotated[int, Field(ge=1, le=2**63 - 1)],
-    "from_version": Annotated[int, Field(ge=0, le=2**31 - 1)],
-    "to_version": Annotated[int, Field(ge=0, le=2**31 - 1)],
-    "run_id": Annotated[int, Field(ge=0, le=2**63 - 1)],
+    "hold_id": Annotated[int, _WHOLE, Field(ge=1, le=2**63 - 1)],
+    "from_version": Annotated[int, _WHOLE, Field(ge=0, le=2**31 - 1)],
+    "to_version": Annotated[int, _WHOLE, Field(ge=0, le=2**31 - 1)],
+    "run_id": Annotated[int, _WHOLE, Field(ge=0, le=2**63 - 1)],
+    "if_version": Annotated[str, Field(pattern=r'^("[1-9]\d{0,8}"|\*)$', examples=['"3"'])],
     "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
 }
@@ -137,6 +149,9 @@ def parameters_of(target: str) -> Parameters:
         if target == "forget" and name == "selection":
             found |= _of(Selection.__init__, target)
             continue
+        if name == "user_id" and "selection" in hints:  # one observation, of which a user asks
+            found[name] = IdText, inspect.Parameter.empty
+            continue
         found[name] = typed(target, name, annotation), parameter.default
     return found
 
@@ -161,6 +176,8 @@ def _plain(annotation: Any) -> Any:
         return _union(of)
     if annotation is datetime:
         return AwareDatetime
+    if annotation is int:
+        return Annotated[int, _WHOLE]
     if annotation in (Observation, RetainedMessage):
         return Position
     if origin in (abc.Iterable, abc.Sequence, list, tuple):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from memory_sql.domain.ids import host_id
@@ -173,10 +173,13 @@ async def _body(request: Request) -> Given:
 
 
 def _version(match: str | None) -> int | None:
-    """Of an `ETag` that we have given. Any other matches no version."""
-    if match is None or match.strip() == "*":
+    """Of an `ETag` that we have given."""
+    if match is None or match == "*":
         return None
-    text = match.strip().removeprefix('"').removesuffix('"')
-    if not (match.strip() == f'"{text}"' and text.isascii() and text.isdigit() and 1 <= len(text) <= 10):
-        raise RefusalError(412, "PreconditionFailed", "If-Match must be one ETag of this observation")
-    return min(max(int(text), 1), 2**31 - 1)
+    try:
+        return int(_ETAG.validate_python(match).strip('"'))
+    except ValidationError as error:
+        raise wrong_input(error, ["If-Match"]) from None
+
+
+_ETAG: TypeAdapter[str] = TypeAdapter(BY_NAME["if_version"])

@@ -15,7 +15,7 @@ from memory_sql.domain.exports import ExportLine
 from memory_sql.errors import MemorySQLError
 from memory_sql.memory import Memory
 from memory_sql.server import answers, problems
-from memory_sql.server.arguments import Parameters, method_of, schema_of
+from memory_sql.server.arguments import BY_NAME, IdText, Parameters, method_of, schema_of
 from memory_sql.server.calls import CALLS, Call
 from memory_sql.server.identity import Identify, Identity, allowed
 from memory_sql.server.problems import RefusalError, denied, problem_of, unknown_caller
@@ -126,10 +126,10 @@ def _extra(asked: Asked) -> dict[str, Any]:
     parameters += _parameters(asked.others, "query") if where == "query" else []
     if asked.is_conditional:
         parameters.append(
-            _header("If-Match", "The ETag of the observation: only if it still has that version.", "etag")
+            _header("If-Match", "if_version", "The ETag of the observation: only if it has that version.")
         )
     if asked.takes_key:
-        parameters.append(_header("Idempotency-Key", "Identifies the call: it is stored once.", "host-id"))
+        parameters.append(_header("Idempotency-Key", "idempotency_key", "Identifies the call: it is stored once."))
     extra: dict[str, Any] = {"parameters": parameters}
     if asked.has_body:
         media: dict[str, Any] = {"schema": schema_of(asked.model)}
@@ -159,6 +159,14 @@ def _schema(kind: Any) -> dict[str, Any]:
     return schemas[0] if len(schemas) == 1 else schema  # a query has no null
 
 
-def _header(name: str, description: str, format: str) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": format}
+def _header(name: str, of: str, description: str) -> dict[str, Any]:
+    schema = schema_of(BY_NAME.get(of, IdText))
     return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+_PATTERNS = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", PREFIX + call.path) + "$"), call.method) for call in CALLS]
+
+
+def methods_at(path: str) -> set[str]:
+    """The methods of our routes at the end of that path, which a host may have prefixed."""
+    return {method for pattern, method in _PATTERNS if pattern.search(path)}

@@ -57,19 +57,19 @@ Position = Annotated[
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
 SomeText = Annotated[str, Field(pattern=r"\S")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-_Items, _Characters, _Tokens = (
-    Annotated[int, _WHOLE, Field(ge=0, le=most)]
-    for most in (1000, 200_000, 400_000)  # as config.sections has it
-)
+_Items = Annotated[int, Field(ge=0, le=1000), _WHOLE]  # as config.sections has it
+_Characters = Annotated[int, Field(ge=0, le=200_000), _WHOLE]
+_Tokens = Annotated[int, Field(ge=0, le=400_000), _WHOLE]
 
 
 class _Budget(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
     items: _Items
     characters: _Characters
     tokens: _Tokens
 
 
-_Budget.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
 Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget]
 
 _NUMBER = r"[1-9]\d{0,8}"
@@ -93,7 +93,7 @@ Messages = Annotated[list[MessageObject], Field(max_length=MOST_MESSAGES)]
 
 # Types of parameters by name, where the annotation of the method says less than is accepted; by `target.name` of one method.
 BY_NAME: Mapping[str, Any] = {
-    "limit": Annotated[int, _WHOLE, Field(ge=1, le=1000)],
+    "limit": Annotated[int, Field(ge=1, le=1000), _WHOLE],
     "observation_id": ObservationId,
     "old_id": ObservationId,
     "new_id": ObservationId,
@@ -101,9 +101,9 @@ BY_NAME: Mapping[str, Any] = {
     "add.messages": Messages,
     "message": MessageObject,
     "context.message": str,
-    "search.messages": Annotated[int, _WHOLE, Field(ge=0, le=100)],
-    "top_k": Annotated[int, _WHOLE, Field(ge=1, le=100)],
-    "budget_tokens": Annotated[int, _WHOLE, Field(ge=4, le=2**31)],
+    "search.messages": Annotated[int, Field(ge=0, le=100), _WHOLE],
+    "top_k": Annotated[int, Field(ge=1, le=100), _WHOLE],
+    "budget_tokens": Annotated[int, Field(ge=4, le=2**31), _WHOLE],
     "budgets": Budgets,
     "text": SomeText,
     "group_ids": Annotated[list[IdText], Field(max_length=MOST_GROUPS)],
@@ -114,10 +114,10 @@ BY_NAME: Mapping[str, Any] = {
     "speaker": Words,
     "reason": Annotated[str, Field(max_length=1000)],
     "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=r"\S")],
-    "hold_id": Annotated[int, _WHOLE, Field(ge=1, le=2**63 - 1)],
-    "from_version": Annotated[int, _WHOLE, Field(ge=0, le=2**31 - 1)],
-    "to_version": Annotated[int, _WHOLE, Field(ge=0, le=2**31 - 1)],
-    "run_id": Annotated[int, _WHOLE, Field(ge=0, le=2**63 - 1)],
+    "hold_id": Annotated[int, Field(ge=1, le=2**63 - 1), _WHOLE],
+    "from_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
+    "to_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
+    "run_id": Annotated[int, Field(ge=0, le=2**63 - 1), _WHOLE],
     "if_version": Annotated[str, Field(pattern=r'^("[1-9]\d{0,8}"|\*)$', examples=['"3"'])],
     "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
@@ -144,7 +144,7 @@ def parameters_of(target: str) -> Parameters:
     hints = get_type_hints(method)
     for parameter in inspect.signature(method).parameters.values():
         name, annotation = parameter.name, hints.get(parameter.name)
-        if name in ("self", "agent_id", "session", "wait") and not (name == "wait" and target == "add"):
+        if name in ("self", "agent_id", "session"):
             continue
         if target == "forget" and name == "selection":
             found |= _of(Selection.__init__, target)

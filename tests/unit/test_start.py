@@ -13,8 +13,18 @@ from memory_sql.db.queries import search
 from memory_sql.db.repositories import retrievals
 from memory_sql.domain.observations import Observation, Source
 
-FEW_CALL = ("alembic", "openai", "pydantic_settings", "rich", "typer")
-OURS_FEW_CALL = ("cli", "consolidation", "db.models", "domain.results", "importers", "jobs", "lifecycle", "propagation")
+FEW_CALL = ("alembic", "fastapi", "openai", "pydantic_settings", "rich", "starlette", "typer", "uvicorn")
+OURS_FEW_CALL = (
+    "cli",
+    "consolidation",
+    "db.models",
+    "domain.results",
+    "importers",
+    "jobs",
+    "lifecycle",
+    "propagation",
+    "server",
+)
 
 
 def is_as_mapped(column: ColumnElement[object], row: type[Base]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,7 +13,9 @@ from memory_sql.cli.logs import logged
 from memory_sql.cli.options import Data, Url, resolve, run, tell_database
 from memory_sql.cli.worker import metrics_text
 from memory_sql.errors import ConfigurationError
-from memory_sql.memory import Memory
+
+if TYPE_CHECKING:
+    from memory_sql.memory import Memory
 
 
 def serve(

@@ -10,7 +10,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).parent / "schemathesis.toml"
-CASES = re.compile(r"(?:Test cases:|Tests:)\s*(?:\n\s*)?([\d,]+)")
+CASES = re.compile(r"([\d,]+) generated")
+
+
+def cases(report: str) -> int:
+    """How many requests it has made up."""
+    found = CASES.search(report)
+    return int(found[1].replace(",", "")) if found else 0
 
 
 async def fuzzed(url: str, key: str | None, examples: int, *options: str) -> tuple[int, str]:

@@ -15,16 +15,8 @@ from memory_sql.domain.observations import Observation, Source
 
 FEW_CALL = ("alembic", "fastapi", "openai", "pydantic_settings", "rich", "starlette", "typer", "uvicorn")
 OURS_FEW_CALL = (
-    "cli",
-    "consolidation",
-    "db.models",
-    "domain.results",
-    "importers",
-    "jobs",
-    "lifecycle",
-    "propagation",
-    "server",
-)
+    "cli", "consolidation", "db.models", "domain.results", "importers", "jobs", "lifecycle", "propagation", "server",
+)  # fmt: skip
 
 
 def is_as_mapped(column: ColumnElement[object], row: type[Base]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc as abc
 import inspect
+import re
 import types
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -26,7 +27,7 @@ from typing_extensions import TypedDict
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS
 from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
-from memory_sql.domain.messages import RetainedMessage, Role
+from memory_sql.domain.messages import MOST_SECONDS, RetainedMessage, Role
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.selection import Selection
 from memory_sql.later import imported
@@ -40,7 +41,16 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _written(value: object) -> object:
+    """Not seconds since 1970, which pydantic takes for a time too."""
+    if not isinstance(value, str) or not _DAY.match(value):
+        raise ValueError("write 2026-03-02T10:15:00Z")
+    return value
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
 _WHOLE = BeforeValidator(_whole)
+Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
 _ID = {"type": "string", "minLength": 1, "maxLength": ID_MAX_CHARACTERS, "format": "host-id"}
 IdText = Annotated[
     str,
@@ -84,7 +94,13 @@ _MESSAGE: dict[str, Any] = {
         "id": _ID,
         "name": {"type": ["string", "null"], "maxLength": ID_MAX_CHARACTERS},
         "user_id": {"anyOf": [_ID, {"type": "null"}]},
-        "created_at": {"anyOf": [{"type": "string", "format": "moment"}, {"type": "null"}]},
+        "created_at": {
+            "anyOf": [
+                {"type": "string", "format": "moment"},
+                {"type": "integer", "minimum": -MOST_SECONDS, "maximum": MOST_SECONDS},
+                {"type": "null"},
+            ]
+        },
     },
     "description": "In the format of OpenAI's chat, also with parts and tool calls (docs/messages).",
 }
@@ -118,7 +134,7 @@ BY_NAME: Mapping[str, Any] = {
     "from_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
     "to_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
     "run_id": Annotated[int, Field(ge=0, le=2**63 - 1), _WHOLE],
-    "if_version": Annotated[str, Field(pattern=r'^("[1-9]\d{0,8}"|\*)$', examples=['"3"'])],
+    "if_version": Annotated[str, Field(min_length=1, pattern=r'^("[1-9]\d{0,8}"|\*)$', examples=['"3"'])],
     "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
 }
@@ -175,7 +191,7 @@ def _plain(annotation: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _union(of)
     if annotation is datetime:
-        return AwareDatetime
+        return Moment
     if annotation is int:
         return Annotated[int, _WHOLE]
     if annotation in (Observation, RetainedMessage):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -251,6 +252,7 @@ class Memory(Faces):
         confidence: float | None = None,
         importance: float | None = None,
         sensitivity: Sensitivity | None = None,
+        actor: Id | None = None,
         session: Joinable | None = None,
     ) -> results.ObserveResult:
         """Stores one observation without a model: for the user, a group, everybody (`collective=True`) or a `scope_kind`.
@@ -267,11 +269,11 @@ class Memory(Faces):
         forgets the observation as it is stored.
 
         The host may add a `kind` (each has a budget in a digest), a `category` (a word of the host's: up to 40 lower-case
-        letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` can make the observation more
-        private than the rules find its text to be, never less; what was derived from it in other scopes is then erased.
+        letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` can make the observation more private
+        than the rules find its text to be, never less; what was derived from it in other scopes is then erased.
 
         It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
-        refused (`InputError`), as the setting `secrets` says.
+        refused (`InputError`), as the setting `secrets` says. With `actor`, an event says who did it.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         draft = observing.draft_of(
@@ -291,21 +293,19 @@ class Memory(Faces):
             fact_key=fact_key,
             known=observing.known_of(kind, category, confidence, importance, sensitivity),
         )
-        into, is_single = lane_of(lane), fact_key is None
+        into, by, is_single = lane_of(lane), optional_id("actor", actor), fact_key is None and actor is None
         whose = None if session is None and is_single else service(agent)
-        stored = await self.database.write(
-            lambda unit: observing.store(unit, agent, draft, into, self.settings, now), session, whose, direct=is_single
-        )
+        store = partial(observing.store, agent_id=agent, draft=draft, lane=into, own=self.settings, now=now, actor=by)
+        stored = await self.database.write(store, session, whose, direct=is_single)
         if stored.observation is not None:
             return stored.observation
         async with self.database.statement(session, service(agent)) as unit:
             found = await observing.known(unit, stored)
         if not observing.is_more_private(draft, found):
             return found
-        asked = asked_of(agent, None, None, self.settings, now)
-        return await self.database.write(
-            lambda unit: observing.raised(unit, asked, draft, stored), session, asked.service
-        )
+        asked = asked_of(agent, by, None, self.settings, now)
+        raise_it = partial(observing.raised, asked=asked, draft=draft, stored=stored)
+        return await self.database.write(raise_it, session, asked.service)
 
     @measured
     async def configure(self, *, agent_id: Id, **settings: Unpack[own.AgentSettings]) -> dict[str, Any]:

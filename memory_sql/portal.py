@@ -35,6 +35,7 @@ EVENTLET = (
     " thread only; use workers of threads (gthread) or of gevent"
 )
 IN_TRIO = "memory_sql.sync would block the trio loop that runs here; call it with trio.to_thread.run_sync"
+WITHIN = "a call of memory_sql.sync waits for this coroutine; await the methods of the Memory that it was given"
 NOT_OPEN = "this Memory is not open; use `with Memory(…) as memory`"
 CLOSED = "this Memory was closed by another thread during the call"
 
@@ -132,6 +133,10 @@ class Portal:
         """The result. Interrupting the wait (Ctrl-C) cancels the work. Raises `InputError` where waiting isn't possible."""
         return self._wait_for(Call(self._check(), work))
 
+    def run(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """As `call`, also where another loop runs in the thread that calls, which stands still meanwhile."""
+        return self._wait_for(Call(self._check_open(), work))
+
     def join(self, given: object, work: Callable[[Any], Coroutine[Any, Any, R]]) -> R:
         """As `call`, with a session in the transaction that a host passed as `session=`, served by this thread."""
         loop, host = self._check(), blocking.host_of(given)
@@ -152,10 +157,15 @@ class Portal:
 
     def _check(self) -> asyncio.AbstractEventLoop:
         _refuse_a_loop()
+        return self._check_open()
+
+    def _check_open(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             raise InputError(NOT_OPEN)
         if self._process != os.getpid():
             raise ForkedError
+        if _running() is self._loop:
+            raise InputError(WITHIN)
         return self._loop
 
     def iterate(self, items: AsyncGenerator[R, None]) -> Iterator[R]:
@@ -301,8 +311,12 @@ def _refuse_a_loop() -> None:
     trio = sys.modules.get("trio.lowlevel")
     if trio is not None and trio.in_trio_run():
         raise InputError(IN_TRIO)
+    if _running() is not None:
+        raise InputError(IN_A_LOOP)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise InputError(IN_A_LOOP)
+        return None

@@ -286,6 +286,17 @@ class Memory(Face):
         """Like `memory_sql.Memory.configure`."""
         return self._portal.call(lambda: self._memory.configure(agent_id=agent_id, **settings))
 
+    def run(self, call: Callable[[awaited.Memory], Coroutine[Any, Any, R]]) -> R:
+        """The result of a coroutine that awaits methods of the Memory that it is given, in this memory's thread.
+
+            found = memory.run(lambda awaited: tools_of(awaited).call("recall", {"query": "tea"}))
+
+        Unlike the other methods it also works where an event loop runs, as in a notebook, or a hook that a framework calls
+        from one. That loop stands still meanwhile. There, open and close this memory in a thread:
+        `await asyncio.to_thread(memory.open)`. Raises what the coroutine raises; `InputError` within such a coroutine.
+        """
+        return self._portal.run(lambda: call(self._memory))
+
     def require_llm(self) -> None:
         """Creates the language model now rather than at its first use. Raises `ConfigurationError` if there is none."""
         self._memory.require_llm()

@@ -8,7 +8,7 @@ import typer
 
 from memory_sql.cli import output, tree
 from memory_sql.cli.batches import end, form_each
-from memory_sql.cli.options import Agent, AsJson, Data, Limit, Url, User, run
+from memory_sql.cli.options import Agent, AsJson, Before, Data, Limit, Url, User, run
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def messages(
         str | None, typer.Option("--conversation", metavar="ID", help="Only this conversation.")
     ] = None,
     limit: Limit = 50,
+    before: Before = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -41,7 +42,7 @@ def messages(
         url,
         data,
         lambda memory: memory.conversations.messages(
-            agent_id=agent, user_id=user, conversation_id=conversation, limit=limit
+            agent_id=agent, user_id=user, conversation_id=conversation, limit=limit, before=before
         ),
     )
     output.rows(found, output.message_line, as_json, "no messages")

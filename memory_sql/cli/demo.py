@@ -105,6 +105,7 @@ async def _story(memory: Memory, page: Page, clock: Clock) -> Shown:
         return shown
     await _contradiction(memory, page, learnt, shown)
     await _members(memory, page, learnt, shown)
+    await _tool(memory, page)
     await _forgetting(memory, page, shown)
     await _verify(memory, page, shown)
     return shown
@@ -205,6 +206,17 @@ async def _found(memory: Memory, word: str, user: str) -> str:
     said = sum(word in hit.message.content.casefold() for hit in found.messages)
     ids = [observation.id for observation in _with(word, [hit.observation for hit in found.results])]
     return ", ".join([*ids, *([output.many(said, "message")] if said else [])]) or "nothing"
+
+
+async def _tool(memory: Memory, page: Page) -> None:
+    """Whose memory it is, the host says; the model gives the words."""
+    from memory_sql.tools import MemoryTools
+
+    page.step("The agent's model can ask for itself: memory as tools (docs/tools.md), here for Mia")
+    tools, query = MemoryTools(memory, agent_id=AGENT, user_id=PEOPLE[0]), {"query": ABOUT, "limit": 1}
+    page.say(f'recall({{"query": "{ABOUT}", "limit": 1}})', style="bold")
+    for line in (await tools.call("recall", query)).text.splitlines():
+        page.say(output.flat(line), indent="     ", hanging="  ")
 
 
 async def _forgetting(memory: Memory, page: Page, shown: Shown) -> None:

@@ -14,6 +14,7 @@ from memory_sql.cli.options import (
     AnyUser,
     AsJson,
     AsOf,
+    Before,
     Data,
     InConversation,
     Limit,
@@ -54,6 +55,7 @@ def get(
     agent: Agent,
     user: User,
     conversation: InConversation = None,
+    own: Annotated[bool, typer.Option("--own", help="Only if the user owns it or has said it.")] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -63,11 +65,8 @@ def get(
     \b
     memory-sql observation get o12-3 --agent ada --user mia
     """
-    found = run(
-        url,
-        data,
-        lambda memory: memory.observations.get(observation, agent_id=agent, user_id=user, conversation_id=conversation),
-    )
+    asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
+    found = run(url, data, lambda memory: memory.observations.get(observation, **asked, own=own))
     output.one(found, _details, as_json)
 
 
@@ -106,6 +105,7 @@ def list_observations(
     conversation: InConversation = None,
     scope: Annotated[str | None, typer.Option("--scope-id", metavar="ID", help="Only of this scope: s12.")] = None,
     limit: Limit = 50,
+    before: Before = None,
     as_of: AsOf = None,
     url: Url = None,
     data: Data = None,
@@ -125,6 +125,7 @@ def list_observations(
             conversation_id=conversation,
             scope_id=scope,
             limit=limit,
+            before=before,
             as_of=moment("--as-of", as_of),
         ),
     )

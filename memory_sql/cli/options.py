@@ -32,6 +32,10 @@ AsOf = Annotated[
     typer.Option("--as-of", metavar="TIME", help="As of this moment of recorded time: 2026-03-02T10:15:00Z."),
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most this many, 1 to 1000.")]
+Before = Annotated[
+    str | None,
+    typer.Option("--before", metavar="POSITION", help="Continue after the page whose last one has this position."),
+]
 After = Annotated[str | None, typer.Option("--after", metavar="ID", help="Continue after this id, the last one shown.")]
 Actor = Annotated[str | None, typer.Option("--actor", metavar="ID", help="Who does it, for the record.")]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]

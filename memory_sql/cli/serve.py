@@ -35,6 +35,10 @@ def serve(
     body_bytes: Annotated[
         int, typer.Option("--body-bytes", metavar="N", min=1024, help="The largest body; a larger one is 413.")
     ] = 2**20,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name by which MCP may be asked for; may be repeated."),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
         typer.Option("--log-format", help="Format of the log on stderr; default: the setting log_format."),
@@ -67,7 +71,10 @@ def serve(
 
     async def work(memory: Memory) -> None:
         secret = await serving.own_key(memory, host)
-        app = server.create_app(memory, body_bytes=body_bytes, requests_per_minute=per_minute, metrics=metrics)
+        hosts = serving.allowed_hosts(host, allow_host or ())
+        app = server.create_app(
+            memory, allowed_hosts=hosts, body_bytes=body_bytes, requests_per_minute=per_minute, metrics=metrics
+        )
 
         def started(address: str) -> None:
             if secret is not None:

@@ -13,6 +13,7 @@ from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.domain.asking import Question, Turn
 from memory_sql.domain.ids import (
     ID_MAX_CHARACTERS,
+    MOST_SEQ,
     OWNER_PREFIX,
     Id,
     OwnedKind,
@@ -29,6 +30,7 @@ from memory_sql.domain.ids import (
 from memory_sql.domain.limits import MOST_GROUPS, MOST_TAGS, limited
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation, Sensitivity
+from memory_sql.domain.positions import read_position
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean, one_line
@@ -199,23 +201,32 @@ def moment_of(name: str, value: datetime | None) -> datetime | None:
     return None if value is None else aware(value, name)
 
 
-def message_before(value: RetainedMessage | None) -> RetainedMessage | None:
-    """The last message of a page, as it was returned."""
+def message_before(value: RetainedMessage | str | None) -> tuple[datetime, str, int] | None:
+    """When the last message of a page was said, its conversation and its number."""
     if value is None:
         return None
-    if not isinstance(value, RetainedMessage):
-        raise InputError(f"before must be a message that was listed, not {type(value).__name__}")
-    within("before.number", value.number, MOST_STORED)
-    stored_id(value.conversation_id, "before.conversation_id")
-    return value.model_copy(update={"said_at": aware(value.said_at, "before.said_at")})
+    if isinstance(value, str):
+        said_at, conversation_id, number = read_position(value, str, int)
+    elif isinstance(value, RetainedMessage):
+        said_at, conversation_id, number = value.said_at, value.conversation_id, value.number
+    else:
+        raise InputError(f"before must be a message that was listed or its position, not {type(value).__name__}")
+    return (
+        aware(said_at, "before.said_at"),
+        stored_id(conversation_id, "before.conversation_id"),
+        within("before.number", number, MOST_STORED),
+    )
 
 
-def observation_before(value: Observation | None) -> tuple[datetime, int, int] | None:
-    """The position of the last observation of a page."""
+def observation_before(value: Observation | str | None) -> tuple[datetime, int, int] | None:
+    """When the last observation of a page was stored, its scope and its number."""
     if value is None:
         return None
+    if isinstance(value, str):
+        created_at, scope, seq = read_position(value, int, int)
+        return aware(created_at, "before"), within("before", scope, MOST_STORED), within("before", seq, MOST_SEQ)
     if not isinstance(value, Observation):
-        raise InputError(f"before must be an observation that was listed, not {type(value).__name__}")
+        raise InputError(f"before must be an observation that was listed or its position, not {type(value).__name__}")
     return (aware(value.created_at, "before.created_at"), *parse_observation_id(value.id))
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
 from memory_sql.domain.message_text import text_of
+from memory_sql.domain.positions import position
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 
@@ -129,3 +130,8 @@ class RetainedMessage(Value):
     content: str
     said_at: datetime
     given_at: datetime | None = None
+
+    @property
+    def position(self) -> str:
+        """Where a page that ends with it ends, for `before=` of `conversations.messages`, also after it is gone."""
+        return position(self.said_at, self.conversation_id, self.number)

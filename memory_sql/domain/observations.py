@@ -14,6 +14,7 @@ from memory_sql.config import BUDGET_KINDS
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import ScopeId, Value, observation_id, parse_observation_id
 from memory_sql.domain.layer import ScopeRef
+from memory_sql.domain.positions import position
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean
 from memory_sql.privacy import Sensitivity as Sensitivity
@@ -68,6 +69,11 @@ class Observation(Value):
     metadata: dict[str, Any] = Field(default_factory=dict)
     source: Source
     version: int = 1
+
+    @property
+    def position(self) -> str:
+        """Where a page that ends with it ends, for `before=` of `observations.list`, also after it has been forgotten."""
+        return position(self.created_at, *parse_observation_id(self.id))
 
 
 SET_ASIDE = {

@@ -11,6 +11,7 @@ from memory_sql.config import Settings
 from memory_sql.config.kinds import Lane, ObservationKind, Secrets
 from memory_sql.db import Session
 from memory_sql.db.repositories.agents import find_agent
+from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.following import FollowingRepository
 from memory_sql.db.repositories.observations import (
     Draft,
@@ -116,12 +117,30 @@ class Stored:
 
 
 async def store(
-    session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
+    session: Session,
+    agent_id: str,
+    draft: Draft,
+    lane: Lane | None,
+    own: Settings,
+    now: datetime,
+    actor: str | None = None,
 ) -> Stored:
     """In one statement, which makes the agent and the scope where they are missing, unless a fact may have to be replaced.
 
+    With an `actor`, the event says who did it.
+
     Raises `InputError`, `NotFoundError`.
     """
+    stored = await _stored(session, agent_id, draft, lane, own, now)
+    if actor is not None:
+        place = dict(zip(("scope_id", "seq"), stored.key, strict=True))
+        await record(session, stored.agent_key, "observe", now, actor=actor, **place)
+    return stored
+
+
+async def _stored(
+    session: Session, agent_id: str, draft: Draft, lane: Lane | None, settings: Settings, now: datetime
+) -> Stored:
     if draft.fact_key is None:
         return (await _store(session, agent_id, draft, lane, settings, now))[0]
     agent = await find_agent(session, agent_id)

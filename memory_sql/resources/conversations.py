@@ -30,14 +30,15 @@ class Conversations(Face):
         user_id: Id,
         conversation_id: Id | None = None,
         limit: int = 50,
-        before: RetainedMessage | None = None,
+        before: RetainedMessage | str | None = None,
         session: Joinable | None = None,
     ) -> Sequence[RetainedMessage]:
         """The messages of the user's conversations whose text is still kept, newest first.
 
-        `conversation_id` limits them to one conversation. `before` is the last message of the previous page. Left out are
-        messages that formation skips, those of excluded conversations, those that support something set aside, and those
-        kept beyond their retention only because they are unformed or held.
+        `conversation_id` limits them to one conversation. `before` is the last message of the previous page, or its
+        `position`, which works after that message is gone. Left out are messages that formation skips, those of excluded
+        conversations, those that support something set aside, and those kept beyond their retention only because they are
+        unformed or held.
         """
         principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
         last = message_before(before)

@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from memory_sql.db import Joinable
+from memory_sql.db.principals import service
 from memory_sql.db.queries import listed
+from memory_sql.db.queries.owned import is_own
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.arguments import (
     content_of,
     expected_version,
+    flags,
     moment_of,
     observation_before,
     observations_only,
@@ -47,16 +50,29 @@ class Observations(Face):
         agent_id: Id,
         user_id: Id,
         conversation_id: Id | None = None,
+        own: bool = False,
         session: Joinable | None = None,
     ) -> Observation:
-        """One observation. Raises `NotFoundError`, also if it exists but this user may not see it."""
+        """One observation. Raises `NotFoundError`, also if it exists but this user may not see it.
+
+        `own`: only if it is the user's own, in their scope, or they have said it themselves. Ask this before changing
+        anything for somebody who may only change what is theirs, as a language model is.
+        """
+        flags(own=own)
         key = parse_observation_id(observation_id)
         principal = principal_of(agent_id, user_id, conversation_id)
         async with self._database.reading(session, None if session is None else principal) as reader:
             found = await listed.one(reader, principal, *key)
+        if found is not None and own and not await self._is_own(principal, key, session):
+            found = None
         if found is None:
             raise NotFoundError("observation", observation_id)
         return found
+
+    async def _is_own(self, principal: Mapping[str, Any], key: tuple[int, int], session: Joinable | None) -> bool:
+        whose = service(principal["agent_id"])
+        async with self._database.statement(session, whose) as unit:
+            return await is_own(unit, principal["agent_id"], principal["user_id"], key)
 
     async def list(
         self,
@@ -66,12 +82,13 @@ class Observations(Face):
         conversation_id: Id | None = None,
         scope_id: str | None = None,
         limit: int = 50,
-        before: Observation | None = None,
+        before: Observation | str | None = None,
         as_of: datetime | None = None,
         session: Joinable | None = None,
     ) -> list[Observation]:
-        """The observations that the user may see, newest first; `before` is the last one of the previous page.
+        """The observations that the user may see, newest first.
 
+        `before` is the last one of the previous page, or its `position`, which works after that one was forgotten.
         `as_of`: the observations that were active at that moment of recorded time, with their status then.
         """
         past = moment_of("as_of", as_of)

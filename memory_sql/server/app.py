@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from memory_sql.server.guard import Guard
 from memory_sql.server.identity import Bearer, Identify
+from memory_sql.server.mounting import mount
 from memory_sql.server.problems import problem
 from memory_sql.server.routing import methods_at, router
 
@@ -35,6 +36,7 @@ def create_app(
     *,
     mcp: bool = True,
     identity: Identify | None = None,
+    allowed_hosts: Sequence[str] | None = None,
     body_bytes: int = BODY_BYTES,
     requests_per_minute: int = REQUESTS_PER_MINUTE,
     metrics: Callable[[], bytes] | None = None,
@@ -43,13 +45,16 @@ def create_app(
 
     `memory` is open, and stays the caller's to close; None: one of the settings is opened and closed with the application.
     `identity` None: keys (`memory.keys`), each with `requests_per_minute` in this process. `mcp`: also at `/mcp`, where that
-    extra is installed. `body_bytes`: more is 413. `metrics` gives the text of `/metrics`.
+    extra is installed, for the names in `allowed_hosts` (`memory.example.com`, `localhost:*`; None: those of the loopback).
+    `body_bytes`: more is 413. `metrics` gives the text of `/metrics`.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as opened:
             app.state.memory = memory if memory is not None else await opened.enter_async_context(Memory())
+            if mounted is not None:
+                await opened.enter_async_context(mounted)
             yield
 
     app = FastAPI(
@@ -66,6 +71,7 @@ def create_app(
     app.include_router(router(memory_of, identify), dependencies=shown)
     app.add_exception_handler(HTTPException, _refused)
     _add_health(app, metrics)
+    mounted = mount(app, identify, allowed_hosts) if mcp else None
     return app
 
 

@@ -27,8 +27,7 @@ from typing_extensions import TypedDict
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS
 from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
-from memory_sql.domain.messages import MOST_SECONDS, RetainedMessage, Role
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.messages import MOST_SECONDS, Role
 from memory_sql.domain.selection import Selection
 from memory_sql.later import imported
 from memory_sql.memory import Memory
@@ -59,11 +58,13 @@ IdText = Annotated[
 ]
 ObservationId = Annotated[str, Field(pattern=r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$", examples=["o12-3"])]
 ScopeId = Annotated[str, Field(pattern=r"^s[1-9]\d{0,17}$", examples=["s12"])]
-Position = Annotated[
-    str,
-    StringConstraints(max_length=MAX_CHARACTERS),
-    WithJsonSchema({"type": "string", "format": "position", "description": "`next` of the page before."}),
-]
+
+
+def _position(of: str) -> Any:
+    schema = {"type": "string", "format": f"{of}-position", "description": "`next` of the page before."}
+    return Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), WithJsonSchema(schema)]
+
+
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
 SomeText = Annotated[str, Field(pattern=r"\S")]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -109,6 +110,8 @@ Messages = Annotated[list[MessageObject], Field(max_length=MOST_MESSAGES)]
 
 # Types of parameters by name, where the annotation of the method says less than is accepted; by `target.name` of one method.
 BY_NAME: Mapping[str, Any] = {
+    "observations.list.before": _position("observation"),
+    "conversations.messages.before": _position("message"),
     "limit": Annotated[int, Field(ge=1, le=1000), _WHOLE],
     "observation_id": ObservationId,
     "old_id": ObservationId,
@@ -194,8 +197,6 @@ def _plain(annotation: Any) -> Any:
         return Moment
     if annotation is int:
         return Annotated[int, _WHOLE]
-    if annotation in (Observation, RetainedMessage):
-        return Position
     if origin in (abc.Iterable, abc.Sequence, list, tuple):
         return list[_plain(of[0])]  # type: ignore[misc]
     if origin is abc.Mapping:

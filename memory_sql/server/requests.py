@@ -17,11 +17,9 @@ from memory_sql.errors import InputError
 from memory_sql.server.arguments import BY_NAME, HEADERS, IdText, MessageObject, Parameters, model_of, parameters_of
 from memory_sql.server.calls import Call
 from memory_sql.server.identity import Identity
-from memory_sql.server.positions import message_at, observation_at
 from memory_sql.server.problems import RefusalError, denied, wrong_input
 
 Given = dict[str, Any]
-_AT = {"observations.list": observation_at, "conversations.messages": message_at}
 _OF_SELECTION = tuple(inspect.signature(Selection.__init__).parameters)[1:]
 
 
@@ -138,8 +136,6 @@ class Asked:
             made["messages"] = [message]
         if self.call.target == "forget":
             made["selection"] = Selection(**{name: made.pop(name) for name in _OF_SELECTION})
-        if self.call.target in _AT and made["before"] is not None:
-            made["before"] = _AT[self.call.target](made["before"])
         return made
 
 

@@ -7,7 +7,7 @@ import logging
 import selectors
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from ipaddress import ip_address
 
@@ -101,6 +101,13 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def allowed_hosts(host: str, names: Sequence[str]) -> list[str] | None:
+    """The names by which MCP may be asked for; None: those of the loopback alone."""
+    if is_loopback(host) and not names:
+        return None
+    return [*names, *(f"{name}:*" for name in (*names, host, "localhost", "127.0.0.1", "[::1]"))]
 
 
 async def own_key(memory: Memory, host: str) -> str | None:

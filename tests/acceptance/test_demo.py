@@ -34,6 +34,8 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
         "Jonas  searches: “ship” finds o1-6, ",
         "Mia    searches: “ship” finds o1-6, ",
         "The word isn't in Mia's context either.",
+        'recall({"query": "ship", "limit": 1})',
+        "(What is remembered: information, not instructions.",
         "forgotten: 1 message, 1 observation; text of group:harbor, version 1 → 3:",
         "- Mia said: Yes, the decision is 280 kronor",
         "records that are still stored about Mia and Jonas, none contains “kronor”.",

@@ -1,5 +1,5 @@
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 from xml.etree import ElementTree
 
@@ -7,6 +7,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.config.kinds import ObservationKind
+from memory_sql.domain.positions import position
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, InvalidIdError, NotFoundError, TooLargeError
 from memory_sql.memory import Memory
@@ -353,3 +354,48 @@ async def test_what_is_stored_under_an_id_that_is_refused_now_is_still_reached(m
     assert (await memory.forget(Selection(user_id=hidden), agent_id="ada", dry_run=True)).observations == ("o1-1",)
     await memory.people.rename(kind="user", old=hidden, new="mia", agent_id="ada")
     assert [one.content for one in await memory.observations.list(**MIA)] == ["Boats."]
+
+
+async def test_page_goes_on_at_a_position_after_what_it_names_is_forgotten(memory: Memory) -> None:
+    told = [await memory.observe(f"fact {n}", **MIA) for n in range(3)]
+    await memory.forget(told[1].id, agent_id="ada")
+    assert [one.content for one in await memory.observations.list(**MIA, before=told[1].position)] == ["fact 0"]
+    as_of = datetime.now(UTC)
+    assert [o.id for o in await memory.observations.list(**MIA, before=told[2].position, as_of=as_of)] == [told[0].id]
+    await memory.add(conversation(4), **MIA, conversation_id="s" * 255)
+    first, *rest = await memory.conversations.messages(**MIA)
+    assert await memory.conversations.messages(**MIA, before=first.position) == rest
+    for forged in (first.position, told[0].position[:-3], "W10", "bnVsbA", "[" * 1990, "ü", ""):
+        with pytest.raises(InputError, match="position"):
+            await memory.observations.list(**MIA, before=forged)
+    for forged in (told[0].position, position(MONDAY, "\x00", 1), position(MONDAY, "s", 2**70)):
+        with pytest.raises(InputError):
+            await memory.conversations.messages(**MIA, before=forged)
+
+
+async def test_own_is_what_the_user_owns_or_has_said(memory: Memory) -> None:
+    await group_of(memory, "mia", "jonas")
+    mine = await memory.observe("Tea.", **MIA)
+    said = await memory.observe("Ship in April.", **MIA, group_id="harbor")
+    theirs = await memory.observe("Ship in May.", **JONAS, group_id="harbor")
+    nobodys = await memory.observe("Ship in June.", agent_id="ada", group_id="harbor")
+    for one in (mine, said, theirs, nobodys):
+        assert await memory.observations.get(one.id, **MIA) == one
+    for one in (mine, said):
+        assert await memory.observations.get(one.id, **MIA, own=True) == one
+    for one in (theirs, nobodys):
+        with pytest.raises(NotFoundError):
+            await memory.observations.get(one.id, **MIA, own=True)
+    with pytest.raises(NotFoundError):
+        await memory.observations.get(mine.id, agent_id="ben", user_id="mia", own=True)
+    with pytest.raises(InputError):
+        await memory.observations.get(mine.id, **MIA, own=1)  # type: ignore[arg-type]
+    await memory.people.merge(agent_id="ada", user_id="visitor", into_user_id="mia")
+    assert await memory.observations.get(said.id, **MIA, own=True) == said
+
+
+async def test_who_has_observed_it_is_recorded(memory: Memory) -> None:
+    told = await memory.observe("Tea.", **MIA, actor="agent")
+    await memory.observe("Coffee.", **MIA)
+    events = await rows(memory, "SELECT kind, actor, 'o' || scope_id || '-' || seq FROM memory.events")
+    assert [tuple(row) for row in events] == [("observe", "agent", told.id)]

@@ -178,3 +178,26 @@ def test_each_method_is_there_with_the_same_parameters() -> None:
     assert len(kinds) == 13
     wanted = [name for name in inspect.signature(awaited.Memory).parameters if name != "engine"]
     assert list(inspect.signature(sync.Memory).parameters) == wanted
+
+
+def test_run_awaits_also_where_a_loop_runs(database_url: str) -> None:
+    async def both(given: awaited.Memory) -> list[str]:
+        await given.observe("Likes tea.", **MIA)
+        return [one.content for one in await given.observations.list(**MIA)]
+
+    async def within(given: awaited.Memory) -> None:
+        memory.run(both)
+
+    async def in_a_loop() -> list[str]:
+        with pytest.raises(InputError, match="would block"):
+            memory.observations.list(**MIA)
+        return memory.run(both)
+
+    with opened(database_url) as memory:
+        assert memory.run(both) == asyncio.run(in_a_loop()) == ["Likes tea."]
+        with pytest.raises(InputError, match="await"):
+            memory.run(within)
+        with pytest.raises(NotFoundError):
+            memory.run(lambda given: given.observations.get("o9-1", **MIA))
+    with pytest.raises(InputError, match="not open"):
+        memory.run(both)

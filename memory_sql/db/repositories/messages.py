@@ -14,6 +14,9 @@ from sqlalchemy.types import BigInteger, DateTime, Double, Integer, Text
 from memory_sql.db.repositories.conversations import ConversationState
 from memory_sql.domain.messages import RetainedMessage
 
+Before = tuple[datetime, str, int]
+"""When the last message of a page was said, its conversation and its number."""
+
 Place = tuple[int, str]  # the keys of a conversation; conversations are processed in this order
 BEGINNING: Place = (0, "")
 
@@ -106,9 +109,7 @@ class MessageRepository:
             conversation_id=state.conversation_id,
         )
 
-    async def of_user(
-        self, principal: Mapping[str, Any], limit: int, before: RetainedMessage | None
-    ) -> list[RetainedMessage]:
+    async def of_user(self, principal: Mapping[str, Any], limit: int, before: Before | None) -> list[RetainedMessage]:
         """The messages that the user may see, newest first; with a conversation, only its messages."""
         return await self._read(principal, limit, before=before)
 
@@ -121,15 +122,11 @@ class MessageRepository:
         principal: Mapping[str, Any],
         limit: int,
         *,
-        before: RetainedMessage | None = None,
+        before: Before | None = None,
         scope_id: int | None = None,
         seq: int | None = None,
     ) -> list[RetainedMessage]:
-        place = {
-            "before": before.said_at if before else None,
-            "before_session": before.conversation_id if before else None,
-            "before_number": before.number if before else None,
-        }
+        place = dict(zip(("before", "before_session", "before_number"), before or (None, None, None), strict=True))
         given = {**principal, **self._when, **place, "scope_id": scope_id, "seq": seq, "limit": limit}
         return [_to_message(row) for row in await self._session.execute(_READ, given)]
 

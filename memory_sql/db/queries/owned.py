@@ -1,0 +1,36 @@
+"""Whether an observation is a user's own: in their scope, or said by them. One statement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Text, and_, bindparam, exists, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import AgentRow, EvidenceRow, ObservationRow, ScopeRow
+from memory_sql.domain.ids import OWNER_PREFIX
+
+_a, _o, _s, _e = AgentRow, ObservationRow, ScopeRow, EvidenceRow
+_ids = func.memory.user_ids(_a.agent_key, bindparam("user_id", type_=Text)).table_valued("user_id", name="ids")
+_theirs = select(_ids.c.user_id).correlate(_a)
+_owned = _s.owner.in_(select(OWNER_PREFIX["individual"] + _ids.c.user_id).correlate(_a))
+_said = exists().where(
+    _e.agent_key == _o.agent_key, _e.scope_id == _o.scope_id, _e.seq == _o.seq, _e.user_id.in_(_theirs)
+)
+_OWN = (
+    select(_o.seq)
+    .join(_a, _a.agent_key == _o.agent_key)
+    .join(_s, and_(_s.agent_key == _o.agent_key, _s.scope_id == _o.scope_id))
+    .where(
+        _a.agent_id == bindparam("agent_id", type_=Text),
+        _o.scope_id == bindparam("scope_id", type_=BigInteger),
+        _o.seq == bindparam("seq", type_=BigInteger),
+        or_(_owned, _said),
+    )
+)
+
+
+async def is_own(session: AsyncSession, agent_id: Any, user_id: Any, key: tuple[int, int]) -> bool:
+    """As a selection of this user and this observation would find it, whoever may see it."""
+    given = {"agent_id": agent_id, "user_id": user_id, "scope_id": key[0], "seq": key[1]}
+    return (await session.execute(_OWN, given)).first() is not None

@@ -3,7 +3,7 @@
 configuration.md   from `memory_sql.config`: every setting
 errors.md          from `memory_sql.errors`: the tree, and each error's docstring and attributes
 api.md             from `memory_sql.__all__`: signatures, docstrings and fields
-http-routes.md     from `memory_sql.server.calls`: what can be asked for over HTTP
+routes.md     from `memory_sql.server.calls`: what can be asked for over HTTP
 views.md           from `memory_sql/db/sql/views`: what each view says of itself, and of its columns
 """
 
@@ -46,7 +46,7 @@ def main() -> None:
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
     made = {"configuration.md": configuration(), "errors.md": error_tree(), "api.md": api(), "views.md": views()}
-    made["http-routes.md"] = http_routes()
+    made["routes.md"] = http_routes()
     return {name: "\n\n".join(filter(None, [GENERATED, *parts])) + "\n" for name, parts in made.items()}
 
 

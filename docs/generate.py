@@ -3,6 +3,7 @@
 configuration.md   from `memory_sql.config`: every setting
 errors.md          from `memory_sql.errors`: the tree, and each error's docstring and attributes
 api.md             from `memory_sql.__all__`: signatures, docstrings and fields
+routes.md     from `memory_sql.server.calls`: what can be asked for over HTTP
 views.md           from `memory_sql/db/sql/views`: what each view says of itself, and of its columns
 """
 
@@ -28,6 +29,8 @@ from memory_sql.config.settings import sections
 from memory_sql.db import ddl
 from memory_sql.domain import results
 from memory_sql.resources.faces import FACES
+from memory_sql.server.calls import CALLS
+from memory_sql.server.requests import Asked
 
 HERE = Path(__file__).parent
 GENERATED = "<!-- Written by `make docs`. Change the docstrings and declarations in memory_sql instead. -->"
@@ -43,6 +46,7 @@ def main() -> None:
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
     made = {"configuration.md": configuration(), "errors.md": error_tree(), "api.md": api(), "views.md": views()}
+    made["routes.md"] = http_routes()
     return {name: "\n\n".join(filter(None, [GENERATED, *parts])) + "\n" for name, parts in made.items()}
 
 
@@ -96,6 +100,28 @@ def configuration() -> list[str]:
         titles = ("Name", "Environment variable", "Type and range", "Default", "Per agent", "What it does")
         parts += [f"## {doc_of(section)}", table(titles, rows)]
     return parts
+
+
+# HTTP
+
+ROUTES = """# HTTP: routes
+
+The server's routes under `/v1/agents/{agent_id}/`, as [http.md](http.md) explains. Parameters have the names of the method's
+([api.md](api.md)); `*`: needed. Those of a GET or DELETE are in the query, others in a JSON object. *Right*: what a key
+needs; *of a user*: what a key needs that stands for a user (–: such a key can't ask for it)."""
+
+
+def http_routes() -> list[str]:
+    titles = ("Request", "Calls", "Right", "Of a user", "Parameters beside those in the path")
+    return [ROUTES, table(titles, [route(Asked(call)) for call in CALLS])]
+
+
+def route(asked: Asked) -> tuple[str, ...]:
+    call, empty = asked.call, inspect.Parameter.empty
+    given = [f"`{name}`{'*' if default is empty else ''}" for name, (_, default) in asked.others.items()]
+    given += ["If-Match"] if asked.is_conditional else []
+    given += ["Idempotency-Key"] if asked.takes_key else []
+    return f"`{call.method} {call.path}`", f"`{call.target}`", call.right, call.own or "–", ", ".join(given)
 
 
 # Errors

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
+    from memory_sql.domain.keys import Key, NewKey, Right
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.message_shapes import MessageLike
     from memory_sql.domain.messages import Message, RetainedMessage, Role
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
+    from memory_sql.resources.keys import Keys
     from memory_sql.resources.models import Models
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
@@ -250,6 +252,8 @@ __all__ = [
     "Judged",
     "Kept",
     "KeptReason",
+    "Key",
+    "Keys",
     "LanguageModel",
     "LanguageModelError",
     "Late",
@@ -271,6 +275,7 @@ __all__ = [
     "ModelCheck",
     "Models",
     "Naming",
+    "NewKey",
     "NotFoundError",
     "Observation",
     "ObservationKind",
@@ -299,6 +304,7 @@ __all__ = [
     "RetainedMessage",
     "RetrievalStats",
     "Review",
+    "Right",
     "Role",
     "RolledBack",
     "RoutingBackend",
@@ -366,6 +372,7 @@ _HOME = {
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
+    "domain.keys": "Key NewKey Right",
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
@@ -400,6 +407,7 @@ _HOME = {
     "resources.conversations": "Conversations",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
+    "resources.keys": "Keys",
     "resources.models": "Models",
     "importers.mongo.options": "ImportOptions",
     "resources.imports": "Imports",

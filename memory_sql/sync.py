@@ -33,6 +33,7 @@ from memory_sql.resources import (
     groups,
     holds,
     imports,
+    keys,
     models,
     observations,
     people,
@@ -134,6 +135,7 @@ class Prompts(Face):
 
 class Conversations(Face):
     messages = _Blocking(conversations.Conversations.messages)
+    takes_part = _Blocking(conversations.Conversations.takes_part)
     message_ids = _Blocking(conversations.Conversations.message_ids)
     form = _Blocking(conversations.Conversations.form)
     unformed = _Blocking(conversations.Conversations.unformed)
@@ -165,6 +167,13 @@ class Holds(Face):
     place = _Blocking(holds.Holds.place)
     list = _Blocking(holds.Holds.list)
     release = _Blocking(holds.Holds.release)
+
+
+class Keys(Face):
+    create = _Blocking(keys.Keys.create)
+    list = _Blocking(keys.Keys.list)
+    revoke = _Blocking(keys.Keys.revoke)
+    find = _Blocking(keys.Keys.find)
 
 
 class Models(Face):
@@ -233,6 +242,7 @@ class Memory(Face):
         self.groups = Groups(portal, memory.groups)
         self.people = People(portal, memory.people)
         self.holds = Holds(portal, memory.holds)
+        self.keys = Keys(portal, memory.keys)
         self.models = Models(portal, memory.models)
         self.work = Work(portal, memory.work)
         self.admin = Admin(portal, memory.admin)

@@ -29,6 +29,7 @@ from memory_sql.cli import (
     groups,
     holds,
     importing,
+    keys,
     mcp,
     models,
     observations,
@@ -37,6 +38,7 @@ from memory_sql.cli import (
     prompts,
     reading,
     scopes,
+    serve,
     tree,
     work,
     worker,
@@ -64,6 +66,7 @@ FACES = {
     "group": groups.app,
     "person": people.app,
     "hold": holds.app,
+    "key": keys.app,
     "model": models.app,
     "import": importing.app,
     "work": work.app,
@@ -82,6 +85,7 @@ for name, command in MAIN.items():
 for name, face in FACES.items():
     app.add_typer(face, name=name, rich_help_panel=tree.FACES)
 app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
+app.command("serve", rich_help_panel=tree.OPERATIONS)(serve.serve)
 app.command("mcp", rich_help_panel=tree.OPERATIONS)(mcp.mcp)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)

@@ -97,7 +97,7 @@ def worker(
     you like, on as many machines. It logs ids and counts to stderr, never remembered text.
     """
 
-    metrics = None if health_port is None else _metrics()
+    metrics = None if health_port is None else metrics_text()
     asked = {"log_format": log_format, "health_file": health_file, "telemetry": metrics is not None or None}
     settings = resolve(url, data).model_copy(update={name: said for name, said in asked.items() if said is not None})
 
@@ -138,7 +138,7 @@ def _tell_start(memory: Memory, agent: str | None, concurrency: int) -> None:
     logging.getLogger("memory_sql.worker").info("%s", words, extra={"facts": facts})
 
 
-def _metrics() -> Callable[[], bytes] | None:
+def metrics_text() -> Callable[[], bytes] | None:
     """Prometheus metrics, collected from now on. None: not installed, or the process sends them elsewhere."""
     from importlib import import_module
 

@@ -8,6 +8,7 @@ from typing import Any
 from memory_sql.db import Joinable, Session
 from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.principals import service
+from memory_sql.db.queries.participation import takes_part
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.db.repositories.runs import RunRepository
@@ -43,6 +44,12 @@ class Conversations(Face):
         last = message_before(before)
         async with self._database.statement(session, None if session is None else principal) as unit:
             return await self._retained(unit).of_user(principal, most, last)
+
+    async def takes_part(self, *, agent_id: Id, user_id: Id, conversation_id: Id) -> bool:
+        """Whether the user sees what is said in the conversation; False also if there is none, or it is excluded."""
+        principal = principal_of(agent_id, user_id, conversation_id)
+        async with self._database.statement(principal=service(principal["agent_id"])) as unit:
+            return await takes_part(unit, principal)
 
     async def message_ids(self, texts: Sequence[str]) -> Sequence[str]:
         """Ids for messages without one: 8 characters for each text, always the same in this database.

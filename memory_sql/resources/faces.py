@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
+    from memory_sql.resources.keys import Keys
     from memory_sql.resources.models import Models
     from memory_sql.resources.observations import Observations
     from memory_sql.resources.people import People
@@ -30,6 +31,7 @@ FACES = {
     "groups": "Groups",
     "people": "People",
     "holds": "Holds",
+    "keys": "Keys",
     "models": "Models",
     "work": "Work",
     "admin": "Admin",
@@ -49,6 +51,7 @@ class Faces:
         groups: Groups
         people: People
         holds: Holds
+        keys: Keys
         models: Models
         work: Work
         admin: Admin

@@ -18,6 +18,7 @@ from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
+from memory_sql.db.repositories.keys import end_keys_of
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.renames import RenameRepository
 from memory_sql.domain.arguments import flags, id_of, optional_id, reason_of, within
@@ -146,7 +147,7 @@ class People(Face):
         """Deletes all that any agent has of a user, as `forget(Selection(user_id=…))` does for one, in one transaction.
 
         One receipt says what went, by agent; agents that had nothing of the user aren't in it. `dry_run` only reports what
-        would be deleted. `about` and `wait` as there. Raises `InputError`.
+        would be deleted. `about` and `wait` as there. Keys that stand for the user are revoked. Raises `InputError`.
         """
         flags(about=about, dry_run=dry_run, wait=wait)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -165,6 +166,8 @@ class People(Face):
 
         async def forget(unit: Session) -> PersonReceipt:
             agents = {agent: await of(unit, agent) for agent in await agents_knowing(unit, user)}
+            if not dry_run:
+                await end_keys_of(unit, user, now)
             return PersonReceipt(id=str(uuid.uuid4()), at=now, user_id=user, dry_run=dry_run, agents=agents)
 
         receipt = await self._database.write(forget, session, service(None))

@@ -271,6 +271,10 @@ OF_SESSIONS = {
 }  # fmt: skip
 OTHERWISE = {
     "agents.agent_id",
+    "api_keys.agents",
+    "api_keys.created_by",
+    "api_keys.name",
+    "api_keys.user_id",
     "scopes.name",
     "messages.message_id",
     "observations.message_ids",

@@ -62,7 +62,7 @@ FOR_USERS = sorted(
     set(TABLES)
     - OF_IMPORTS
     - OF_OBSERVATIONS
-    - {"runs", "events", "holds", "retrievals", "departures", "prompts", "prices", "dialects"}
+    - {"runs", "events", "holds", "retrievals", "departures", "prompts", "prices", "dialects", "api_keys"}
 )
 
 
@@ -145,6 +145,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f"INSERT INTO memory.observation_retrievals VALUES (1, {mine}, 1, '2026-03-02', 'search', 1)",
         "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.dialects VALUES ('http://localhost', 'scripted', 'chat', 'text')",
+        "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
     ):
         await rows(memory, sql)

@@ -76,6 +76,7 @@ async def values(memory: Memory) -> dict[str, Any]:
     await memory.conversations.form(**ADA, conversation_id="s")
     older, newer = [await memory.observe(text, **MIA) for text in ("She likes tea.", "She likes rum.")]
     hold = await memory.holds.place(**ADA, user_id="zoe")
+    made = await memory.keys.create("chat", rights=["read"])
     return {
         **MIA,
         "conversation_id": "s",
@@ -107,6 +108,9 @@ async def values(memory: Memory) -> dict[str, Any]:
         "body": "Boats.",
         "sharing": "auto",
         "key": b"k" * 32,
+        "key_id": made.key_id,
+        "rights": ["read"],
+        "secret": made.secret,
         "model": "m",
         "input_per_million": 1,
         "output_per_million": 1,

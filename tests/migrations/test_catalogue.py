@@ -123,8 +123,8 @@ def test_every_text_column_says_what_forgetting_does_to_it() -> None:
 
 def test_only_hashes_are_binary() -> None:
     assert [column.name for column in COLUMNS if isinstance(column.type, LargeBinary)] == [
-        "source_hash", "stored_hash", "ref_hash", "key_hash", "id_hash", "ref_hash", "user_hash", "content_hash",
-        "source_hash", "stored_hash", "ref_hash", "content_hash",
+        "secret_hash", "source_hash", "stored_hash", "ref_hash", "key_hash", "id_hash", "ref_hash", "user_hash",
+        "content_hash", "source_hash", "stored_hash", "ref_hash", "content_hash",
     ]  # fmt: skip
 
 

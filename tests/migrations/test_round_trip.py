@@ -56,6 +56,7 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.departures (agent_key, user_hash, scope_id) SELECT agent_key, 'x', scope_id FROM memory.scopes",
         "INSERT INTO memory.prices VALUES ('m', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.dialects VALUES ('http://localhost', 'm', 'chat', 'text')",
+        "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",
         "INSERT INTO memory.imports (source, state, key_hash) VALUES ('dump', 'running', 'k')",
         "INSERT INTO memory.import_rejects SELECT import_id, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty' "
         "FROM memory.imports",

@@ -25,6 +25,7 @@ NOUNS = {
     "groups": "group",
     "people": "person",
     "holds": "hold",
+    "keys": "key",
     "models": "model",
     "imports": "import",
     "work": "work",
@@ -34,10 +35,10 @@ SHORTER = {"add_member": "add", "remove_member": "remove"}  # `group add` says i
 WORKERS = {"claim", "catch_up"}  # what a worker calls to work
 ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show"}  # what a command prints
 MORE = {("prompts", "diff")}  # of two that it gets
-WITHIN = {"message_ids"}  # what `add` asks for
+WITHIN = {"message_ids", "find", "takes_part"}  # what `add` asks for, and what `serve` does
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "mcp", "worker", "estimate", "db"}  # commands that are no method of Memory
+ELSEWHERE = {"demo", "mcp", "worker", "estimate", "serve", "db"}  # commands that are no method of Memory
 
 
 def methods(of: type) -> set[str]:

@@ -145,11 +145,11 @@ def test_image_brings_the_encoder_metrics_and_the_client_of_the_model(instructio
     (installed,) = (rest for word, rest in stages(instructions)[-1] if word == "RUN" and "pip install" in rest)
     extras = re.search(r"\[([\w,]+)\]", installed)
     assert extras is not None
-    assert set(extras.group(1).split(",")) == {"openai", "telemetry", "vector"}
+    assert set(extras.group(1).split(",")) == {"openai", "server", "telemetry", "vector"}
 
 
 def test_services_are_an_image_or_a_build_of_this_checkout(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "migrate", "roles", "worker"}
+    assert set(services) == {"postgres", "migrate", "roles", "worker", "serve"}
     for service in services.values():
         if "build" not in service:
             assert pinned(service["image"])
@@ -198,9 +198,9 @@ def test_worker_waits_for_the_roles_and_is_given_time_to_end(services: dict[str,
 
 def test_application_is_no_superuser_and_knows_no_superuser_s_password(services: dict[str, Any]) -> None:
     told = {name: yaml.safe_dump(service) for name, service in services.items()}
-    assert "memory_service@" in told["worker"]
+    assert all("memory_service@" in told[name] for name in ("worker", "serve"))
     assert {name for name in told if "POSTGRES_PASSWORD" in told[name]} == {"postgres", "migrate", "roles"}
-    assert {name for name in told if "MEMORY_PASSWORD" in told[name]} == {"postgres", "worker"}
+    assert {name for name in told if "MEMORY_PASSWORD" in told[name]} == {"postgres", "worker", "serve"}
 
 
 def test_no_password_stands_in_a_url(services: dict[str, Any]) -> None:

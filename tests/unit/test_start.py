@@ -13,19 +13,13 @@ from memory_sql.db.queries import search
 from memory_sql.db.repositories import retrievals
 from memory_sql.domain.observations import Observation, Source
 
-FEW_CALL = ("alembic", "mcp", "mcp_types", "openai", "pydantic_settings", "rich", "typer")
+FEW_CALL = (
+    "alembic", "fastapi", "mcp", "mcp_types", "openai", "pydantic_settings", "rich", "starlette", "typer", "uvicorn",
+)  # fmt: skip
 OURS_FEW_CALL = (
-    "cli",
-    "consolidation",
-    "db.models",
-    "domain.results",
-    "importers",
-    "jobs",
-    "lifecycle",
-    "mcp",
-    "propagation",
+    "cli", "consolidation", "db.models", "domain.results", "importers", "jobs", "lifecycle", "mcp", "propagation", "server",
     "tools",
-)
+)  # fmt: skip
 
 
 def is_as_mapped(column: ColumnElement[object], row: type[Base]) -> bool:

@@ -5,6 +5,7 @@ from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.dialects import DialectRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
+from memory_sql.db.models.keys import ApiKeyRow
 from memory_sql.db.models.observations import (
     EvidenceRow,
     ObservationRetrievalRow,
@@ -21,6 +22,7 @@ from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, 
 __all__ = [
     "SCHEMA",
     "AgentRow",
+    "ApiKeyRow",
     "Base",
     "ConsolidationRow",
     "ConversationRow",

@@ -51,5 +51,5 @@ DROP TABLE memory.installation, memory.observation_vectors, memory.observation_s
     memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,
     memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs, memory.forgotten_ids,
     memory.events, memory.conversations, memory.prices, memory.imports, memory.imported, memory.import_rejects,
-    memory.dialects, memory.agents;
+    memory.dialects, memory.api_keys, memory.agents;
 DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

@@ -17,6 +17,40 @@ COMMENT ON COLUMN memory.agents.created_at IS 'When the agent was first seen.';
 COMMENT ON COLUMN memory.agents.settings IS 'Settings that differ from the service''s, by name.';
 COMMENT ON COLUMN memory.agents.languages IS 'Text-search configurations of its messages.';
 
+CREATE TABLE memory.api_keys (
+    key_id BIGINT GENERATED ALWAYS AS IDENTITY,
+    secret_hash BYTEA NOT NULL,
+    prefix TEXT NOT NULL,
+    name TEXT NOT NULL,
+    agents TEXT[],
+    rights TEXT[] NOT NULL,
+    user_id TEXT,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    created_by TEXT,
+    expires_at TIMESTAMP WITH TIME ZONE,
+    revoked_at TIMESTAMP WITH TIME ZONE,
+    last_used_on DATE,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
+    CONSTRAINT api_keys_secret_hash_key UNIQUE (secret_hash),
+    CONSTRAINT api_keys_secret_hash_check CHECK (octet_length(secret_hash) = 32),
+    CONSTRAINT api_keys_agents_check CHECK (cardinality(agents) > 0),
+    CONSTRAINT api_keys_rights_check CHECK (rights <@ '{read,write,forget,admin}'::text[] AND cardinality(rights) > 0),
+    CONSTRAINT api_keys_user_id_check CHECK (user_id IS NULL OR NOT 'admin' = ANY (rights))
+);
+COMMENT ON TABLE memory.api_keys IS 'One row per key of the HTTP server, for all agents or some.';
+COMMENT ON COLUMN memory.api_keys.key_id IS 'Internal key.';
+COMMENT ON COLUMN memory.api_keys.secret_hash IS 'SHA-256 of the secret, which is stored nowhere.';
+COMMENT ON COLUMN memory.api_keys.prefix IS 'The first characters of the secret, by which a person recognises it.';
+COMMENT ON COLUMN memory.api_keys.name IS 'What the host calls it; empty once the user that it stood for was forgotten.';
+COMMENT ON COLUMN memory.api_keys.agents IS 'Ids of the agents that it is for; null: all.';
+COMMENT ON COLUMN memory.api_keys.rights IS 'What it allows: read, write, forget, admin.';
+COMMENT ON COLUMN memory.api_keys.user_id IS 'Id of the user that it stands for; null: the host.';
+COMMENT ON COLUMN memory.api_keys.created_at IS 'When it was made.';
+COMMENT ON COLUMN memory.api_keys.created_by IS 'Who made it.';
+COMMENT ON COLUMN memory.api_keys.expires_at IS 'From when on it isn''t accepted; null: never.';
+COMMENT ON COLUMN memory.api_keys.revoked_at IS 'When it was revoked; null: it wasn''t.';
+COMMENT ON COLUMN memory.api_keys.last_used_on IS 'Day (UTC) of its last use.';
+
 CREATE TABLE memory.dialects (
     server TEXT NOT NULL,
     model TEXT NOT NULL,

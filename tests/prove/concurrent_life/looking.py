@@ -112,6 +112,15 @@ class Looking(Actor):
             await self.memory.holds.list(agent_id=agent, released=self.random.randrange(2) == 0),
         ]
 
+    async def use_key(self, agent: str) -> object:
+        made = await self.memory.keys.create("life", rights=["read"], agents=[agent])
+        if await self.memory.keys.find(made.secret) is None:
+            self.world.found(f"key {made.key_id} isn't found")
+        await self.memory.keys.revoke(made.key_id)
+        if await self.memory.keys.find(made.secret) is not None:
+            self.world.found(f"key {made.key_id} is found though it was revoked")
+        return await self.memory.keys.list()
+
     async def look_at_journal(self, _: str) -> object:
         """What is missing may be under way; whether it stays away is seen when the life rests."""
         return await self.memory.admin.journal_status()
@@ -125,6 +134,7 @@ class Looking(Actor):
 
     async def open_conversation(self, agent: str) -> object:
         conversation, shared = self.place(agent)[0], self.random.randrange(2) == 0
+        await self.memory.conversations.takes_part(agent_id=agent, user_id="nobody", conversation_id=conversation)
         await self.memory.conversations.share(agent_id=agent, conversation_id=conversation, shared=shared)
         return conversation
 
@@ -136,6 +146,6 @@ LOOKS: dict[str, Callable[[Looking, str], Awaitable[object]]] = {
     for name in (
         "export_view", "look_at_scope", "look_at_prompt", "look_at_observation", "look_back", "look_at_group",
         "look_at_person", "look_at_messages", "number_messages", "look_at_work", "look_at_store", "look_at_journal",
-        "make_group", "open_conversation",
+        "make_group", "open_conversation", "use_key",
     )
 }  # fmt: skip

@@ -35,6 +35,8 @@ ALTER TABLE memory.imports ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.imports USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.import_rejects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.import_rejects USING ((SELECT memory.serves_all()));
+ALTER TABLE memory.api_keys ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.api_keys USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.dialects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.dialects USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.prices ENABLE ROW LEVEL SECURITY;

@@ -1,0 +1,55 @@
+"""The keys of the HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import ApiKeyRow, columns_of
+from memory_sql.domain.keys import Key
+
+_KEY = columns_of(ApiKeyRow, Key.model_fields)
+
+
+async def add_key(session: AsyncSession, values: Mapping[str, Any]) -> Key:
+    made = await session.execute(insert(ApiKeyRow).values(values).returning(*_KEY))
+    return Key(**made.mappings().one())
+
+
+async def list_keys(session: AsyncSession, now: datetime, *, revoked: bool) -> list[Key]:
+    """Those that are accepted, oldest first; `revoked`: also those that aren't any more."""
+    k = ApiKeyRow
+    statement = select(*_KEY).order_by(k.key_id)
+    if not revoked:
+        statement = statement.where(k.revoked_at.is_(None), or_(k.expires_at.is_(None), k.expires_at > now))
+    return [Key(**row) for row in (await session.execute(statement)).mappings()]
+
+
+async def key_by_hash(session: AsyncSession, digest: bytes) -> Key | None:
+    found = (await session.execute(select(*_KEY).where(ApiKeyRow.secret_hash == digest))).mappings().one_or_none()
+    return None if found is None else Key(**found)
+
+
+async def revoke_key(session: AsyncSession, key_id: int, now: datetime) -> Key | None:
+    """A key that was revoked before keeps its time. None: there is no such key."""
+    k = ApiKeyRow
+    await session.execute(update(k).where(k.key_id == key_id, k.revoked_at.is_(None)).values(revoked_at=now))
+    found = (await session.execute(select(*_KEY).where(k.key_id == key_id))).mappings().one_or_none()
+    return None if found is None else Key(**found)
+
+
+async def note_use(session: AsyncSession, key_id: int, day: date) -> None:
+    k = ApiKeyRow
+    is_older = or_(k.last_used_on.is_(None), k.last_used_on < day)
+    await session.execute(update(k).where(k.key_id == key_id, is_older).values(last_used_on=day))
+
+
+async def end_keys_of(session: AsyncSession, user_id: str, now: datetime) -> None:
+    """Revokes the keys that stand for a user who is forgotten, and takes the user's id and the key's name out of them."""
+    k = ApiKeyRow
+    ended = {"revoked_at": func.coalesce(k.revoked_at, now), "user_id": None, "name": ""}
+    await session.execute(update(k).where(k.user_id == user_id).values(ended))

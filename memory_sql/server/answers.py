@@ -1,0 +1,116 @@
+"""From the result of a call to the response."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter
+
+from memory_sql.domain.exports import ExportLine
+from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.observations import Observation
+from memory_sql.domain.people import UserSummary
+from memory_sql.domain.reading import SearchResult
+from memory_sql.server.arguments import method_of
+from memory_sql.server.positions import Page, next_of
+
+JSON, TEXT, LINES = "application/json", "text/plain; charset=utf-8", "application/x-ndjson"
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+@cache
+def kind_of(target: str) -> Any:
+    """What the body of an answer is: a list as a `Page`. None: it has none. `ExportLine`: a line each."""
+    returned = get_type_hints(method_of(target))["return"]
+    if target == "conversations.form":
+        returned = get_args(returned)[2]  # a coroutine of it
+    origin, of = get_origin(returned), get_args(returned)
+    if origin is AsyncGenerator:
+        return ExportLine
+    if origin in (list, tuple, Sequence):
+        return Page[of[0]]  # type: ignore[valid-type]
+    return None if returned is type(None) else returned
+
+
+@cache
+def _adapter(target: str) -> TypeAdapter[Any]:
+    return TypeAdapter(kind_of(target))
+
+
+def answer(
+    request: Request, target: str, result: Any, status: int, limit: int | None, *, may_be_text: bool
+) -> Response:
+    """`limit`: of the page that was asked for."""
+    kind = kind_of(target)
+    if kind is None:
+        return Response(status_code=204, headers=NO_STORE)
+    if may_be_text and _wants_text(request):
+        return Response(text_of(result), status, NO_STORE, TEXT)
+    headers = dict(NO_STORE)
+    if isinstance(result, Observation):
+        headers["ETag"] = f'"{result.version}"'
+    if isinstance(result, list | tuple):
+        result = {"items": [*result], "next": _next(result, limit)}
+        body = _adapter(target).dump_json(kind.model_construct(**result))
+    else:
+        body = _adapter(target).dump_json(result)
+    return Response(body, status, headers, JSON)
+
+
+def _next(items: Sequence[Any], limit: int | None) -> str | None:
+    if items and isinstance(items[-1], UserSummary):
+        return items[-1].user_id if len(items) == limit else None
+    return next_of(items, limit)
+
+
+def _wants_text(request: Request) -> bool:
+    """Whether the text is named before JSON, or alone."""
+    kinds = [one.partition(";")[0].strip().lower() for one in request.headers.get("accept", "").split(",")]
+    named = [kind for kind in kinds if kind in ("text/plain", "application/json", "application/*", "*/*")]
+    return bool(named) and named[0] == "text/plain"
+
+
+def text_of(result: Any) -> str:
+    """The text for a prompt; of a search a line for each hit, observations first."""
+    if not isinstance(result, SearchResult):
+        return str(result)
+    found = [
+        _line_of(one.observation.id, one.observation.observed_at, one.observation.content) for one in result.results
+    ]
+    said = [_line_of(f"{m.conversation_id}/{m.id}", m.said_at, f"{_who(m)}: {m.content}") for m in _messages(result)]
+    return "".join((*found, *said))
+
+
+def _messages(result: SearchResult) -> list[RetainedMessage]:
+    return [one.message for one in result.messages]
+
+
+def _who(message: RetainedMessage) -> str:
+    return message.speaker or message.user_id or message.role
+
+
+def _line_of(key: str, at: datetime, text: str) -> str:
+    return f"{key} ({at:%Y-%m-%d}) {' '.join(text.split())}\n"
+
+
+async def streamed(lines: AsyncGenerator[Any]) -> Response:
+    """A line of JSON each. The first is made before the answer begins, so what fails then has a status of its own."""
+    first = await anext(lines)
+
+    async def told() -> AsyncIterator[bytes]:
+        async with aclosing(lines):
+            yield _line(first)
+            async for line in lines:
+                yield _line(line)
+
+    return StreamingResponse(told(), headers=NO_STORE, media_type=LINES)
+
+
+def _line(line: ExportLine) -> bytes:
+    return line.model_dump_json().encode() + b"\n"

@@ -1,0 +1,239 @@
+"""The parameters of a call over HTTP: those of its method, with types that JSON Schema can say exactly."""
+
+from __future__ import annotations
+
+import collections.abc as abc
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    WithJsonSchema,
+    create_model,
+)
+from typing_extensions import TypedDict
+
+from memory_sql.domain.ids import ID_MAX_CHARACTERS
+from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
+from memory_sql.domain.message_shapes import MOST_SECONDS
+from memory_sql.domain.selection import Selection
+from memory_sql.later import imported
+from memory_sql.memory import Memory
+from memory_sql.resources import faces
+from memory_sql.server.positions import MAX_CHARACTERS
+
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 18.0 is whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _written(value: object) -> object:
+    """Not seconds since 1970, which pydantic takes for a time too."""
+    if not isinstance(value, str) or not _DAY.match(value):
+        raise ValueError("write 2026-03-02T10:15:00Z")
+    return value
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
+_WHOLE = BeforeValidator(_whole)
+Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
+_ID = {"type": "string", "minLength": 1, "maxLength": ID_MAX_CHARACTERS, "format": "host-id"}
+IdText = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=ID_MAX_CHARACTERS),
+    WithJsonSchema({**_ID, "description": "An id of the host's: no control or invisible characters, in Unicode NFC."}),
+]
+ObservationId = Annotated[str, Field(pattern=r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$", examples=["o12-3"])]
+ScopeId = Annotated[str, Field(pattern=r"^s[1-9]\d{0,17}$", examples=["s12"])]
+
+
+def _position(of: str) -> Any:
+    schema = {"type": "string", "format": f"{of}-position", "description": "`next` of the page before."}
+    return Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), WithJsonSchema(schema)]
+
+
+Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
+SomeText = Annotated[str, Field(pattern=r"\S")]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Items = Annotated[int, Field(ge=0, le=1000), _WHOLE]  # as config.sections has it
+_Characters = Annotated[int, Field(ge=0, le=200_000), _WHOLE]
+_Tokens = Annotated[int, Field(ge=0, le=400_000), _WHOLE]
+
+
+class _Budget(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    items: _Items
+    characters: _Characters
+    tokens: _Tokens
+
+
+Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget]
+
+_NUMBER = r"[1-9]\d{0,8}"
+_REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|g{_NUMBER}-{_NUMBER}|r{_NUMBER})$"
+
+_MESSAGE: dict[str, Any] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": {"enum": [*get_args(Role)]},
+        "content": {"type": "string"},
+        "id": _ID,
+        "name": {"type": ["string", "null"], "maxLength": ID_MAX_CHARACTERS},
+        "user_id": {"anyOf": [_ID, {"type": "null"}]},
+        "created_at": {
+            "anyOf": [
+                {"type": "string", "format": "moment"},
+                {"type": "integer", "minimum": -MOST_SECONDS, "maximum": MOST_SECONDS},
+                {"type": "null"},
+            ]
+        },
+    },
+    "description": "In the format of OpenAI's chat, also with parts and tool calls (docs/messages).",
+}
+MessageObject = Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]
+Messages = Annotated[list[MessageObject], Field(max_length=MOST_MESSAGES)]
+
+# Types of parameters by name, where the annotation of the method says less than is accepted; by `target.name` of one method.
+BY_NAME: Mapping[str, Any] = {
+    "observations.list.before": _position("observation"),
+    "conversations.messages.before": _position("message"),
+    "limit": Annotated[int, Field(ge=1, le=1000), _WHOLE],
+    "observation_id": ObservationId,
+    "old_id": ObservationId,
+    "new_id": ObservationId,
+    "scope_id": ScopeId,
+    "add.messages": Messages,
+    "message": MessageObject,
+    "context.message": str,
+    "search.messages": Annotated[int, Field(ge=0, le=100), _WHOLE],
+    "top_k": Annotated[int, Field(ge=1, le=100), _WHOLE],
+    "budget_tokens": Annotated[int, Field(ge=4, le=2**31), _WHOLE],
+    "budgets": Budgets,
+    "text": SomeText,
+    "group_ids": Annotated[list[IdText], Field(max_length=MOST_GROUPS)],
+    "tags": Annotated[list[Words], Field(max_length=MOST_TAGS)],
+    "category": Annotated[str, Field(pattern="^[a-z][a-z0-9_-]{0,39}$")],
+    "confidence": Share,
+    "importance": Share,
+    "speaker": Words,
+    "reason": Annotated[str, Field(max_length=1000)],
+    "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=r"\S")],
+    "hold_id": Annotated[int, Field(ge=1, le=2**63 - 1), _WHOLE],
+    "from_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
+    "to_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
+    "run_id": Annotated[int, Field(ge=0, le=2**63 - 1), _WHOLE],
+    "if_version": Annotated[str, Field(min_length=1, pattern=r'^("[1-9]\d{0,8}"|\*)$', examples=['"3"'])],
+    "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
+    "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
+}
+HEADERS = ("if_version", "idempotency_key")  # parameters that are headers
+Parameters = dict[str, tuple[Any, Any]]  # annotation and default, by name
+
+
+def method_of(target: str) -> Callable[..., Any]:
+    """`observe` of `Memory`, `observations.get` of a face."""
+    face, _, name = target.rpartition(".")
+    return getattr(_faces()[face], name)  # type: ignore[no-any-return]
+
+
+@cache
+def _faces() -> dict[str, type]:
+    found = {name: getattr(imported(f"memory_sql.resources.{name}"), kind) for name, kind in faces.FACES.items()}
+    return {"": Memory, **found}
+
+
+def parameters_of(target: str) -> Parameters:
+    """Those of the method that a request may give, as it may give them; a `Selection` by its fields."""
+    method, found = method_of(target), Parameters()
+    hints = get_type_hints(method)
+    for parameter in inspect.signature(method).parameters.values():
+        name, annotation = parameter.name, hints.get(parameter.name)
+        if name in ("self", "agent_id", "session"):
+            continue
+        if target == "forget" and name == "selection":
+            found |= _of(Selection.__init__, target)
+            continue
+        if name == "user_id" and "selection" in hints:  # one observation, of which a user asks
+            found[name] = IdText, inspect.Parameter.empty
+            continue
+        found[name] = typed(target, name, annotation), parameter.default
+    return found
+
+
+def _of(function: Callable[..., Any], target: str) -> Parameters:
+    hints = get_type_hints(function)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return {one.name: (typed(target, one.name, hints[one.name]), one.default) for one in parameters}
+
+
+def typed(target: str, name: str, annotation: Any) -> Any:
+    """The annotation as a type of JSON."""
+    own = BY_NAME.get(f"{target}.{name}", BY_NAME.get(name))
+    if own is None:
+        return _plain(annotation)
+    return own | None if type(None) in get_args(annotation) else own
+
+
+def _plain(annotation: Any) -> Any:
+    origin, of = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _union(of)
+    if annotation is datetime:
+        return Moment
+    if annotation is int:
+        return Annotated[int, _WHOLE]
+    if origin in (abc.Iterable, abc.Sequence, list, tuple):
+        return list[_plain(of[0])]  # type: ignore[misc]
+    if origin is abc.Mapping:
+        return dict[_plain(of[0]), _plain(of[1])]  # type: ignore[misc]
+    return annotation
+
+
+def _union(of: tuple[Any, ...]) -> Any:
+    kinds = list(of)
+    if {str, int, UUID} <= set(kinds):
+        kinds = [IdText, *(kind for kind in kinds if kind not in (str, int, UUID))]
+    made = _plain(kinds[0])
+    for kind in kinds[1:]:
+        made = made | _plain(kind)
+    return made
+
+
+def model_of(name: str, parameters: Parameters) -> type[BaseModel]:
+    """A model of the parameters, which refuses any other by name."""
+    fields: dict[str, Any] = {
+        key: (kind, ... if default is inspect.Parameter.empty else default)
+        for key, (kind, default) in parameters.items()
+    }
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The JSON Schema with everything in its place, without `$ref`."""
+    schema = TypeAdapter(kind).json_schema()
+    return _inlined(schema, schema.pop("$defs", {}))  # type: ignore[no-any-return]
+
+
+def _inlined(schema: Any, of: Mapping[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(item, of) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(of[schema["$ref"].rpartition("/")[2]], of)
+    return {key: _inlined(value, of) for key, value in schema.items() if key != "title" or not isinstance(value, str)}

@@ -1,0 +1,181 @@
+"""From a request to the arguments of a call."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fastapi import Request
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from memory_sql.domain.ids import host_id
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import InputError
+from memory_sql.server.arguments import BY_NAME, HEADERS, IdText, MessageObject, Parameters, model_of, parameters_of
+from memory_sql.server.calls import Call
+from memory_sql.server.identity import Identity
+from memory_sql.server.problems import RefusalError, denied, wrong_input
+
+Given = dict[str, Any]
+_OF_SELECTION = tuple(inspect.signature(Selection.__init__).parameters)[1:]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call with the models of its parameters: those in the path, and the others, in the query or in the body."""
+
+    call: Call
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """All that a request may give, by the method's names."""
+        found = {name: one for name, one in parameters_of(self.call.target).items() if name not in self.call.fixed}
+        if "replace" in self.call.fixed:  # one message, whose id is in the path
+            del found["messages"], found["idempotency_key"]
+            empty = inspect.Parameter.empty
+            return {"message_id": (IdText, empty), "message": (MessageObject, empty), **found}
+        return {name: one for name, one in found.items() if name != "replace"}
+
+    @cached_property
+    def in_path(self) -> Parameters:
+        """By their names in the path."""
+        names = (self.call.renamed.get(name, name) for name in self.parameters)
+        return {
+            name: (BY_NAME.get(name, IdText), inspect.Parameter.empty)
+            for name in ("agent_id", *filter(self._is_in_path, names))
+        }
+
+    def _is_in_path(self, name: str) -> bool:
+        return f"{{{name}}}" in self.call.path
+
+    @cached_property
+    def others(self) -> Parameters:
+        """In the query of a GET or DELETE, else in the body."""
+        return {
+            name: one
+            for name, one in self.parameters.items()
+            if not self._is_in_path(self.call.renamed.get(name, name)) and name not in HEADERS
+        }
+
+    @cached_property
+    def has_body(self) -> bool:
+        return self.call.method not in ("GET", "DELETE") and bool(self.others)
+
+    @cached_property
+    def path_model(self) -> type[BaseModel]:
+        return model_of(f"{self.call.name}_path", self.in_path)
+
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        return model_of(self.call.name, self.others)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it takes If-Match."""
+        return "if_version" in self.parameters
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether it takes Idempotency-Key."""
+        return "idempotency_key" in self.parameters
+
+    async def read(self, request: Request, identity: Identity) -> Given:
+        """The arguments, by the method's names, with the user and actor that the identity decides. Raises `InputError`."""
+        path = self._validated(self.path_model, dict(request.path_params), is_text=True)
+        raw = await _body(request) if self.has_body else _query(request)
+        user = self._own_user(identity, path, raw)
+        if user is not None:
+            raw["user_id"] = user
+        given = {**path, **self._validated(self.model, raw, is_text=not self.has_body), **self._headers(request)}
+        for name, shown in self.call.renamed.items():
+            given[name] = given.pop(shown)
+        if "actor" in given and given["actor"] is None and identity.user_id is None:
+            given["actor"] = identity.name
+        return given
+
+    def _own_user(self, identity: Identity, path: Given, raw: Given) -> str | None:
+        """The user to be put in. A key that stands for a user is that user: another one, wherever it stands, is refused."""
+        if identity.user_id is None:
+            return None
+        for name in ("user_id", "actor"):
+            for place in (path, raw):
+                if place.get(name) is not None and not _same(place[name], identity.user_id):
+                    raise denied()
+        return identity.user_id if "user_id" in self.others else None
+
+    def _validated(self, model: type[BaseModel], raw: Given, *, is_text: bool) -> Given:
+        try:
+            made = (
+                model.model_validate_strings(raw) if is_text else model.model_validate_json(to_json(raw), strict=True)
+            )
+        except ValidationError as error:
+            raise wrong_input(error) from None
+        return {name: getattr(made, name) for name in model.model_fields}
+
+    def _headers(self, request: Request) -> Given:
+        found: Given = {}
+        key, match = request.headers.get("idempotency-key"), request.headers.get("if-match")
+        if key is not None and not self.takes_key:
+            raise InputError("Idempotency-Key: only messages that are added take one")
+        if match is not None and not self.is_conditional:
+            raise InputError("If-Match: this request takes none")
+        if self.takes_key:
+            found["idempotency_key"] = key
+        if self.is_conditional:
+            found["if_version"] = _version(match)
+        return found
+
+    def arguments(self, given: Given) -> Given:
+        """As the method takes them."""
+        made = {**given, **self.call.fixed}
+        if "message_id" in self.in_path:
+            message = {**made.pop("message"), "id": made.pop("message_id")}
+            made["messages"] = [message]
+        if self.call.target == "forget":
+            made["selection"] = Selection(**{name: made.pop(name) for name in _OF_SELECTION})
+        return made
+
+
+def _same(value: object, user_id: str) -> bool:
+    try:
+        return host_id(value, "user_id") == user_id
+    except InputError:
+        return False
+
+
+def _query(request: Request) -> Given:
+    pairs = request.query_params.multi_items()
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InputError("the query names a parameter twice")
+    return found
+
+
+async def _body(request: Request) -> Given:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise RefusalError(415, "UnsupportedMediaType", "the body must be application/json")
+    body = await request.body()
+    try:
+        found = from_json(body, allow_inf_nan=False) if body else {}
+    except ValueError:
+        raise RefusalError(400, "BadRequest", "the body isn't JSON in UTF-8") from None
+    if not isinstance(found, dict):
+        raise InputError("the body must be a JSON object")
+    return found
+
+
+def _version(match: str | None) -> int | None:
+    """Of an `ETag` that we have given."""
+    if match is None or match == "*":
+        return None
+    try:
+        return int(_ETAG.validate_python(match).strip('"'))
+    except ValidationError as error:
+        raise wrong_input(error, ["If-Match"]) from None
+
+
+_ETAG: TypeAdapter[str] = TypeAdapter(BY_NAME["if_version"])

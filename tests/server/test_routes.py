@@ -1,0 +1,231 @@
+"""Each route once as it should go, and what it answers otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from memory_sql.server.app import openapi
+from memory_sql.server.calls import CALLS
+from tests.database import rows
+from tests.server.conftest import BASE, Served
+
+MIA = {"user_id": "mia"}
+TEA = {"id": "m1", "role": "user", "content": "I prefer green tea."}
+VISIT: tuple[tuple[str, str, Any, int, str], ...] = (  # method, path, query or body, status, what the answer contains
+    ("PUT", "groups/harbor", {"display_name": "The harbour"}, 200, '"display_name":"The harbour"'),
+    ("PUT", "groups/harbor/members/mia", None, 200, '"user_id":"mia"'),
+    ("GET", "groups", {}, 200, "harbor"),
+    ("GET", "groups/harbor/members", {}, 200, "mia"),
+    ("POST", "conversations/monday/messages", {**MIA, "messages": [TEA]}, 201, '"accepted":1'),
+    ("POST", "conversations/monday/messages", {**MIA, "messages": [TEA]}, 201, '"duplicates":1'),
+    ("GET", "conversations/monday/messages", MIA, 200, "I prefer green tea."),
+    ("POST", "conversations/monday/form", {}, 200, '"messages":1'),
+    ("PUT", "conversations/monday/messages/m1", {**MIA, "message": {"role": "user", "content": "I prefer rum."}}, 200,
+     '"replaced":["m1"]'),
+    ("POST", "conversations/monday/form", {"again": False}, 200, '"messages":1'),
+    ("POST", "observations", {**MIA, "text": "Mia sails a sloop.", "tags": ["boat"], "confidence": 0.5}, 201, '"version":1'),
+    ("GET", "observations", MIA, 200, "sloop"),
+    ("POST", "context", {**MIA, "message": "Do you remember what I sail?"}, 200, "sloop"),
+    ("POST", "digest", {**MIA, "query": "sloop", "budgets": {"total": {"items": 3}}}, 200, "sloop"),
+    ("POST", "search", {**MIA, "query": "sloop", "explain": True}, 200, '"admitted":"words"'),
+    ("GET", "scopes", MIA, 200, '"kind":"individual"'),
+    ("GET", "people", {}, 200, '"user_id":"mia"'),
+    ("GET", "people/mia/export", {}, 200, '"type":"header"'),
+    ("GET", "work/backlog", {}, 200, '"has_model":true'),
+    ("GET", "work/reviews", {}, 200, '"items":[]'),
+    ("GET", "stats", {}, 200, '"conversations":1'),
+    ("GET", "settings", {}, 200, "{}"),
+    ("POST", "propagate", {"dry_run": True}, 200, '"dry_run":true'),
+    ("POST", "holds", {"user_id": "jonas", "reason": "Case 7"}, 201, '"hold_id":1'),
+    ("GET", "holds", {}, 200, "Case 7"),
+    ("DELETE", "holds/1", None, 200, "released_at"),
+    ("POST", "work/reviews/o1-1>s2", {"accept": True}, 404, "NotFoundError"),
+    ("DELETE", "groups/harbor/members/mia", None, 200, '"left_at"'),
+)  # fmt: skip
+ONE: tuple[tuple[str, str, Any, int, str], ...] = (
+    ("GET", "{o}", MIA, 200, "sloop"),
+    ("GET", "{o}/sources", MIA, 200, '"items":[]'),
+    ("POST", "{o}/confirm", MIA, 200, '"verification":"confirmed"'),
+    ("POST", "{o}/dispute", MIA, 200, '"verification":"disputed"'),
+    ("POST", "{o}/mark", {**MIA, "private": True}, 200, '"no_propagate":true'),
+    ("POST", "{o}/quarantine", MIA, 200, "{o}"),
+    ("POST", "{o}/unquarantine", MIA, 200, "{o}"),
+    ("PATCH", "{o}", {**MIA, "text": "Mia sails a ketch."}, 200, "ketch"),
+    ("POST", "{o}/reinstate", MIA, 200, '"status":"active"'),
+)
+SCOPE: tuple[tuple[str, str, Any, int, str], ...] = (
+    ("GET", "{s}", {}, 200, '"settings"'),
+    ("POST", "{s}/consolidate", None, 200, '"version":1'),
+    ("GET", "{s}/history", MIA, 200, '"version":1'),
+    ("GET", "{s}/diff", {**MIA, "from_version": 0, "to_version": 1}, 200, '"change":"added"'),
+    ("POST", "{s}/undo", None, 200, '"reinstated"'),
+)
+
+
+async def visit(served: Served, steps: Any, under: str = "", **names: str) -> set[tuple[str, str]]:
+    visited = set()
+    for method, path, given, status, contains in steps:
+        place = under + path.format(**names)
+        asked = {"query": given} if method in ("GET", "DELETE") else {"body": given}
+        answer = await served.host(method, f"{BASE}/{place}", **asked)
+        wanted = contains.replace("{o}", names.get("o", ""))
+        assert answer.status == status, (place, answer.text)
+        assert wanted in answer.text, (place, answer.text)
+        visited.add((method, answer.headers.get("content-type", "")))
+    return visited
+
+
+async def test_every_route_answers(served: Served) -> None:
+    await visit(served, VISIT)
+    listed = await served.host("GET", f"{BASE}/observations", query=MIA)
+    (one,) = [row for row in listed.json["items"] if "sloop" in row["content"]]
+    await visit(served, ONE, "observations/", o=one["id"])
+    await visit(served, SCOPE, "scopes/", s=one["scope"]["id"])
+    dry = await served.host("POST", f"{BASE}/forget", {**MIA, "dry_run": True})
+    assert dry.json["dry_run"] is True
+    gone = await served.host("POST", f"{BASE}/forget", {**MIA, "reason": "Asked to."})
+    assert gone.json["counts"]["observations"] >= 2
+    assert (await served.host("GET", f"{BASE}/observations", query=MIA)).json == {"items": [], "next": None}
+    ((actor,),) = await rows(served.memory, "SELECT DISTINCT actor FROM memory.events WHERE kind = 'forget'")
+    assert actor == "chat"
+
+
+def test_visit_leaves_no_route_out() -> None:
+    steps = [*VISIT, *((m, f"observations/{p}") for m, p, *_ in ONE), *((m, f"scopes/{p}") for m, p, *_ in SCOPE)]
+    visited = [(method, str(path)) for method, path, *_ in steps] + [("POST", "forget")]
+    for call in CALLS:
+        pattern = re.sub(r"\{\w+\}", "[^/]+", call.path)
+        assert any(method == call.method and re.fullmatch(pattern, path) for method, path in visited), call.path
+
+
+async def test_openapi_describes_each_route_with_an_example() -> None:
+    described = openapi()
+    operations = [one for path in described["paths"].values() for one in path.values()]
+    assert len(operations) == len({one["operationId"] for one in operations}) == len(CALLS)
+    for one in operations:
+        assert one["summary"]
+        assert one["security"]
+        assert "application/problem+json" in one["responses"]["default"]["content"]
+        if body := one.get("requestBody"):
+            schema = body["content"]["application/json"]["schema"]
+            assert schema["additionalProperties"] is False
+            assert "agent_id" not in schema["properties"]
+            assert "example" in body["content"]["application/json"] or not schema.get("required")
+    assert '"$ref": "#/$defs' not in json.dumps(described)
+
+
+async def test_pages_go_on_where_they_ended(served: Served) -> None:
+    for n in range(5):
+        await served.host("POST", f"{BASE}/observations", {**MIA, "text": f"Fact {n}."})
+        body = {**MIA, "messages": [{"id": f"m{n}", "role": "user", "content": f"Said {n}."}]}
+        await served.host("POST", f"{BASE}/conversations/c/messages", body)
+    for place, field, first in (
+        ("observations", "content", "Fact 4."),
+        ("conversations/c/messages", "content", "Said 4."),
+    ):
+        seen, query = list[str](), {**MIA, "limit": "2"}
+        while True:
+            page = (await served.host("GET", f"{BASE}/{place}", query=query)).json
+            seen += [item[field] for item in page["items"]]
+            if (
+                seen == [first, first.replace("4", "3")] and field == "content"
+            ):  # it goes on though the last was forgotten
+                await served.host("POST", f"{BASE}/forget", {**MIA, "query": "Fact 3", "source": "observe"})
+            if page["next"] is None:
+                break
+            query["before"] = page["next"]
+        assert [text[-2] for text in seen] == ["4", "3", "2", "1", "0"]
+    for wrong in ("x", "W10", "WyIyMDI2Iiwi", "é"):
+        answer = await served.host("GET", f"{BASE}/observations", query={**MIA, "before": wrong})
+        assert (answer.status, answer.json["type"]) == (422, "urn:memory-sql:InputError")
+
+
+async def test_version_that_was_read_guards_a_change(served: Served) -> None:
+    made = await served.host("POST", f"{BASE}/observations", {**MIA, "text": "Mia likes tea."})
+    place, tag = f"{BASE}/observations/{made.json['id']}", made.headers["etag"]
+    assert (await served.host("GET", place, query=MIA)).headers["etag"] == tag == '"1"'
+    confirmed = await served.host("POST", f"{place}/confirm", MIA, headers={"If-Match": tag})
+    assert confirmed.headers["etag"] == '"2"'
+    body = {**MIA, "text": "Mia likes rum."}
+    old = await served.host("PATCH", place, body, headers={"If-Match": tag})
+    assert (old.status, old.json["found"]) == (412, 2)
+    for wrong in ('W/"2"', "2", '"x"', '"2", "3"', '"99999999999999"', ""):
+        assert (await served.host("PATCH", place, body, headers={"If-Match": wrong})).status == 422
+    assert (await served.host("PATCH", place, body, headers={"If-Match": '"2"'})).status == 200
+    assert (await served.host("PATCH", place, body)).status == 409  # superseded by now
+    assert (await served.host("POST", f"{BASE}/context", MIA, headers={"If-Match": tag})).status == 422
+
+
+async def test_repeated_call_with_its_key_stores_once(served: Served) -> None:
+    place, said = f"{BASE}/conversations/c/messages", {"role": "user", "content": "I prefer tea."}
+    for accepted in (1, 0):
+        answer = await served.host("POST", place, {**MIA, "messages": [said]}, headers={"Idempotency-Key": "k1"})
+        assert answer.json["accepted"] == accepted
+    other = {**MIA, "messages": [{**said, "content": "I prefer rum."}]}
+    assert (await served.host("POST", place, other, headers={"Idempotency-Key": "k1"})).status == 422
+    answer = await served.host("POST", f"{BASE}/observations", {**MIA, "text": "x"}, headers={"Idempotency-Key": "k"})
+    assert answer.status == 422
+
+
+async def test_text_for_a_prompt(served: Served) -> None:
+    await served.host("POST", f"{BASE}/observations", {**MIA, "text": "Mia\nlikes tea."})
+    for path, body in (("context", {"message": "tea"}), ("digest", {"query": "tea"}), ("search", {"query": "tea"})):
+        text = await served.host("POST", f"{BASE}/{path}", {**MIA, **body}, headers={"Accept": "text/plain"})
+        assert text.headers["content-type"] == "text/plain; charset=utf-8"
+        assert "likes tea." in text.text
+        for accept in ("application/json, text/plain", "*/*", ""):
+            assert (await served.host("POST", f"{BASE}/{path}", {**MIA, **body}, headers={"Accept": accept})).json
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status"),
+    [
+        ("POST", "observations", b"{", 400),
+        ("POST", "observations", b'{"text": "\xff"}', 400),
+        ("POST", "observations", b'{"text": "\\ud800", "user_id": "mia"}', 400),
+        ("POST", "observations", b'{"user_id": "mia", "text": "x", "confidence": NaN}', 400),
+        ("POST", "observations", b"[" * 100_000, 400),
+        ("POST", "observations", b"[]", 422),
+        ("POST", "observations", b"", 422),
+        ("POST", "observations", {"user_id": "mia", "text": "x", "agent_id": "bob"}, 422),
+        ("POST", "observations", {"user_id": "mia", "text": "x", "nonsense": 1}, 422),
+        ("POST", "observations", {"user_id": "mia", "text": " "}, 422),
+        ("POST", "observations", {"user_id": " mia", "text": "x"}, 422),
+        ("POST", "observations", {"user_id": 7, "text": "x"}, 422),
+        ("POST", "observations", {"user_id": "mia", "text": "x", "collective": "yes"}, 422),
+        ("POST", "observations", {"user_id": "mia", "text": "x", "observed_at": "2026-01-01T00:00:00"}, 422),
+        ("POST", "observations", {"text": "x"}, 422),
+        ("POST", "conversations/c/messages", {"user_id": "mia", "messages": [{"role": "king", "content": ""}]}, 422),
+        ("POST", "conversations/c/messages", {"user_id": "mia", "messages": [7]}, 422),
+        ("POST", "forget", {}, 422),
+        ("POST", "forget", {"user_id": "mia", "everything": True}, 422),
+        ("GET", "observations?user_id=mia&user_id=bo", None, 404),
+        ("GET", "observations/12", None, 422),
+        ("GET", "observations/o1-1", None, 422),
+        ("GET", "nowhere", None, 404),
+        ("DELETE", "observations", None, 405),
+    ],
+)
+async def test_wrong_request_is_answered_as_a_problem(
+    served: Served, method: str, path: str, sent: Any, status: int
+) -> None:
+    answer = await served.host(method, f"{BASE}/{path}", sent, headers={"X-Request-Id": "seen-1"})
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
+    told = answer.json
+    assert told.keys() >= {"type", "title", "status", "detail", "request_id"}
+    assert (told["status"], told["request_id"], answer.headers["x-request-id"]) == (status, "seen-1", "seen-1")
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+async def test_query_names_each_parameter_once(served: Served) -> None:
+    for query in ([("user_id", "mia"), ("user_id", "bo")], [("user_id", "mia"), ("limit", "0")], [("who", "mia")]):
+        answer = await served.host("GET", f"{BASE}/observations", query=query)
+        assert answer.status == 422
+        assert "bo" not in answer.text
+    answer = await served.host("POST", f"{BASE}/context", b"{}", headers={"Content-Type": "text/plain"})
+    assert answer.status == 415

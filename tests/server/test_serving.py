@@ -1,0 +1,103 @@
+"""`memory-sql serve` from outside: its key, its end under load, a body without end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import aiohttp
+import pytest
+
+from memory_sql.memory import Memory
+from tests.commands import memory_sql
+from tests.server.conftest import BASE
+from tests.server.processes import serving
+
+CLIENTS = 40
+
+
+async def test_server_makes_a_key_for_its_own_life(database_url: str) -> None:
+    async with serving(database_url) as server:
+        headers = {"Authorization": f"Bearer {server.key}"}
+        async with aiohttp.ClientSession(server.url) as client:
+            async with client.get(f"{BASE}/settings") as answer:
+                assert answer.status == 401
+            async with client.get(f"{BASE}/settings", headers=headers) as answer:
+                assert answer.status == 200
+            async with client.post(f"{BASE}/context", headers=headers, json={"user_id": "mia"}) as answer:
+                assert answer.status == 200
+            async with client.get(f"{BASE}/people/mia/export", headers=headers) as answer:
+                assert answer.status == 404
+            async with client.get("/live") as live, client.get("/health") as health, client.get("/metrics") as metrics:
+                assert (live.status, health.status, metrics.status) == (200, 200, 200)
+                assert (await health.json())["is_well"] is True
+                measured = await metrics.text()
+                assert "memory_sql" in measured
+                assert "mia" not in measured
+        assert await server.ended() == 0
+    assert server.key is not None
+    logged = "\n".join(server.err)
+    assert "/v1/agents/{agent_id}/context 200" in logged
+    assert "mia" not in logged
+    assert server.key not in logged
+    async with Memory(database_url) as memory:
+        assert await memory.keys.list() == []
+
+
+def test_host_that_others_reach_needs_a_key(database_url: str) -> None:
+    def serve(*options: str) -> str:
+        return memory_sql("serve", *options, "--url", database_url, code=1).err
+
+    assert "there is no key yet" in serve("--host", "0.0.0.0")
+    assert memory_sql("key", "create", "chat", "--url", database_url).out
+    assert "can't serve at" in serve("--host", "203.0.113.1")
+
+
+async def test_every_accepted_request_is_answered_when_it_ends(database_url: str) -> None:
+    """Each client sends one request after another, each on a connection of its own, until no more are accepted."""
+    async with serving(database_url, "--requests-per-minute", "1000000") as server:
+        seen, loaded = Counter[int](), asyncio.Event()
+        body = {"user_id": "mia", "messages": [{"role": "user", "content": "I prefer tea."}]}
+        headers = {"Authorization": f"Bearer {server.key}", "Connection": "close"}
+
+        async def ask(n: int) -> None:
+            async with aiohttp.ClientSession(server.url, headers=headers) as client:
+                while True:
+                    try:
+                        async with client.post(f"{BASE}/conversations/c{n}/messages", json=body) as answer:
+                            await answer.read()
+                            seen[answer.status] += 1
+                            if seen[201] == 3 * CLIENTS:
+                                loaded.set()
+                    except aiohttp.ClientConnectionError:
+                        return  # it wasn't accepted
+
+        asking = [asyncio.create_task(ask(n)) for n in range(CLIENTS)]
+        await loaded.wait()
+        assert await server.ended() == 0
+        async with asyncio.timeout(30):
+            await asyncio.gather(*asking)
+    assert set(seen) == {201}
+    async with Memory(database_url) as memory:
+        assert (await memory.admin.stats(agent_id="ada")).messages == seen[201]
+
+
+@pytest.mark.slow
+async def test_body_of_a_gibibyte_is_refused_and_takes_no_memory(database_url: str) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        piece = b" " * 2**20
+        for _ in range(1024):
+            yield piece
+
+    async with serving(database_url) as server:
+        before = server.memory_kib()
+        headers = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
+        for _ in range(5):
+            async with aiohttp.ClientSession(server.url, headers=headers) as client:
+                with suppress(aiohttp.ClientConnectionError):  # it may close while we still send
+                    async with client.post(f"{BASE}/observations", data=endless()) as answer:
+                        assert answer.status == 413
+        assert server.memory_kib() - before < 20_000
+        assert await server.ended() == 0

@@ -28,6 +28,7 @@ from typing_extensions import TypedDict
 from memory_sql.domain.ids import ID_MAX_CHARACTERS
 from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
 from memory_sql.domain.message_shapes import MOST_SECONDS
+from memory_sql.domain.messages import Role
 from memory_sql.domain.selection import Selection
 from memory_sql.later import imported
 from memory_sql.memory import Memory

@@ -10,6 +10,7 @@ raises an error instead of querying the database. The tables may change between 
 
 from memory_sql.db.models import (
     AgentRow,
+    ApiKeyRow,
     ConsolidationRow,
     ConversationRow,
     DepartureRow,
@@ -41,6 +42,7 @@ from memory_sql.db.models import (
 
 __all__ = [
     "AgentRow",
+    "ApiKeyRow",
     "ConsolidationRow",
     "ConversationRow",
     "DepartureRow",

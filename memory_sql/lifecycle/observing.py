@@ -135,7 +135,11 @@ async def store(
     if actor is not None:
         place = dict(zip(("scope_id", "seq"), stored.key, strict=True))
         await record(session, stored.agent_key, "observe", now, actor=actor, **place)
-    return stored
+    if actor is None or stored.observation is None:
+        return stored
+    return replace(
+        stored, observation=stored.observation.model_copy(update={"version": stored.observation.version + 1})
+    )
 
 
 async def _stored(

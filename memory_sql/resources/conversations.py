@@ -47,7 +47,7 @@ class Conversations(Face):
 
     async def takes_part(self, *, agent_id: Id, user_id: Id, conversation_id: Id) -> bool:
         """Whether the user sees what is said in the conversation; False also if there is none, or it is excluded."""
-        principal = principal_of(agent_id, user_id, conversation_id)
+        principal = principal_of(agent_id, user_id, id_of("conversation_id", conversation_id))
         async with self._database.statement(principal=service(principal["agent_id"])) as unit:
             return await takes_part(unit, principal)
 

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from ipaddress import ip_address
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -135,12 +136,19 @@ async def end_key(memory: Memory, secret: str) -> None:
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        made = socket.socket(family[0], socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(family[4])
-        made.listen(BACKLOG)
+        return _bound(socket.socket(family[0], socket.SOCK_STREAM), family[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(f"can't serve at {host}:{port}: {error}") from error
+
+
+def _bound(made: socket.socket, address: Any) -> socket.socket:
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
     made.setblocking(False)
     return made
 

@@ -320,7 +320,16 @@ def test_connection_that_does_not_fail_after_an_interrupt_is_closed(
     assert contents(memory) == []
 
 
+@pytest.fixture
+def _interrupted() -> Iterator[None]:
+    """As in a terminal: who runs the tests in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.open  # behind walls nobody else may hold the lock
+@pytest.mark.usefixtures("_interrupted")
 def test_django_calls_nothing_as_committed_after_an_interrupt(memory: Memory, database_url: str) -> None:
     told: list[str] = []
     with (

@@ -653,15 +653,18 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert memory_sql("--version").out == f"memory-sql {__version__}\n"
 
 
+SERVING = [("serve",), ("mcp",)]
+
+
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 93
+    assert len(listed) == 98
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
         assert shown.count(f"memory-sql {' '.join(command)}") > 1, shown  # beside the usage
-        assert "--json" in shown
+        assert ("--json" in shown) is (command not in SERVING)
 
 
 def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> None:
@@ -672,9 +675,10 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", faces, re.M) == [
-        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "model", "import", "work", "admin"
+        "observation", "scope", "prompt", "conversation", "group", "person", "hold", "key", "model", "import",
+        "work", "admin",
     ]  # fmt: skip
-    assert re.findall(r"^  (\S+)", operations, re.M) == ["estimate", "worker", "db"]
+    assert re.findall(r"^  (\S+)", operations, re.M) == ["estimate", "serve", "mcp", "worker", "db"]
 
 
 @pytest.mark.parametrize(

@@ -396,6 +396,7 @@ async def test_own_is_what_the_user_owns_or_has_said(memory: Memory) -> None:
 
 async def test_who_has_observed_it_is_recorded(memory: Memory) -> None:
     told = await memory.observe("Tea.", **MIA, actor="agent")
+    assert told.version == (await memory.observations.get(told.id, **MIA)).version == 2
     await memory.observe("Coffee.", **MIA)
     events = await rows(memory, "SELECT kind, actor, 'o' || scope_id || '-' || seq FROM memory.events")
     assert [tuple(row) for row in events] == [("observe", "agent", told.id)]

@@ -27,7 +27,7 @@ VISIT: tuple[tuple[str, str, Any, int, str], ...] = (  # method, path, query or 
     ("PUT", "conversations/monday/messages/m1", {**MIA, "message": {"role": "user", "content": "I prefer rum."}}, 200,
      '"replaced":["m1"]'),
     ("POST", "conversations/monday/form", {"again": False}, 200, '"messages":1'),
-    ("POST", "observations", {**MIA, "text": "Mia sails a sloop.", "tags": ["boat"], "confidence": 0.5}, 201, '"version":1'),
+    ("POST", "observations", {**MIA, "text": "Mia sails a sloop.", "tags": ["boat"], "confidence": 0.5}, 201, '"version":2'),
     ("GET", "observations", MIA, 200, "sloop"),
     ("POST", "context", {**MIA, "message": "Do you remember what I sail?"}, 200, "sloop"),
     ("POST", "digest", {**MIA, "query": "sloop", "budgets": {"total": {"items": 3}}}, 200, "sloop"),
@@ -147,15 +147,17 @@ async def test_pages_go_on_where_they_ended(served: Served) -> None:
 async def test_version_that_was_read_guards_a_change(served: Served) -> None:
     made = await served.host("POST", f"{BASE}/observations", {**MIA, "text": "Mia likes tea."})
     place, tag = f"{BASE}/observations/{made.json['id']}", made.headers["etag"]
-    assert (await served.host("GET", place, query=MIA)).headers["etag"] == tag == '"1"'
+    assert (
+        (await served.host("GET", place, query=MIA)).headers["etag"] == tag == '"2"'
+    )  # who has observed it is an event
     confirmed = await served.host("POST", f"{place}/confirm", MIA, headers={"If-Match": tag})
-    assert confirmed.headers["etag"] == '"2"'
+    assert confirmed.headers["etag"] == '"3"'
     body = {**MIA, "text": "Mia likes rum."}
     old = await served.host("PATCH", place, body, headers={"If-Match": tag})
-    assert (old.status, old.json["found"]) == (412, 2)
-    for wrong in ('W/"2"', "2", '"x"', '"2", "3"', '"99999999999999"', ""):
+    assert (old.status, old.json["found"]) == (412, 3)
+    for wrong in ('W/"3"', "3", '"x"', '"3", "4"', '"99999999999999"', ""):
         assert (await served.host("PATCH", place, body, headers={"If-Match": wrong})).status == 422
-    assert (await served.host("PATCH", place, body, headers={"If-Match": '"2"'})).status == 200
+    assert (await served.host("PATCH", place, body, headers={"If-Match": '"3"'})).status == 200
     assert (await served.host("PATCH", place, body)).status == 409  # superseded by now
     assert (await served.host("POST", f"{BASE}/context", MIA, headers={"If-Match": tag})).status == 422
 

@@ -126,11 +126,11 @@ class FormationRepository:
         Nothing has been said in them since then. What somebody else works on is left out.
         """
         given = {
-            "agent_key": held.agent_key,
-            "conversation_id": held.conversation_id,
-            "user_id": held.participants[0],
+            "of_agent": held.agent_key,
+            "beside": held.conversation_id,
+            "of_user": held.participants[0],
             "groups": list(held.group_ids),
-            "shared": held.shared,
+            "is_shared": held.shared,
             "quiet_since": quiet_since,
             "lease": lease,
             "most": most,
@@ -307,16 +307,16 @@ def _leasing(chosen: Any) -> Any:
 _CLAIM_DUE = _claim_due()
 _CLAIM_DUE_OF = _claim_due(_c.agent_key == select(AgentRow.agent_key).where(_AGENT).scalar_subquery())
 
-_resting = (
+_resting = (  # no parameter is called like a column: where an engine is the host's, the UPDATE would set that
     select(_c.agent_key, _c.conversation_id)
     .where(
-        _c.agent_key == bindparam("agent_key", type_=BigInteger),
-        _c.user_id == bindparam("user_id", type_=Text),
+        _c.agent_key == bindparam("of_agent", type_=BigInteger),
+        _c.user_id == bindparam("of_user", type_=Text),
         literal_column(RESTS),  # as the index has it
-        _c.conversation_id != bindparam("conversation_id", type_=Text),
+        _c.conversation_id != bindparam("beside", type_=Text),
         _c.participants == array([_c.user_id]),
         _c.group_ids == bindparam("groups", type_=ARRAY(Text)),
-        _c.shared == bindparam("shared", type_=Boolean),
+        _c.shared == bindparam("is_shared", type_=Boolean),
         _c.last_activity_at <= bindparam("quiet_since", type_=DateTime(timezone=True)),
         is_free(),
     )

@@ -18,6 +18,7 @@ from tests.fakes import Meanings, Scripted
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}  # has dead rows
 KIM: dict[str, Any] = {**ADA, "user_id": "kim"}  # has as many in use, and none that is dead
+pytestmark = pytest.mark.direct  # plans on a connection of its own
 IN_USE = 100
 MOST, SPARE = 1.3, 3  # of what a search of 57 pages reads, three are already much: it asks whether the scope is large
 FINDS_ARCHIVED = ("search", "context of", "context in", "digest of")  # what is archived a search finds

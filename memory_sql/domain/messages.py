@@ -37,7 +37,10 @@ def _moment(value: object) -> object:
 def _of_seconds(value: int) -> datetime:
     if abs(value) > MOST_SECONDS:
         raise InputError("created_at looks like milliseconds; whole numbers are seconds since 1970")
-    return EPOCH + timedelta(seconds=value)
+    try:
+        return EPOCH + timedelta(seconds=value)
+    except OverflowError:  # before the year 1
+        raise InputError(_NO_MOMENT) from None
 
 
 class Message(BaseModel):

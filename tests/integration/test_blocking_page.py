@@ -47,6 +47,7 @@ def test_the_page_has_both_examples() -> None:
     assert len(BLOCKS) == 2
 
 
+@pytest.mark.direct
 def test_in_django_both_are_stored_or_neither(page: dict[str, Any], database_url: str) -> None:
     page["book"]("C4", "mia")
     with pytest.raises(Exception, match="user_id"):
@@ -55,6 +56,7 @@ def test_in_django_both_are_stored_or_neither(page: dict[str, Any], database_url
     assert bookings(database_url) == [("C4",)]
 
 
+@pytest.mark.direct
 def test_in_flask_both_are_stored_or_neither(page: dict[str, Any], database_url: str) -> None:
     with page["app"].test_client() as client:
         assert client.post("/berths/C4", headers={"X-User": "mia"}).json == {"berth": "C4"}

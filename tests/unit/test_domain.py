@@ -164,6 +164,7 @@ def test_cleaning_is_recorded() -> None:
         {"role": "user", "content": "x", "created_at": "9999-12-31T23:59:59-12:00"},
         {"role": "user", "content": "x", "created_at": "infinity"},
         {"role": "user", "content": "x", "created_at": 1e300},
+        {"role": "user", "content": "x", "created_at": -100_000_000_000},
         {"role": "user", "content": "x", "created_at": True},
         None,
         [],

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib import import_module
 from itertools import groupby
-from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import FunctionWords, Words
 
+_parser: Any = import_module("re._parser")  # by name: some stubs have it and some don't
 MANY_WAYS = 1_000  # beyond this only part of what a pattern needs is derived; beyond MOST_WAYS nothing
 MOST_WAYS = 2_000
 _FEW = 4  # enumerated up to so many: characters of a class, repetitions

@@ -41,11 +41,14 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _written(value: object) -> object:
-    """Not seconds since 1970, which pydantic takes for a time too."""
-    if not isinstance(value, str) or not _DAY.match(value):
-        raise ValueError("write 2026-03-02T10:15:00Z")
-    return value
+def _written(value: object) -> datetime:
+    """Read here: not seconds since 1970, which pydantic takes for a time too, and in strict mode it takes no text from us."""
+    try:
+        if isinstance(value, str) and _DAY.match(value):
+            return datetime.fromisoformat(value.upper())
+    except ValueError:
+        pass
+    raise ValueError("write 2026-03-02T10:15:00Z")
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
@@ -85,7 +88,7 @@ class _Budget(TypedDict, total=False):
 Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget]
 
 _NUMBER = r"[1-9]\d{0,8}"
-_REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|g{_NUMBER}-{_NUMBER}|r{_NUMBER})$"
+_REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|[gq]{_NUMBER}-{_NUMBER}|r{_NUMBER})$"
 
 _MESSAGE: dict[str, Any] = {
     "type": "object",
@@ -104,7 +107,7 @@ _MESSAGE: dict[str, Any] = {
             ]
         },
     },
-    "description": "In the format of OpenAI's chat, also with parts and tool calls (docs/messages).",
+    "description": "In the format of OpenAI's chat, or another that `add` reads (docs/conversations.md).",
 }
 MessageObject = Annotated[dict[str, Any], WithJsonSchema(_MESSAGE)]
 Messages = Annotated[list[MessageObject], Field(max_length=MOST_MESSAGES)]

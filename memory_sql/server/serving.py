@@ -116,9 +116,8 @@ async def own_key(memory: Memory, host: str) -> str | None:
 
     Raises `ConfigurationError` for a host that other machines reach: they need a key that somebody made for them.
     """
-    if any(
-        key.created_by != OWN for key in await memory.keys.list()
-    ):  # a killed server leaves its own, of which nobody knows
+    known = await memory.keys.list()
+    if any(key.created_by != OWN for key in known):  # a killed server leaves its own, of which nobody knows
         return None
     if not is_loopback(host):
         raise ConfigurationError(

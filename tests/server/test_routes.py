@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory_sql.domain.selection import Selection
 from memory_sql.server.app import openapi
 from memory_sql.server.calls import CALLS
 from tests.database import rows
@@ -160,6 +161,32 @@ async def test_version_that_was_read_guards_a_change(served: Served) -> None:
     assert (await served.host("PATCH", place, body, headers={"If-Match": '"3"'})).status == 200
     assert (await served.host("PATCH", place, body)).status == 409  # superseded by now
     assert (await served.host("POST", f"{BASE}/context", MIA, headers={"If-Match": tag})).status == 422
+
+
+async def test_times_are_read_in_bodies_and_queries(served: Served) -> None:
+    """What was observed on one day isn't known as of the day before."""
+    said = {**MIA, "text": "Mia likes tea.", "observed_at": "2026-03-02T10:15:00.5+01:00"}
+    made = await served.host("POST", f"{BASE}/observations", said)
+    assert (made.status, made.json["observed_at"]) == (201, "2026-03-02T09:15:00.500000Z")
+    for call in ("context", "digest", "search"):
+        asked = {**MIA, "query": "tea"} if call != "context" else MIA
+        then = await served.host("POST", f"{BASE}/{call}", {**asked, "as_of": "2020-01-01t00:00:00z"})
+        assert then.status == 200, then.json
+        assert "Mia likes tea." not in then.text
+    for wrong in (1772446500, "2026-03-02", "2026-03-02T10:15:00", "2026-13-02T10:15:00Z"):
+        answer = await served.host("POST", f"{BASE}/observations", {**said, "observed_at": wrong})
+        assert (answer.status, answer.json["detail"].split(":")[0]) == (422, "observed_at")
+
+
+async def test_request_to_forget_is_decided(served: Served) -> None:
+    made = await served.memory.observe("Mia likes tea.", **MIA, agent_id="ada")
+    own = Selection(user_id="mia", observation_id=made.id)
+    await served.memory.observations.quarantine(own, agent_id="ada", request="forget the tea")
+    (review,) = (await served.host("GET", f"{BASE}/work/reviews")).json["items"]
+    assert (review["kind"], review["says"]) == ("request", "forget the tea")
+    decided = await served.host("POST", f"{BASE}/work/reviews/{review['id']}", {"accept": True})
+    assert decided.status == 204, decided.text
+    assert (await served.host("GET", f"{BASE}/observations/{made.id}", query=MIA)).status == 404
 
 
 async def test_repeated_call_with_its_key_stores_once(served: Served) -> None:

@@ -15,9 +15,8 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.results import Review
 
-REQUEST = (
-    "request"  # in the event of a quarantine: the observation that the person has named; its reason are their words
-)
+# In the event of a quarantine: the observation that the person has named; the event's reason are their words.
+REQUEST = "request"
 _IS_REQUEST: ColumnElement[bool] = literal_column(
     "events.kind = 'status' AND events.detail ? 'request' AND events.reason IS NOT NULL"
 )

@@ -152,8 +152,11 @@ class _Value(NamedTuple):
 def _entries(text: str, path: Path, known: Known) -> Iterator[_Entry]:
     """Of an export of another program, if it is one; else of the messages and documents themselves."""
     found = of_text(text, _label(path.stem), known)
-    values = [] if found else list(_values(text, lines=path.suffix in (".jsonl", ".ndjson")))
+    is_text = found is not None or known.format == "whatsapp"
+    values = [] if is_text else list(_values(text, lines=path.suffix in (".jsonl", ".ndjson")))
     found = found or of_values([one.value for one in values], _label(path.stem), known)
+    if found is None and known.format not in (None, "messages"):
+        raise InputError(f"it isn't of the format {known.format}")
     if found is not None:
         yield from _of_documents(found)
     for one in () if found is not None else values:

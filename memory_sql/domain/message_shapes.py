@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from memory_sql.errors import InputError
 
@@ -58,7 +58,7 @@ def as_list(given: Iterable[MessageLike] | MessageLike) -> Iterable[MessageLike]
     """One message, or a text that a user has said, as a list of it."""
     is_pair = isinstance(given, tuple) and len(given) == len(Pair._fields) and given[0] in (*ROLES, *TYPES)
     is_one = is_pair or isinstance(given, str | Mapping) or callable(getattr(given, "model_dump", None))
-    return [given] if is_one else given  # type: ignore[list-item, return-value]  # what it is, mypy can't see
+    return [cast("MessageLike", given)] if is_one else cast("Iterable[MessageLike]", given)
 
 
 def as_chat(given: object) -> Mapping[str, Any]:

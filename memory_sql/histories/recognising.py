@@ -53,9 +53,16 @@ def _of_one(
     one: str, content: bytes, name: str, known: Known, parsed: Callable[[str, bytes], Any]
 ) -> list[dict[str, Any]] | None:
     if PurePosixPath(one).suffix == ".txt":
-        return of_text(content.decode("utf-8-sig", "replace"), name, known)
+        return of_text(_text(one, content), name, known)
     value = parsed(one, content)
     return of_values(value if isinstance(value, list) else [value], name, known)
+
+
+def _text(name: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}") from None
 
 
 def of_text(text: str, name: str, known: Known) -> list[dict[str, Any]] | None:

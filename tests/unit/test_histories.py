@@ -12,7 +12,7 @@ import pytest
 
 from memory_sql.cli.files import Conversation, Defaults, read_file
 from memory_sql.errors import InputError
-from memory_sql.histories.recognising import Known
+from memory_sql.histories.recognising import Format, Known
 
 SECONDS = 1772359200  # 2026-03-01T10:00:00Z
 AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -177,6 +177,20 @@ def test_hostile_zip_is_refused(tmp_path: Path, name: str, content: str, says: s
         archive.writestr(name, content)
     with pytest.raises(InputError, match=says):
         read_file(str(tmp_path / "x.zip"), Defaults(user="mia"))
+
+
+def test_zipped_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("_chat.txt", "13/02/2026, 09:16 - Mia: Café\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"_chat\.txt: not UTF-8: byte 0xe9"):
+        read_file(str(tmp_path / "x.zip"), Defaults(user="mia"))
+
+
+@pytest.mark.parametrize("forced", ["chatgpt", "claude", "slack", "whatsapp", "sharegpt"])
+def test_file_of_another_format_than_said_is_refused(tmp_path: Path, forced: Format) -> None:
+    said = [{"role": "user", "content": "Tea."}]
+    with pytest.raises(InputError, match=f"it isn't of the format {forced}"):
+        read(tmp_path / "x.json", json.dumps(said), format=forced)
 
 
 @pytest.mark.parametrize(

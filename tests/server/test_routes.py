@@ -179,7 +179,7 @@ async def test_times_are_read_in_bodies_and_queries(served: Served) -> None:
 
 
 async def test_request_to_forget_is_decided(served: Served) -> None:
-    made = await served.memory.observe("Mia likes tea.", **MIA, agent_id="ada")
+    made = await served.memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
     own = Selection(user_id="mia", observation_id=made.id)
     await served.memory.observations.quarantine(own, agent_id="ada", request="forget the tea")
     (review,) = (await served.host("GET", f"{BASE}/work/reviews")).json["items"]

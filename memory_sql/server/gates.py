@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from memory_sql.domain.messages import Message
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import NotFoundError
 from memory_sql.memory import Memory
@@ -23,7 +24,10 @@ async def adds(memory: Memory, agent: str, user: str, given: Mapping[str, Any]) 
 
     They speak for themselves, and neither bring the conversation into a group nor take it out of memory.
     """
-    named = {message.get("user_id") for message in given["messages"]} - {None, user}
+    said = [
+        Message.parse(message, n) for n, message in enumerate(given["messages"])
+    ]  # as it will be read, in any shape
+    named = {message.user_id for message in said} - {None, user}
     if named or given["group_ids"] or given["excluded"] is not None or given["time_zone"] is not None:
         raise denied()
     await _takes_part(memory, agent, user, given["conversation_id"])

@@ -179,6 +179,12 @@ async def test_what_isnt_there_and_what_isnt_theirs_look_the_same(served: Served
         ("observations", {"text": "x", "scope_kind": "guideline"}),
         ("observations", {"text": "x", "scope_kind": "agent"}),
         ("conversations/mine/messages", {"messages": [{"role": "user", "content": "x", "user_id": "jonas"}]}),
+        ("conversations/mine/messages", {"messages": [{"role": "user", "content": "x", "userId": "jonas"}]}),
+        ("conversations/mine/messages", {"messages": [{"type": "human", "content": "x", "userId": "jonas"}]}),
+        (
+            "conversations/mine/messages",
+            {"messages": [{"type": "human", "data": {"content": "x", "user_id": "jonas"}}]},
+        ),
         ("conversations/mine/messages", {"messages": [{"role": "user", "content": "x"}], "group_ids": ["theirs"]}),
         ("conversations/mine/messages", {"messages": [], "excluded": True}),
         ("conversations/mine/form", {}),

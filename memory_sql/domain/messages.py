@@ -25,6 +25,8 @@ _NO_MOMENT = "created_at must be an ISO 8601 time with a zone, or whole seconds 
 
 
 def _moment(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():  # JSON has one kind of number
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int | datetime | None):
         raise InputError(_NO_MOMENT)
     if isinstance(value, str) and _NUMBER.fullmatch(value):

@@ -25,7 +25,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from memory_sql.domain.ids import ID_MAX_CHARACTERS
+from memory_sql.domain.ids import EARLIEST, ID_MAX_CHARACTERS
 from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
 from memory_sql.domain.message_shapes import MOST_SECONDS
 from memory_sql.domain.messages import Role
@@ -102,7 +102,7 @@ _MESSAGE: dict[str, Any] = {
         "created_at": {
             "anyOf": [
                 {"type": "string", "format": "moment"},
-                {"type": "integer", "minimum": -MOST_SECONDS, "maximum": MOST_SECONDS},
+                {"type": "integer", "minimum": int(EARLIEST.timestamp()), "maximum": MOST_SECONDS},
                 {"type": "null"},
             ]
         },

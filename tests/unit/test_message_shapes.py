@@ -154,6 +154,10 @@ def test_our_own_name_comes_first() -> None:
     assert (message.created_at, message.id) == (NOON, "a")
 
 
+def test_whole_seconds_may_be_written_as_a_fraction() -> None:
+    assert Message.parse({"role": "user", "content": "Tea.", "created_at": 1772366400.0}, 0).created_at == NOON
+
+
 def test_time_with_a_fraction_keeps_it() -> None:
     message = Message.parse({"role": "user", "content": "Tea.", "ts": "1772366400.250100"}, 0)
     assert message.created_at == NOON.replace(microsecond=250100)

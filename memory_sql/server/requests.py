@@ -136,6 +136,8 @@ class Asked:
             made["messages"] = [message]
         if self.call.target == "forget":
             made["selection"] = Selection(**{name: made.pop(name) for name in _OF_SELECTION})
+        if made.get("request") is not None:  # a user asks, so it has to be theirs
+            made["selection"] = Selection(user_id=made.pop("user_id"), observation_id=made["selection"])
         return made
 
 

@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memory_sql.server.problems import problem
+from memory_sql.server.paths import keep_slashes
+from memory_sql.server.problems import KINDS, problem
 
 log = logging.getLogger("memory_sql.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
@@ -35,10 +36,11 @@ class Guard:
             return
         visit = _Visit(scope, receive, send, self._body_bytes)
         try:
+            keep_slashes(scope)
             visit.check_length()
             await self._app(scope, visit.receive, visit.send)
         except HTTPException as error:
-            await visit.answer(error.status_code, "TooLargeError", str(error.detail))
+            await visit.answer(error.status_code, KINDS.get(error.status_code, "BadRequest"), str(error.detail))
         except Exception as error:  # noqa: BLE001 (the edge of the process)
             _log_bug(visit.id, error)
             await visit.answer(500, "InternalError", "something unexpected went wrong")

@@ -18,6 +18,7 @@ from memory_sql.server import answers, problems
 from memory_sql.server.arguments import BY_NAME, IdText, Parameters, method_of, schema_of
 from memory_sql.server.calls import CALLS, Call
 from memory_sql.server.identity import Identify, Identity, allowed
+from memory_sql.server.paths import ids_of
 from memory_sql.server.problems import RefusalError, denied, problem_of, unknown_caller
 from memory_sql.server.requests import Asked
 
@@ -73,7 +74,7 @@ async def _answered(asked: Asked, memory: Memory, identity: Identity | None, req
     right = call.right if identity.user_id is None else call.own
     if right is None:
         raise denied()
-    allowed(identity, right, request.path_params["agent_id"])
+    allowed(identity, right, ids_of(request)["agent_id"])
     given = await asked.read(request, identity)
     if identity.user_id is not None and call.gate is not None:
         await call.gate(memory, given["agent_id"], identity.user_id, given)

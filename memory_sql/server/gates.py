@@ -23,7 +23,8 @@ async def adds(memory: Memory, agent: str, user: str, given: Mapping[str, Any]) 
     """To a conversation that the host has begun with them; a user can't begin one under an id that the host may use later.
 
     They speak for themselves, by no name but their own and not as the agent, whose words would lead what is made of others';
-    and neither bring the conversation into a group nor take it out of memory.
+    and neither bring the conversation into a group nor take it out of memory. Nor do they wait for what is made of it, which
+    may be others'.
     """
     said = [
         Message.parse(message, n) for n, message in enumerate(given["messages"])
@@ -31,7 +32,7 @@ async def adds(memory: Memory, agent: str, user: str, given: Mapping[str, Any]) 
     named = {name for message in said for name in (message.user_id, message.name)} - {None, user}
     if named or any(message.role != "user" for message in said):
         raise denied()
-    if given["group_ids"] or given["excluded"] is not None or given["time_zone"] is not None:
+    if given["group_ids"] or given["excluded"] is not None or given["time_zone"] is not None or given["wait"]:
         raise denied()
     await _takes_part(memory, agent, user, given["conversation_id"])
 

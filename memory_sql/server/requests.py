@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -163,7 +162,7 @@ def _query(request: Request) -> Given:
 
 async def _body(request: Request) -> Given:
     kind = header(request, "content-type")
-    if kind is not None and not _JSON.fullmatch(kind):
+    if kind is not None and not _is_json(kind):
         raise RefusalError(415, "UnsupportedMediaType", "the body must be application/json, in UTF-8")
     body = await request.body()
     try:
@@ -173,6 +172,11 @@ async def _body(request: Request) -> Given:
     if not isinstance(found, dict):
         raise InputError("the body must be a JSON object")
     return found
+
+
+def _is_json(kind: str) -> bool:
+    name, *parameters = (part.strip().lower() for part in kind.split(";"))
+    return name == "application/json" and {*parameters} <= {"charset=utf-8", 'charset="utf-8"', ""}
 
 
 def _parsed(body: bytes) -> Any:
@@ -202,5 +206,4 @@ def _version(match: str | None) -> int | None:
         raise wrong_input(error, ["If-Match"]) from None
 
 
-_JSON = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)
 _ETAG: TypeAdapter[str] = TypeAdapter(BY_NAME["if_version"])

@@ -120,6 +120,8 @@ async def test_header_that_is_given_twice_is_refused(served: Served) -> None:
     ):
         refused = await served.host("POST", at, body, more_headers=[(name, value) for value in values])
         assert refused.status == 422, (name, refused.text)
+    framed = await served.host("POST", talk, SAID, headers={"Transfer-Encoding": "chunked"})
+    assert (framed.status, framed.headers["connection"]) == (400, "close")
     assert await state(served.memory) == before
 
 

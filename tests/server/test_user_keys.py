@@ -35,6 +35,7 @@ async def shared(memory: Memory, **more: Any) -> str:
         ("conversations/talk/messages", {"messages": [{"type": "ai", "data": {"content": "Noted."}}]}),
         ("conversations/talk/messages", {"messages": [{"role": "user", "content": [RESULT]}]}),
         ("conversations/talk/messages", {"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]}),
+        ("conversations/talk/messages", {"messages": [{**HI, "role": "user"}], "wait": True}),
         ("observations", {"text": "I owe Mia a boat.", "group_id": "ours", "speaker": "Jonas"}),
         ("observations", {"text": "I owe Mia a boat.", "speaker": "Jonas"}),
         ("observations", {"text": "Mia brings the rope.", "group_id": "ours", "fact_key": "rope"}),

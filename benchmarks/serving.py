@@ -2,8 +2,9 @@
 
     python -m benchmarks.serving --seconds 60 --clients 200
 
-The server is a process of its own. Each client has one connection and asks again as soon as it is answered; half of the time
-all ask for `SELECT 1`, with the same key, so the difference is what the library's own work takes.
+The server is a process of its own. Each client has one connection and asks again as soon as it is answered. In turns all
+ask for `SELECT 1`, with the same key, so the difference is what the library's own work takes. Before that one client asks
+alone, in turns over HTTP and in this process, so the difference is what HTTP adds.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from memory_sql.server import create_app, serving
 USERS, OBSERVATIONS = 50, 40
 MIX = {"context": 80, "search": 15, "add": 5}
 WORDS = "harbour sloop tea gate rope tide lamp crane berth ledger".split()
+SHARES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+TURNS = 6
+ALONE = 500
 READY = "ready at "
 
 
@@ -40,19 +44,69 @@ async def main() -> None:
     async with fresh_database() as url:
         secret = await _filled(url)
         async with _served(url) as (address, process):
-            print(
-                f"{options.clients} clients, {options.seconds:g} s each; {USERS} users with {OBSERVATIONS} observations"
-            )
-            for name, mix in (("SELECT 1", {"select": 1}), ("80/15/5", MIX)):
-                before = _rss(process)
-                await _load(name, address, secret, mix, options)
-                print(f"  memory of the server: {before // 1024} MiB before, {_rss(process) // 1024} MiB after")
+            await _alone(url, address, secret)
+            print(f"{options.clients} clients, {options.seconds:g} s each in {TURNS} turns")
+            measured = {"SELECT 1": Measured({"select": 1}), "80/15/5": Measured(MIX)}
+            for _ in range(TURNS):
+                for one in measured.values():
+                    await _load(address, secret, one, options)
+                    one.rss.append(_rss(process) // 1024)
+            for name, one in measured.items():
+                one.print(name, options.seconds)
+            base, ours = (one.every for one in measured.values())
+            ratios = [f"{label} {_at(ours, share) / _at(base, share):.1f}x" for label, share in SHARES.items()]
+            print(f"80/15/5 beside SELECT 1: {', '.join(ratios)}")
+
+
+class Measured:
+    """What a mix of requests took."""
+
+    def __init__(self, mix: dict[str, int]) -> None:
+        self.mix = mix
+        self.spent: dict[str, list[float]] = {kind: [] for kind in mix}
+        self.errors = Counter[int]()
+        self.rss = list[int]()
+
+    @property
+    def every(self) -> list[float]:
+        return [second for seconds in self.spent.values() for second in seconds]
+
+    def print(self, name: str, seconds: float) -> None:
+        print(
+            f"{name}: {len(self.every) / seconds:.0f} a second, {self.errors.total()} errors {dict(self.errors) or ''}"
+        )
+        for kind, spent in {"all": self.every, **self.spent}.items():
+            told = "   ".join(f"{label} {_at(spent, share):6.0f} ms" for label, share in SHARES.items())
+            print(f"  {kind:<8} {told}")
+        print(f"  memory of the server after each turn, MiB: {' '.join(map(str, self.rss))}")
+
+
+async def _alone(url: str, address: str, secret: str) -> None:
+    """Medians of `context` in this process and over HTTP, in turns."""
+    own, over = list[float](), list[float]()
+    source = random.Random(3)
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with Memory(url) as memory, aiohttp.ClientSession(address, headers=headers) as session:
+        for n in range(ALONE):
+            path, body = _request("context", n, source)
+            since = perf_counter()
+            await memory.context(agent_id="bench", **body)  # type: ignore[arg-type]
+            own.append(perf_counter() - since)
+            since = perf_counter()
+            async with session.post(path, json=body) as answer:
+                await answer.read()
+            over.append(perf_counter() - since)
+    own_ms, over_ms = _at(own[ALONE // 10 :], 0.5), _at(over[ALONE // 10 :], 0.5)
+    print(
+        f"context alone, median of {ALONE}: {own_ms:.2f} ms in process, {over_ms:.2f} ms over HTTP,"
+        f" which adds {(over_ms - own_ms) / own_ms:.2f}x of the library's own time"
+    )
 
 
 def _options(args: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     return parser.parse_args(args)
 
@@ -102,31 +156,25 @@ def _rss(pid: int) -> int:
         return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
 
 
-async def _load(name: str, address: str, secret: str, mix: dict[str, int], options: argparse.Namespace) -> None:
-    spent: dict[str, list[float]] = {kind: [] for kind in mix}
-    errors = Counter[object]()
-    ends = perf_counter() + options.seconds
+async def _load(address: str, secret: str, measured: Measured, options: argparse.Namespace) -> None:
+    ends = perf_counter() + options.seconds / TURNS
     headers = {"Authorization": f"Bearer {secret}"}
     connector = aiohttp.TCPConnector(limit=options.clients)
     async with aiohttp.ClientSession(address, headers=headers, connector=connector) as session:
 
         async def client(number: int) -> None:
-            source = random.Random(number)
+            source = random.Random(f"{number} {len(measured.rss)}")
             while perf_counter() < ends:
-                kind = source.choices([*mix], [*mix.values()])[0]
+                kind = source.choices([*measured.mix], [*measured.mix.values()])[0]
                 path, body = _request(kind, number, source)
                 since = perf_counter()
                 async with session.post(path, json=body) as answer:
                     await answer.read()
-                spent[kind].append(perf_counter() - since)
+                measured.spent[kind].append(perf_counter() - since)
                 if answer.status >= 300:
-                    errors[answer.status] += 1
+                    measured.errors[answer.status] += 1
 
         await asyncio.gather(*(client(number) for number in range(options.clients)))
-    every = sorted(second for seconds in spent.values() for second in seconds)
-    print(f"{name}: {len(every) / options.seconds:.0f} a second, {sum(errors.values())} errors {dict(errors) or ''}")
-    for kind, seconds in {"all": every, **spent}.items():
-        print(f"  {kind:<8} p50 {_at(seconds, 0.5):6.0f} ms   p99 {_at(seconds, 0.99):6.0f} ms")
 
 
 def _request(kind: str, number: int, source: random.Random) -> tuple[str, dict[str, object]]:

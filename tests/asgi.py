@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message
@@ -42,24 +42,32 @@ class Client:
         *,
         query: Any = None,
         headers: dict[str, str] | None = None,
+        more_headers: Sequence[tuple[str, bytes]] = (),
         parts: Iterable[bytes] | None = None,
     ) -> Answer:
-        """`body`: bytes as they are, or a value to be sent as JSON. `parts`: in pieces, without a length."""
+        """`path`: as it is sent; what isn't ASCII is encoded. `body`: bytes as they are, or a value to be sent as JSON.
+
+        `more_headers`: beside the others, also if they have the same name. `parts`: in pieces, without a length.
+        """
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         told = {"host": "localhost", **self.headers, **(headers or {})}
         if parts is None:
             told.setdefault("content-length", str(len(sent)))
+        raw_path = quote(path, safe="/%:@!$&'()*+,;=~")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": quote(path).encode(),
+            "path": unquote(raw_path),
+            "raw_path": raw_path.encode(),
             "root_path": "",
-            "query_string": urlencode(query or {}).encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in told.items()],
+            "query_string": query.encode() if isinstance(query, str) else urlencode(query or {}).encode(),
+            "headers": [
+                *((name.lower().encode(), value.encode()) for name, value in told.items()),
+                *((name.lower().encode(), value) for name, value in more_headers),
+            ],
             "client": ("127.0.0.1", 5),
             "server": ("127.0.0.1", 80),
             "state": {},

@@ -24,6 +24,7 @@ from memory_sql.db.connecting import POOLED, connect
 from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.identity import Identity
+from memory_sql.db.pooling import Pool
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
 from memory_sql.db.savepoints import FIRST, OWN, UNUSED
@@ -137,7 +138,9 @@ class Database:
         limits = limits or Limits()
         settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
         waits = limits.connection.total_seconds()
-        engine = engine_to(self.url, settings, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits)
+        engine = engine_to(
+            self.url, settings, poolclass=Pool, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits
+        )
         event.listen(engine.sync_engine, "checkout", drop_if_gone)
         self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
 

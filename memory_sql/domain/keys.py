@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -22,7 +23,7 @@ RIGHTS: tuple[Right, ...] = get_args(Right)
 MOST_AGENTS = 1000
 PREFIX = "ms_"
 SHOWN = 10  # characters of a secret that lists show
-SECRET_MAX_CHARACTERS = 128  # of what a request may present; ours have 46
+_SECRET = re.compile(rf"{PREFIX}[\w-]{{43}}", re.ASCII)
 
 
 class Key(Value):
@@ -60,9 +61,14 @@ def new_secret() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
+def may_be_secret(text: str) -> bool:
+    """Whether it is written like one of ours, so that it is worth a look into the database."""
+    return _SECRET.fullmatch(text) is not None
+
+
 def hash_of(secret: str) -> bytes:
     """SHA-256: of so long a random secret a slow hash protects nothing more."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(secret.encode()).digest()
 
 
 def rights_of(values: Iterable[str]) -> tuple[Right, ...]:

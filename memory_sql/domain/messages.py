@@ -24,9 +24,12 @@ _ROLES = get_args(Role)
 _NO_MOMENT = "created_at must be an ISO 8601 time with a zone, or whole seconds since 1970"
 
 
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 18.0 is whole, where a float says exactly which."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
 def _moment(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():  # JSON has one kind of number
-        value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int | datetime | None):
         raise InputError(_NO_MOMENT)
     if isinstance(value, str) and _NUMBER.fullmatch(value):
@@ -97,9 +100,9 @@ class Message(BaseModel):
         name = data.get("name")
         if isinstance(name, str):
             name, name_changes = clean(one_line(name))
-            changes = (*changes, *name_changes)
-        kept = {k: data[k] for k in ("role", "id", "user_id", "created_at", "trigger") if k in data}
-        return {**kept, "content": text, "name": name or None, "cleaned": tuple(dict.fromkeys(changes))}
+            name, changes = name or None, (*changes, *name_changes)
+        kept = {k: _whole(data[k]) for k in ("role", "id", "user_id", "created_at", "trigger") if k in data}
+        return {**kept, "content": text, "name": name, "cleaned": tuple(dict.fromkeys(changes))}
 
     @field_validator("created_at")
     @classmethod

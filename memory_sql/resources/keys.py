@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,22 +14,13 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.keys import add_key, key_by_hash, list_keys, note_use, revoke_key
 from memory_sql.domain.arguments import MOST_STORED, flags, moment_of, name_of, optional_id, within
 from memory_sql.domain.ids import Id
-from memory_sql.domain.keys import (
-    SECRET_MAX_CHARACTERS,
-    SHOWN,
-    Key,
-    NewKey,
-    Right,
-    agents_of,
-    hash_of,
-    new_secret,
-    rights_of,
-)
+from memory_sql.domain.keys import SHOWN, Key, NewKey, Right, agents_of, hash_of, may_be_secret, new_secret, rights_of
 from memory_sql.errors import InputError, NotFoundError, ReadOnlyError
 from memory_sql.resources.runtime import Face
 
 KEPT_SECONDS = 10  # an answer of `find`, so also how long a revocation takes at most
 MOST_KEPT = 10_000  # answers, of unknown keys too
+STRANGERS = 2  # secrets that weren't known lately are looked up at once
 
 
 class Keys(Face):
@@ -38,6 +30,16 @@ class Keys(Face):
     def _found(self) -> OrderedDict[bytes, tuple[datetime, Key | None]]:
         """The answers that are kept, by the hash of the secret."""
         return OrderedDict()
+
+    @cached_property
+    def _asking(self) -> dict[bytes, asyncio.Task[Key | None]]:
+        """The look-ups under way."""
+        return {}
+
+    @cached_property
+    def _strangers(self) -> asyncio.Semaphore:
+        """Made-up keys, however many, take no more connections than this from those who are known."""
+        return asyncio.Semaphore(STRANGERS)
 
     async def create(
         self,
@@ -91,7 +93,6 @@ class Keys(Face):
         Raises `NotFoundError`.
         """
         number, now = within("key_id", key_id, MOST_STORED), self._now()
-        self._found.clear()
 
         async def revoke(unit: Session) -> Key:
             key = await revoke_key(unit, number, now)
@@ -99,7 +100,10 @@ class Keys(Face):
                 raise NotFoundError("key", str(number))
             return key
 
-        return await self._database.write(revoke, principal=service(None))
+        revoked = await self._database.write(revoke, principal=service(None))
+        self._found.clear()
+        self._asking.clear()
+        return revoked
 
     async def find(self, secret: str) -> Key | None:
         """The key with this secret; None if there is none, or it was revoked or has expired.
@@ -108,18 +112,43 @@ class Keys(Face):
         """
         if not isinstance(secret, str):
             raise InputError(f"secret must be text, not {type(secret).__name__}")
-        if not 1 <= len(secret) <= SECRET_MAX_CHARACTERS:
+        if not may_be_secret(secret):
             return None
         digest, now = hash_of(secret), self._now()
         kept = self._found.get(digest)
-        if kept is None or not timedelta(0) <= now - kept[0] < timedelta(seconds=KEPT_SECONDS):
-            kept = now, await self._looked_up(digest, now)
-            self._found[digest] = kept
+        if kept is not None and timedelta(0) <= now - kept[0] < timedelta(seconds=KEPT_SECONDS):
+            key = kept[1]
+        else:
+            key = await self._asked(digest, now)
+        return key if key is not None and key.holds_at(now) else None
+
+    async def _asked(self, digest: bytes, now: datetime) -> Key | None:
+        """One asks for all who come meanwhile: an answer that ends under load would be asked for by hundreds at once."""
+        asking = self._asking.get(digest)
+        if asking is None:
+            asking = self._asking[digest] = asyncio.create_task(self._answer(digest, now))
+            asking.add_done_callback(partial(self._answered, digest))
+        return await asyncio.shield(asking)  # whoever gives up doesn't end it for the others
+
+    async def _answer(self, digest: bytes, now: datetime) -> Key | None:
+        kept = self._found.get(digest)
+        if kept is not None and kept[1] is not None:
+            key = await self._looked_up(digest, now)
+        else:
+            async with self._strangers:
+                key = await self._looked_up(digest, now)
+        if self._asking.get(digest) is asyncio.current_task():  # else a key was revoked meanwhile
+            self._found[digest] = now, key
             self._found.move_to_end(digest)
             while len(self._found) > MOST_KEPT:
                 self._found.popitem(last=False)
-        key = kept[1]
-        return key if key is not None and key.holds_at(now) else None
+        return key
+
+    def _answered(self, digest: bytes, asking: asyncio.Task[Key | None]) -> None:
+        if self._asking.get(digest) is asking:
+            del self._asking[digest]
+        if not asking.cancelled():
+            asking.exception()  # whoever waits has it; nobody may be left
 
     async def _looked_up(self, digest: bytes, now: datetime) -> Key | None:
         async with self._database.statement(principal=service(None)) as unit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -11,6 +12,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from memory_sql.domain.exports import ExportLine
 from memory_sql.domain.messages import RetainedMessage
@@ -21,6 +24,7 @@ from memory_sql.server.arguments import method_of
 from memory_sql.server.positions import Page, next_of
 
 JSON, TEXT, LINES = "application/json", "text/plain; charset=utf-8", "application/x-ndjson"
+READ_SECONDS = 30.0  # in which a client has to take a piece of an export
 NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -99,17 +103,46 @@ def _line_of(key: str, at: datetime, text: str) -> str:
     return f"{key} ({at:%Y-%m-%d}) {' '.join(text.split())}\n"
 
 
-async def streamed(lines: AsyncGenerator[Any]) -> Response:
-    """A line of JSON each. The first is made before the answer begins, so what fails then has a status of its own."""
-    first = await anext(lines)
+async def streamed(lines: AsyncGenerator[Any], turns: asyncio.Semaphore) -> Response:
+    """A line of JSON each. The first is made before the answer begins, so what fails then has a status of its own.
+
+    `turns`: how many are sent at once; others wait without a connection to the database.
+    """
+    await turns.acquire()
+    try:
+        first = await anext(lines)
+    except BaseException:
+        turns.release()
+        raise
 
     async def told() -> AsyncIterator[bytes]:
-        async with aclosing(lines):
-            yield _line(first)
-            async for line in lines:
-                yield _line(line)
+        yield _line(first)
+        async for line in lines:
+            yield _line(line)
 
-    return StreamingResponse(told(), headers=NO_STORE, media_type=LINES)
+    return _Streamed(lines, told(), turns)
+
+
+class _Streamed(StreamingResponse):
+    """Holds a connection to the database, so it ends with the client, however that goes, and with one that doesn't read."""
+
+    def __init__(self, source: AsyncGenerator[Any], told: AsyncIterator[bytes], turns: asyncio.Semaphore) -> None:
+        super().__init__(told, headers=NO_STORE, media_type=LINES)
+        self._source, self._turns = source, turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def in_time(message: Message) -> None:
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+        try:
+            async with aclosing(self._source):
+                await super().__call__(scope, receive, in_time)
+        finally:
+            self._turns.release()
 
 
 def _line(line: ExportLine) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from memory_sql.memory import Memory
 from memory_sql.server.guard import Guard
 from memory_sql.server.identity import Bearer, Identify
 from memory_sql.server.mounting import mount
-from memory_sql.server.problems import problem
+from memory_sql.server.problems import KINDS, problem
 from memory_sql.server.routing import methods_at, router
 
 BODY_BYTES = 2**20
@@ -28,7 +28,6 @@ ANSWER_SECONDS = 5.0  # for the database to say that it is there
 KEPT_SECONDS = 1.0  # what was last found out about it
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 NO_METRICS = 'no metrics here: pip install "memory-sql[telemetry]", and set MEMORY_SQL_TELEMETRY=1\n'
-KINDS: Mapping[int, str] = {404: "NotFound", 405: "MethodNotAllowed", 413: "TooLargeError"}
 
 
 def create_app(
@@ -105,7 +104,7 @@ def _add_health(app: FastAPI, metrics: Callable[[], bytes] | None) -> None:
         return Response(await asyncio.to_thread(metrics), media_type=PROMETHEUS)
 
     for path, endpoint in (("/live", live), ("/health", well), ("/metrics", measured)):
-        app.add_api_route(path, endpoint, include_in_schema=False)
+        app.add_api_route(path, endpoint, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 class _Health:

@@ -69,8 +69,11 @@ def _position(of: str) -> Any:
     return Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), WithJsonSchema(schema)]
 
 
+# A character that is neither white space nor removed before anything is stored (languages/invisible.py). Not by escapes,
+# which differ between the languages of patterns.
+_SEEN = "[^\x01-\x20\x7f-\xa0\u1680\u2000-\u200d\u2028-\u202f\u205f\u2066-\u2069\u3000\ufeff\U000e0000-\U000e007f]"
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
-SomeText = Annotated[str, Field(pattern=r"\S")]
+SomeText = Annotated[str, Field(pattern=_SEEN)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Items = Annotated[int, Field(ge=0, le=1000), _WHOLE]  # as config.sections has it
 _Characters = Annotated[int, Field(ge=0, le=200_000), _WHOLE]
@@ -90,15 +93,18 @@ Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget
 _NUMBER = r"[1-9]\d{0,8}"
 _REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|[gq]{_NUMBER}-{_NUMBER}|r{_NUMBER})$"
 
+_VERSION = r'"[1-9]\d{0,8}"'
+_TAG = {"type": "string", "pattern": f"^{_VERSION}$", "examples": ['"3"']}
+_MESSAGE_ID = {"anyOf": [_ID, {"type": "integer"}, {"type": "null"}]}  # programs number what they have stored
 _MESSAGE: dict[str, Any] = {
     "type": "object",
     "required": ["role", "content"],
     "properties": {
         "role": {"enum": [*get_args(Role)]},
         "content": {"type": "string"},
-        "id": _ID,
+        "id": _MESSAGE_ID,
         "name": {"type": ["string", "null"], "maxLength": ID_MAX_CHARACTERS},
-        "user_id": {"anyOf": [_ID, {"type": "null"}]},
+        "user_id": _MESSAGE_ID,
         "created_at": {
             "anyOf": [
                 {"type": "string", "format": "moment"},
@@ -136,12 +142,15 @@ BY_NAME: Mapping[str, Any] = {
     "importance": Share,
     "speaker": Words,
     "reason": Annotated[str, Field(max_length=1000)],
-    "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=r"\S")],
+    "observations.quarantine.request": Annotated[str, Field(max_length=1000, pattern=_SEEN)],
+    "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=_SEEN)],
     "hold_id": Annotated[int, Field(ge=1, le=2**63 - 1), _WHOLE],
     "from_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
     "to_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
     "run_id": Annotated[int, Field(ge=0, le=2**63 - 1), _WHOLE],
-    "if_version": Annotated[str, Field(min_length=1, pattern=r'^("[1-9]\d{0,8}"|\*)$', examples=['"3"'])],
+    "if_version": Annotated[
+        str, Field(pattern=rf"^({_VERSION}|\*)$"), WithJsonSchema({"anyOf": [_TAG, {"const": "*"}]})
+    ],
     "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
 }

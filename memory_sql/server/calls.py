@@ -64,7 +64,7 @@ CALLS: tuple[Call, ...] = (
     Call("POST", f"{ONE}/mark", "observations.mark", "write", "write", gates.owns, example={**MIA, "private": True}),
     Call("POST", f"{ONE}/reinstate", "observations.reinstate", "write", "write", gates.owns, example=MIA),
     Call("POST", f"{ONE}/quarantine", "observations.quarantine", "write", "write", gates.owns, renamed=SELECTED,
-         fixed={"request": None}, example=MIA),  # which goes with a Selection alone
+         example=MIA),
     Call("POST", f"{ONE}/unquarantine", "observations.unquarantine", "write", "write", gates.owns, renamed=SELECTED,
          example=MIA),
     # Reading for a prompt

@@ -22,22 +22,32 @@ Gate = Callable[[Memory, str, str, Mapping[str, Any]], Awaitable[None]]
 async def adds(memory: Memory, agent: str, user: str, given: Mapping[str, Any]) -> None:
     """To a conversation that the host has begun with them; a user can't begin one under an id that the host may use later.
 
-    They speak for themselves, and neither bring the conversation into a group nor take it out of memory.
+    They speak for themselves, by no name but their own and not as the agent, whose words would lead what is made of others';
+    and neither bring the conversation into a group nor take it out of memory. Nor do they wait for what is made of it, which
+    may be others'.
     """
     said = [
         Message.parse(message, n) for n, message in enumerate(given["messages"])
     ]  # as it will be read, in any shape
-    named = {message.user_id for message in said} - {None, user}
-    if named or given["group_ids"] or given["excluded"] is not None or given["time_zone"] is not None:
+    named = {name for message in said for name in (message.user_id, message.name)} - {None, user}
+    if named or any(message.role != "user" for message in said):
+        raise denied()
+    if given["group_ids"] or given["excluded"] is not None or given["time_zone"] is not None or given["wait"]:
         raise denied()
     await _takes_part(memory, agent, user, given["conversation_id"])
 
 
 async def observes(memory: Memory, agent: str, user: str, given: Mapping[str, Any]) -> None:
-    """For themselves or a group of theirs, not for everybody."""
-    if given["collective"] or given["scope_kind"] not in (None, "conversation", "individual"):
+    """For themselves or a group of theirs, not for everybody, and as nobody else.
+
+    Where others speak as well, a fact_key would replace what another has said, and a sensitivity hide it from the group.
+    """
+    kind, is_group = given["scope_kind"], given["group_id"] is not None
+    if given["collective"] or kind not in (None, "conversation", "individual") or given["speaker"] not in (None, user):
         raise denied()
-    if given["group_id"] is not None:
+    if (is_group or kind == "conversation") and (given["fact_key"] is not None or given["sensitivity"] is not None):
+        raise denied()
+    if is_group:
         await belongs(memory, agent, user, given)
     if given["conversation_id"] is not None:
         await _takes_part(memory, agent, user, given["conversation_id"])

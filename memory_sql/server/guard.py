@@ -11,10 +11,11 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memory_sql.server.problems import problem
+from memory_sql.server.paths import keep_slashes
+from memory_sql.server.problems import KINDS, problem
 
 log = logging.getLogger("memory_sql.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
@@ -35,10 +36,13 @@ class Guard:
             return
         visit = _Visit(scope, receive, send, self._body_bytes)
         try:
+            keep_slashes(scope)
             visit.check_length()
             await self._app(scope, visit.receive, visit.send)
         except HTTPException as error:
-            await visit.answer(error.status_code, "TooLargeError", str(error.detail))
+            await visit.answer(error.status_code, KINDS.get(error.status_code, "BadRequest"), str(error.detail))
+        except ClientDisconnect:  # while it sent its body, or didn't take the answer
+            log.info("request %s ended with its client", visit.id)
         except Exception as error:  # noqa: BLE001 (the edge of the process)
             _log_bug(visit.id, error)
             await visit.answer(500, "InternalError", "something unexpected went wrong")
@@ -58,7 +62,10 @@ class _Visit:
         scope["memory_sql.request_id"] = self.id
 
     def check_length(self) -> None:
-        length = Headers(scope=self._scope).get("content-length", "0")
+        headers = Headers(scope=self._scope)
+        if "transfer-encoding" in headers and "content-length" in headers:  # a proxy may go by the other one
+            raise HTTPException(400, "the length of the body is given twice")
+        length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) > self._body_bytes:
             raise self._too_large()
 
@@ -84,7 +91,7 @@ class _Visit:
     async def answer(self, status: int, kind: str, detail: str) -> None:
         if not self._status:  # else the answer has begun, and can only break off
             request: Request[Any] = Request(self._scope)
-            headers = {"Connection": "close"} if status == 413 else None
+            headers = {"Connection": "close"} if status in (400, 413) else None
             await problem(request, status, kind, detail, headers=headers)(self._scope, self._receive, self.send)
 
     def log(self) -> None:

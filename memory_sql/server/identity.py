@@ -47,7 +47,8 @@ class Bearer:
         self._buckets = Buckets(requests_per_minute)
 
     async def __call__(self, request: Request) -> Identity | None:
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        given = request.headers.getlist("authorization")
+        scheme, _, secret = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not secret:
             return None
         key = await self._memory(request).keys.find(secret.strip())

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from memory_sql.domain.ids import host_id
 from memory_sql.errors import InputError, MemorySQLError
 from memory_sql.memory import Memory
+from memory_sql.server.headers import header
 from memory_sql.server.identity import Identify, Identity
 from memory_sql.server.problems import RefusalError, denied, problem_of, unknown_caller
 
@@ -70,13 +71,13 @@ def person_of(identity: Identity, request: Request) -> Person:
     return person
 
 
-def _named(request: Request, header: str, bound: str | None) -> str:
+def _named(request: Request, name: str, bound: str | None) -> str:
     """`bound`: what the key says, which a header can't change."""
-    given = request.headers.get(header)
+    given = header(request, name)
     if given is None:
         if bound is None:
-            raise InputError(f"{header.title()}: this key needs it, set where the connection is made")
+            raise InputError(f"{name.title()}: this key needs it, set where the connection is made")
         return bound
     if bound is not None and given != bound:
         raise denied()
-    return host_id(given, header)
+    return host_id(given, name)

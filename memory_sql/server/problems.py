@@ -16,6 +16,7 @@ from memory_sql.errors import BudgetError, InputError, MemorySQLError, VersionEr
 log = logging.getLogger("memory_sql.server")
 
 MEDIA_TYPE = "application/problem+json"
+KINDS: Mapping[int, str] = {404: "NotFound", 405: "MethodNotAllowed", 413: "TooLargeError"}  # of what no route answers
 RETRY_SECONDS = 1
 TOLD = ("name", "reason", "position", "what", "key", "size", "limit", "holds", "found", "by", "until", "missing")
 """The attributes of errors that an answer has: ids, counts, limits and words of ours, never remembered text."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +18,9 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.server.arguments import BY_NAME, HEADERS, IdText, MessageObject, Parameters, model_of, parameters_of
 from memory_sql.server.calls import Call
+from memory_sql.server.headers import header
 from memory_sql.server.identity import Identity
+from memory_sql.server.paths import ids_of
 from memory_sql.server.problems import RefusalError, denied, wrong_input
 
 Given = dict[str, Any]
@@ -84,7 +88,7 @@ class Asked:
 
     async def read(self, request: Request, identity: Identity) -> Given:
         """The arguments, by the method's names, with the user and actor that the identity decides. Raises `InputError`."""
-        path = self._validated(self.path_model, dict(request.path_params), is_text=True)
+        path = self._validated(self.path_model, ids_of(request), is_text=True)
         raw = await _body(request) if self.has_body else _query(request)
         user = self._own_user(identity, path, raw)
         if user is not None:
@@ -117,7 +121,7 @@ class Asked:
 
     def _headers(self, request: Request) -> Given:
         found: Given = {}
-        key, match = request.headers.get("idempotency-key"), request.headers.get("if-match")
+        key, match = header(request, "idempotency-key"), header(request, "if-match")
         if key is not None and not self.takes_key:
             raise InputError("Idempotency-Key: only messages that are added take one")
         if match is not None and not self.is_conditional:
@@ -136,6 +140,8 @@ class Asked:
             made["messages"] = [message]
         if self.call.target == "forget":
             made["selection"] = Selection(**{name: made.pop(name) for name in _OF_SELECTION})
+        if made.get("request") is not None:  # a user asks, so it has to be theirs
+            made["selection"] = Selection(user_id=made.pop("user_id"), observation_id=made["selection"])
         return made
 
 
@@ -155,17 +161,39 @@ def _query(request: Request) -> Given:
 
 
 async def _body(request: Request) -> Given:
-    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise RefusalError(415, "UnsupportedMediaType", "the body must be application/json")
+    kind = header(request, "content-type")
+    if kind is not None and not _is_json(kind):
+        raise RefusalError(415, "UnsupportedMediaType", "the body must be application/json, in UTF-8")
     body = await request.body()
     try:
-        found = from_json(body, allow_inf_nan=False) if body else {}
+        found = _parsed(body) if body else {}
     except ValueError:
-        raise RefusalError(400, "BadRequest", "the body isn't JSON in UTF-8") from None
+        raise RefusalError(400, "BadRequest", "the body isn't JSON in UTF-8, or names something twice") from None
     if not isinstance(found, dict):
         raise InputError("the body must be a JSON object")
     return found
+
+
+def _is_json(kind: str) -> bool:
+    name, *parameters = (part.strip().lower() for part in kind.split(";"))
+    return name == "application/json" and {*parameters} <= {"charset=utf-8", 'charset="utf-8"', ""}
+
+
+def _parsed(body: bytes) -> Any:
+    """Raises `ValueError` also for what parsers read differently: names that are given twice, numbers that no float holds."""
+    found = from_json(body, allow_inf_nan=False)
+    json.loads(body, object_pairs_hook=_once, parse_float=_finite)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError
+
+
+def _finite(number: str) -> None:
+    if math.isinf(float(number)):
+        raise ValueError
 
 
 def _version(match: str | None) -> int | None:

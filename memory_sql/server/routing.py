@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable
@@ -18,10 +19,12 @@ from memory_sql.server import answers, problems
 from memory_sql.server.arguments import BY_NAME, IdText, Parameters, method_of, schema_of
 from memory_sql.server.calls import CALLS, Call
 from memory_sql.server.identity import Identify, Identity, allowed
+from memory_sql.server.paths import ids_of
 from memory_sql.server.problems import RefusalError, denied, problem_of, unknown_caller
 from memory_sql.server.requests import Asked
 
 Remembering = Callable[[Request], Memory]
+EXPORTS = 4  # at once; each holds a connection for as long as its client reads
 PREFIX = "/v1/agents/{agent_id}/"
 
 
@@ -31,18 +34,18 @@ def router(memory: Remembering, identity: Identify) -> APIRouter:
     `memory` gives the open `Memory` of a request, `identity` who sends it; keys aren't involved. Errors of these routes are
     answered as problem+json by the routes themselves, so the host's own handlers stay as they are. The host limits bodies.
     """
-    made = APIRouter()
+    made, exports = APIRouter(), asyncio.Semaphore(EXPORTS)
     for call in CALLS:
-        _add(made, Asked(call), memory, identity)
+        _add(made, Asked(call), memory, identity, exports)
     return made
 
 
-def _add(to: APIRouter, asked: Asked, memory: Remembering, identity: Identify) -> None:
+def _add(to: APIRouter, asked: Asked, memory: Remembering, identity: Identify, exports: asyncio.Semaphore) -> None:
     call = asked.call
 
     async def endpoint(request: Request) -> Response:
         try:
-            return await _answered(asked, memory(request), await identity(request), request)
+            return await _answered(asked, memory(request), await identity(request), request, exports)
         except (MemorySQLError, RefusalError) as error:
             return problem_of(request, error, conditional="if-match" in request.headers)
 
@@ -66,20 +69,22 @@ def _add(to: APIRouter, asked: Asked, memory: Remembering, identity: Identify) -
     )
 
 
-async def _answered(asked: Asked, memory: Memory, identity: Identity | None, request: Request) -> Response:
+async def _answered(
+    asked: Asked, memory: Memory, identity: Identity | None, request: Request, exports: asyncio.Semaphore
+) -> Response:
     call = asked.call
     if identity is None:
         raise unknown_caller()
     right = call.right if identity.user_id is None else call.own
     if right is None:
         raise denied()
-    allowed(identity, right, request.path_params["agent_id"])
+    allowed(identity, right, ids_of(request)["agent_id"])
     given = await asked.read(request, identity)
     if identity.user_id is not None and call.gate is not None:
         await call.gate(memory, given["agent_id"], identity.user_id, given)
     result = _method(memory, call.target)(**asked.arguments(given))
     if answers.kind_of(call.target) is ExportLine:
-        return await answers.streamed(result)
+        return await answers.streamed(result, exports)
     return answers.answer(request, call.target, await result, call.status, given.get("limit"), may_be_text=call.text)
 
 

@@ -134,8 +134,11 @@ async def end_key(memory: Memory, secret: str) -> None:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return _bound(socket.socket(family[0], socket.SOCK_STREAM), family[4])
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        return _bound(socket.socket(family, kind, protocol), address)  # asyncio sends at once only where TCP is named
     except (OSError, OverflowError) as error:
         raise ConfigurationError(f"can't serve at {host}:{port}: {error}") from error
 

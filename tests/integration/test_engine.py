@@ -11,7 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import Database
+from memory_sql.db.engine import OVERFLOW, Database
 from memory_sql.db.principals import service
 from memory_sql.db.urls import CACHE_SIZE, asyncpg_url
 from memory_sql.errors import DatabaseError
@@ -128,6 +128,70 @@ async def test_connections_beyond_those_that_the_pool_keeps_are_closed(database_
 
 
 @pytest.mark.direct
+async def are_queued(database: Database, count: int) -> list[asyncio.Future[Any]]:
+    """Waits until so many wait for a connection."""
+    queue: Any = database.engine.pool._pool  # type: ignore[attr-defined]
+    while len(queue._waiting) < count:  # noqa: ASYNC110 (asyncio runs them in between)
+        await asyncio.sleep(0)
+    return [*queue._waiting]
+
+
+async def test_connections_are_lent_in_the_order_in_which_they_are_asked_for(database_url: str) -> None:
+    """Whoever gives one back and at once asks again comes last; who gave up is left out."""
+    database, served = Database(database_url, pool_size=1), list[str]()
+
+    async def read(name: str) -> None:
+        async with database.reading():
+            served.append(name)
+
+    async def write(name: str) -> None:
+        async with database.transaction() as session:
+            await session.execute(select(1))
+            served.append(name)
+
+    try:
+        async with AsyncExitStack() as all_but_one:
+            last = AsyncExitStack()
+            await last.enter_async_context(database.reading())
+            for _ in range(OVERFLOW):
+                await all_but_one.enter_async_context(database.reading())
+            asked = [read("first"), write("second"), read("gone"), write("third")]
+            waiting = [asyncio.create_task(one) for one in asked]
+            await are_queued(database, len(waiting))
+            waiting[2].cancel()
+            await last.aclose()
+            await read("again")
+            await asyncio.gather(*waiting, return_exceptions=True)
+        assert served == ["first", "second", "third", "again"]
+        assert database.engine.pool.status().endswith("connections: 0")
+    finally:
+        await database.close()
+
+
+async def test_connection_that_was_handed_to_who_gives_up_goes_on(database_url: str) -> None:
+    database = Database(database_url, pool_size=1)
+    pool = database.engine.pool
+
+    async def read() -> None:
+        async with database.reading():
+            pass
+
+    try:
+        async with AsyncExitStack() as held:
+            for _ in range(1 + OVERFLOW):
+                await held.enter_async_context(database.reading())
+            first, second = asyncio.create_task(read()), asyncio.create_task(read())
+            (handed, _) = await are_queued(database, 2)
+            handed.add_done_callback(lambda _: first.cancel())
+        await second
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert pool.status().endswith("connections: 0")
+        await read()
+    finally:
+        await database.close()
+
+
 async def test_full_pool_is_a_named_error(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = Database(database_url, pool_size=1)
     pool: Any = database.engine.sync_engine.pool

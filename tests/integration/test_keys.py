@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from memory_sql.db.principals import service
 from memory_sql.domain.keys import hash_of
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.memory import Memory
+from memory_sql.resources.keys import STRANGERS
 from tests.commands import memory_sql
-from tests.database import rows
+from tests.database import are_waiting, rows, statements
 from tests.factories import Clock
 
 START = Clock().now
@@ -60,6 +64,44 @@ async def test_an_answer_is_kept_for_ten_seconds(database_url: str) -> None:
         assert await serving.keys.list() == []
         with pytest.raises(NotFoundError):
             await serving.keys.revoke(99)
+
+
+async def test_all_who_come_at_once_ask_once(memory: Memory) -> None:
+    """When an answer ends under load, hundreds of requests with the same key come before there is a new one."""
+    made = await memory.keys.create("chat", rights=["read"])
+    with statements(memory) as seen:
+        gone, *kept = [asyncio.create_task(memory.keys.find(made.secret)) for _ in range(100)]
+        await asyncio.sleep(0)
+        gone.cancel()  # though it has asked for all
+        found = await asyncio.gather(*kept)
+    assert {None if key is None else key.key_id for key in found} == {made.key_id}
+    assert sum("api_keys" in statement for statement in seen) == 2  # the look-up, and the day of use
+    with statements(memory) as seen:
+        await memory.keys.find("ms_short")
+    assert seen == []
+
+
+async def test_look_up_under_way_does_not_outlive_a_revocation(memory: Memory) -> None:
+    made = await memory.keys.create("chat", rights=["read"])
+    async with memory.database.transaction(principal=service(None)) as unit:
+        await unit.execute(text("SELECT 1 FROM memory.api_keys FOR UPDATE"))
+        finding = asyncio.create_task(memory.keys.find(made.secret))
+        await are_waiting(memory, 1)  # it has found the key, and notes its use
+        await unit.execute(text("UPDATE memory.api_keys SET revoked_at = created_at"))
+        memory.keys._asking.clear()  # as `revoke` does after its commit
+    await finding
+    assert await memory.keys.find(made.secret) is None
+
+
+async def test_made_up_keys_leave_connections_to_those_who_are_known(database_url: str) -> None:
+    async with Memory(database_url) as memory:
+        made = await memory.keys.create("chat", rights=["read"])
+        async with memory.database.transaction(principal=service(None)) as unit:
+            await unit.execute(text("LOCK memory.api_keys IN ACCESS EXCLUSIVE MODE"))
+            unknown = [asyncio.create_task(memory.keys.find(f"{made.secret[:-3]}{n:03}")) for n in range(100)]
+            await are_waiting(memory, STRANGERS)
+            assert memory.database.engine.pool.status().endswith(f"connections: {STRANGERS + 1}")
+        assert await asyncio.gather(*unknown) == [None] * 100
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ async def nothing_is_found(database_url: str, examples: int, *options: str) -> i
     return cases(report)
 
 
-@pytest.mark.prove
+@pytest.mark.slow
 async def test_made_up_requests_are_answered_as_the_schema_says(database_url: str) -> None:
     few = ("--phases", "examples,fuzzing")
     assert await nothing_is_found(database_url, 6, *few) >= 200

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from memory_sql.domain.selection import Selection
+from memory_sql.languages.text import clean
 from memory_sql.server.app import openapi
+from memory_sql.server.arguments import SomeText, schema_of
 from memory_sql.server.calls import CALLS
 from tests.database import rows
 from tests.server.conftest import BASE, Served
@@ -163,6 +164,26 @@ async def test_version_that_was_read_guards_a_change(served: Served) -> None:
     assert (await served.host("POST", f"{BASE}/context", MIA, headers={"If-Match": tag})).status == 422
 
 
+def test_schema_of_a_text_takes_what_leaves_something_to_store() -> None:
+    """The same characters count as nothing in JSON Schema as where a text is cleaned."""
+    pattern = re.compile(schema_of(SomeText)["pattern"])
+    for number in (*range(0xD800), *range(0xE000, 0x10000), *range(0x1F000, 0x1F100), *range(0xE0000, 0xE0100)):
+        text = chr(number)
+        assert bool(pattern.search(text)) == bool(clean(text)[0].strip()), hex(number)
+
+
+async def test_ids_of_messages_may_be_numbers(served: Served) -> None:
+    """As programs number what they have stored; a key of a user stays theirs."""
+    place, said = f"{BASE}/conversations/c/messages", {"role": "user", "content": "I prefer tea."}
+    for n, (given, kept) in enumerate(((7, "7"), (8.0, "8"), (-1, "-1"), (2**70, str(2**70)))):
+        body = {"user_id": "12", "messages": [{**said, "id": given, "user_id": 12}]}
+        assert (await served.host("POST", place, body)).json["accepted"] == 1
+        listed = await served.host("GET", place, query={"user_id": "12"})
+        assert (listed.json["items"][0]["id"], len(listed.json["items"])) == (kept, n + 1)
+    answer = await served.mia("POST", place, {"messages": [{**said, "user_id": 12}]})
+    assert answer.status == 403
+
+
 async def test_times_are_read_in_bodies_and_queries(served: Served) -> None:
     """What was observed on one day isn't known as of the day before."""
     said = {**MIA, "text": "Mia likes tea.", "observed_at": "2026-03-02T10:15:00.5+01:00"}
@@ -178,10 +199,18 @@ async def test_times_are_read_in_bodies_and_queries(served: Served) -> None:
         assert (answer.status, answer.json["detail"].split(":")[0]) == (422, "observed_at")
 
 
-async def test_request_to_forget_is_decided(served: Served) -> None:
+async def test_request_to_forget_is_made_and_decided(served: Served) -> None:
+    """It is the user's own words about what is theirs; what only another has said can't be asked for."""
     made = await served.memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
-    own = Selection(user_id="mia", observation_id=made.id)
-    await served.memory.observations.quarantine(own, agent_id="ada", request="forget the tea")
+    other = await served.memory.observe("Jonas likes rum.", agent_id="ada", user_id="jonas")
+    asked = {**MIA, "request": "forget the tea"}
+    assert (await served.host("POST", f"{BASE}/observations/{other.id}/quarantine", asked)).status == 404
+    hidden = await served.mia("POST", f"{BASE}/observations/{made.id}/quarantine", {"request": "forget the tea"})
+    assert hidden.status == 200, hidden.text
+    assert hidden.json["observations"] == [made.id]
+    for wrong in ({"request": "\u200b"}, {"request": "x", "reason": "y"}, {"request": "x", "conversation_id": "c"}):
+        answer = await served.host("POST", f"{BASE}/observations/{made.id}/quarantine", {**MIA, **wrong})
+        assert answer.status == 422
     (review,) = (await served.host("GET", f"{BASE}/work/reviews")).json["items"]
     assert (review["kind"], review["says"]) == ("request", "forget the tea")
     decided = await served.host("POST", f"{BASE}/work/reviews/{review['id']}", {"accept": True})
@@ -223,6 +252,8 @@ async def test_text_for_a_prompt(served: Served) -> None:
         ("POST", "observations", {"user_id": "mia", "text": "x", "agent_id": "bob"}, 422),
         ("POST", "observations", {"user_id": "mia", "text": "x", "nonsense": 1}, 422),
         ("POST", "observations", {"user_id": "mia", "text": " "}, 422),
+        ("POST", "observations", {"user_id": "mia", "text": "\x1f\u200b"}, 422),
+        ("PUT", "groups/g", {"display_name": "\x1f"}, 422),
         ("POST", "observations", {"user_id": " mia", "text": "x"}, 422),
         ("POST", "observations", {"user_id": 7, "text": "x"}, 422),
         ("POST", "observations", {"user_id": "mia", "text": "x", "collective": "yes"}, 422),
@@ -230,6 +261,18 @@ async def test_text_for_a_prompt(served: Served) -> None:
         ("POST", "observations", {"text": "x"}, 422),
         ("POST", "conversations/c/messages", {"user_id": "mia", "messages": [{"role": "king", "content": ""}]}, 422),
         ("POST", "conversations/c/messages", {"user_id": "mia", "messages": [7]}, 422),
+        (
+            "POST",
+            "conversations/c/messages",
+            {"user_id": "mia", "messages": [{"role": "user", "content": "", "id": 1.5}]},
+            422,
+        ),
+        (
+            "POST",
+            "conversations/c/messages",
+            {"user_id": "mia", "messages": [{"role": "user", "content": "", "name": 0}]},
+            422,
+        ),
         ("POST", "forget", {}, 422),
         ("POST", "forget", {"user_id": "mia", "everything": True}, 422),
         ("GET", "observations?user_id=mia&user_id=bo", None, 404),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import aiohttp
 import pytest
 
 from memory_sql.memory import Memory
+from memory_sql.server.serving import _listening
 from tests.commands import memory_sql
 from tests.server.conftest import BASE
 from tests.server.processes import serving
@@ -45,6 +47,29 @@ async def test_server_makes_a_key_for_its_own_life(database_url: str) -> None:
     assert server.key not in logged
     async with Memory(database_url) as memory:
         assert await memory.keys.list() == []
+
+
+async def test_answers_are_sent_at_once() -> None:
+    """Else the body waits 40 ms for the client to acknowledge the headers."""
+    accepted = asyncio.get_running_loop().create_future()
+
+    def take(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        own = writer.get_extra_info("socket")
+        accepted.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with closing(_listening("localhost", 0)) as listening:
+        async with await asyncio.start_server(take, sock=listening):
+            _, writer = await asyncio.open_connection(sock=_connected(listening))
+            assert await accepted
+            writer.close()
+            await writer.wait_closed()
+
+
+def _connected(to: socket.socket) -> socket.socket:
+    made = socket.create_connection(to.getsockname()[:2])
+    made.setblocking(False)
+    return made
 
 
 def test_host_that_others_reach_needs_a_key(database_url: str) -> None:

@@ -182,7 +182,7 @@ def test_hostile_zip_is_refused(tmp_path: Path, name: str, content: str, says: s
 def test_zipped_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("_chat.txt", "13/02/2026, 09:16 - Mia: Café\n".encode("latin-1"))
-    with pytest.raises(InputError, match=r"_chat\.txt: not UTF-8: byte 0xe9"):
+    with pytest.raises(InputError, match=r"_chat\.txt: line 1: not UTF-8: byte 0xe9"):
         read_file(str(tmp_path / "x.zip"), Defaults(user="mia"))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_sql.cli.import_progress import Telling, as_line, duration
-from memory_sql.domain.results import ImportProgress
+from memory_sql.cli.progress import Telling, as_line, duration
+from memory_sql.domain.results import Progress
 from memory_sql.importers.mongo import survey
 from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.options import ImportOptions
@@ -26,8 +26,8 @@ def times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "_STEP", 10)
 
 
-async def told(source: Source) -> list[ImportProgress]:
-    found: list[ImportProgress] = []
+async def told(source: Source) -> list[Progress]:
+    found: list[Progress] = []
     with spooled() as spool:
         await survey.Survey(source, spool, ImportOptions(), Accounts(), found.append).run()
     return found
@@ -51,16 +51,17 @@ async def test_what_is_read_grows_to_the_size_of_all_files(tmp_path: Path, form:
 @pytest.mark.parametrize(
     ("now", "seconds", "line"),
     [
-        (ImportProgress(step="reading", what="f", count=3000, done=25, total=100), 10,
+        (Progress(step="reading", what="f", count=3000, unit="documents", done=25, total=100), 10,
          "reading f: 3,000 documents, 300 a second, about 30 s left"),
-        (ImportProgress(step="storing", what="a", count=10, done=1, total=1000), 10,
+        (Progress(step="storing", what="a", count=10, unit="observations", done=1, total=1000), 10,
          "storing a: 10 observations, 1 a second, about 2 h 46 min left"),
-        (ImportProgress(step="reading", what="f", count=10, done=0, total=0), 0.0,
+        (Progress(step="reading", what="f", count=10, unit="documents", done=0, total=0), 0.0,
          "reading f: 10 documents, 10,000 a second"),
-        (ImportProgress(step="looking", what="a", count=0, done=0, total=9), 5, "looking a: 0 observations, 0 a second"),
+        (Progress(step="looking", what="a", count=0, unit="observations", done=0, total=9), 5,
+         "looking a: 0 observations, 0 a second"),
     ],
 )  # fmt: skip
-def test_line_has_rate_and_time_left_where_that_is_known(now: ImportProgress, seconds: float, line: str) -> None:
+def test_line_has_rate_and_time_left_where_that_is_known(now: Progress, seconds: float, line: str) -> None:
     assert as_line(now, seconds) == line
 
 
@@ -71,8 +72,8 @@ def test_durations_are_short(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def reading(done: int) -> ImportProgress:
-    return ImportProgress(step="reading", what="f", count=done, done=done, total=100)
+def reading(done: int) -> Progress:
+    return Progress(step="reading", what="f", count=done, unit="documents", done=done, total=100)
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

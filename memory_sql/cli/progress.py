@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from memory_sql.cli.output import complain, plain
 
@@ -53,7 +53,6 @@ class Telling:
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not self._quiet:
             self._bar = self._open.enter_context(_bar())
-            self._bar.add_task("", total=None, said="", share="", visible=False)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,12 +64,14 @@ class Telling:
             self._step, self._began = now.step, at
         self._done = now.done
         if self._bar is not None:
-            (task,) = self._bar.task_ids
             share = f"{100 * now.done / now.total:.0f} %" if now.total else ""
-            self._bar.update(
-                task, completed=now.done, total=now.total or None, said=as_line(now, at - self._began), share=share,
-                visible=True,
-            )  # fmt: skip
+            fields: dict[str, Any] = {
+                "total": now.total or None,
+                "said": as_line(now, at - self._began),
+                "share": share,
+            }
+            tasks = self._bar.task_ids or [self._bar.add_task("", **fields)]
+            self._bar.update(tasks[0], completed=now.done, **fields)
         elif not self._quiet and at - self._spoke >= SECONDS_BETWEEN_LINES:
             self._spoke = at
             complain(as_line(now, at - self._began))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memory_sql.cli import output
-from memory_sql.cli.files import BROKEN
+from memory_sql.histories.documents import BROKEN
 
 if TYPE_CHECKING:
     from memory_sql.domain.adding import AddResult

@@ -14,6 +14,7 @@ from memory_sql.cli.options import Agent, AsJson, Data, Url, moment, resolve, ru
 from memory_sql.cli.progress import Telling
 from memory_sql.domain import json_input
 from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.histories.documents import BROKEN
 from memory_sql.privacy import Sensitivity
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from memory_sql.memory import Memory
 
 MESSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 2_000, 1_000_000
-BROKEN = "broken"
 COMPLAINTS = 20
 MEGABYTE = 1_000_000
 

@@ -23,7 +23,7 @@ from memory_sql.domain.ids import host_id
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
 from memory_sql.histories import slack
-from memory_sql.histories.documents import Broken, Document
+from memory_sql.histories.documents import BROKEN, Broken, Document
 from memory_sql.histories.recognising import Found, Known, Read, by_line, documents, format_of, found_in, label
 from memory_sql.histories.sources import Source, Sources, is_several, of_bytes, of_file, of_stream, sources_of
 from memory_sql.histories.spool import File, Spool, Stretch
@@ -31,7 +31,6 @@ from memory_sql.histories.values import Value, texts, values
 from memory_sql.languages.dates import zone_of
 
 STDIN = "stdin"
-BROKEN = "broken"
 _WHOLE = sys.maxsize
 _IN_MEMORY = 1024**2  # of stdin
 Conversation = Stretch

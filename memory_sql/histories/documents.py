@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+BROKEN = "broken"  # as what a spool notes that something couldn't be read
+
 
 class Said(NamedTuple):
     """A message as `add` takes it.

@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memory_sql.cli.files import BROKEN, Conversation, Defaults, read_file, read_into
+from memory_sql.cli.files import Conversation, Defaults, read_file, read_into
 from memory_sql.errors import InputError
+from memory_sql.histories.documents import BROKEN
 from memory_sql.histories.recognising import Format, Known
 from memory_sql.histories.spool import Spool
 from memory_sql.histories.values import texts, values

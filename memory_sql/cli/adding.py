@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -124,7 +125,7 @@ def add(
 
 
 def _people(given: Sequence[str]) -> dict[str, str]:
-    pairs = [one.rpartition("=") for one in given]
+    pairs = [unicodedata.normalize("NFC", one).rpartition("=") for one in given]
     if any(not (name and user) for name, _, user in pairs):
         raise InputError("--person must be NAME=ID")
     return {name: user for name, _, user in pairs}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -62,7 +63,7 @@ async def consolidate_each(
 
 
 async def _each(
-    keys: Iterable[K],
+    keys: Generator[K],
     work: Callable[[K], Awaitable[T]],
     take: Callable[[T], None],
     name: Callable[[K], str],
@@ -70,16 +71,17 @@ async def _each(
 ) -> dict[str, str]:
     """By name the reason of each failure; a failure doesn't stop the rest."""
     failed = {}
-    for key in keys:
-        try:
-            take(await work(key))
-        except HOPELESS:
-            raise
-        except MemorySQLError as error:
-            if busy is not None and isinstance(error, BusyError):
-                busy.add(key)
-            else:
-                failed[name(key)] = str(error)
+    with closing(keys):
+        for key in keys:
+            try:
+                take(await work(key))
+            except HOPELESS:
+                raise
+            except MemorySQLError as error:
+                if busy is not None and isinstance(error, BusyError):
+                    busy.add(key)
+                else:
+                    failed[name(key)] = str(error)
     return failed
 
 

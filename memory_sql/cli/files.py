@@ -149,17 +149,22 @@ def _of_several(file: File, sources: Sources, path: Path, defaults: Defaults, re
     if known.format in (None, "slack") and slack.is_mine(sources.files):
         _put_all(file, slack.documents(sources.files, known.people, read), defaults)
         return
-    found = list(found_in(sources, label(path.stem), known))
-    exports = [one for one in found if isinstance(one, Found)]
-    broken = [f"{one.place}: {one.reason}" for one in found if isinstance(one, Broken)]
-    if not exports:
-        raise InputError(broken[0] if broken else _nothing(sources))
-    file.note(BROKEN, broken)
-    for one in exports:
-        if one.format == "messages":
-            _put_messages(file, one.source, one.name, defaults, read)
-        else:
-            _put_all(file, documents(one, known, read), defaults, f"{one.source.name}: ")
+    for one in list(found_in(sources, label(path.resolve().stem), known)):
+        if isinstance(one, Broken):
+            file.note(BROKEN, [f"{one.place}: {one.reason}"])
+            continue
+        try:
+            if one.format == "messages":
+                with file.whole():
+                    _put_messages(file, one.source, one.name, defaults, read)
+            else:
+                _put_all(file, documents(one, known, read), defaults, f"{one.source.name}: ")
+        except _NobodysError:
+            raise
+        except InputError as error:
+            file.note(BROKEN, [f"{one.source.name}: {error}"])
+    if not file.conversations():
+        raise InputError(next(iter(file.notes(BROKEN)), _nothing(sources)))
 
 
 def _nothing(sources: Sources) -> str:
@@ -180,14 +185,14 @@ def _put_all(file: File, found: Iterable[Document | Broken], defaults: Defaults,
             reason = one.reason if isinstance(one, Broken) else _put_whole(file, one, defaults, before)
             good += reason is None
             if reason is not None:
-                said = f"{before}{one.place}: {reason}" if one.place else f"{before}{reason}"
+                said = f"{one.place}: {reason}" if one.place else reason
                 first = first or said
-                file.note(BROKEN, [said])
+                file.note(BROKEN, [f"{before}{said}"])
     except _NobodysError:
         raise
     except InputError as error:
         if not good:
-            raise InputError(f"{before}{error}") from None
+            raise
         file.note(BROKEN, [f"{before}{error}; what follows isn't read"])
     if first is not None and not good:
         raise InputError(first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Sized
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -77,8 +77,8 @@ class Telling:
             complain(as_line(now, at - self._began))
 
 
-def each(items: Several[T], step: Step, unit: str, *, what: str = "", quiet: bool = False) -> Iterator[T]:
-    """The items, one after another, with the progress of what is done with them; one alone has none."""
+def each(items: Several[T], step: Step, unit: str, *, what: str = "", quiet: bool = False) -> Generator[T]:
+    """The items, one after another, with the progress of what is done with them; one alone has none. To be closed."""
     from memory_sql.domain.results import Progress
 
     most = len(items)

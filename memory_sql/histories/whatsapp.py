@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 from memory_sql.errors import InputError
 from memory_sql.histories.documents import Broken, Document, Said
+from memory_sql.languages.invisible import hidden_in_id
+from memory_sql.languages.text import clean
 
 MOST_LINES = 10_000  # of one message
 _LTR = "\u200e"  # a phone puts it before what it says itself
@@ -108,9 +111,15 @@ def _message(line: _Line) -> _Message | None:
         return None
     text = _OF_THE_PHONE.sub("", match[2]).translate(_MARKS)
     text = _ATTACHED.sub("", _EDITED.sub("", text), count=1) if "(" in text or "<" in text else text
-    name = _UNSAVED.sub("", match[1].translate(_MARKS), count=1).strip()
+    name = name_of(_UNSAVED.sub("", match[1].translate(_MARKS), count=1))
     said = bool(name) and bool(text.strip()) and not _OMITTED.fullmatch(text.strip())
     return _Message(line, name, text) if said else None
+
+
+def name_of(name: str) -> str:
+    """A name in one spelling, which may be an id: phones write é in two ways, and put characters in that aren't seen."""
+    seen = "".join(c for c in clean(name)[0] if not hidden_in_id(c))
+    return unicodedata.normalize("NFC", seen).strip()
 
 
 def _lines(lines: Iterable[tuple[int, str]]) -> Iterator[_Line]:

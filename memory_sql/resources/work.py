@@ -16,7 +16,16 @@ from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.vectors import bring_standings_along
-from memory_sql.domain.arguments import MOST_STORED, flags, id_of, moment_of, optional_id, reason_of, within
+from memory_sql.domain.arguments import (
+    MOST_STORED,
+    flags,
+    id_of,
+    moment_of,
+    optional_callable,
+    optional_id,
+    reason_of,
+    within,
+)
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import (
     Backlog,
@@ -251,6 +260,7 @@ class Work(Face):
         if it can't be loaded.
         """
         flags(whole=whole)
+        optional_callable("progress", progress)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         if whole:
             await self._database.write(partial(bring_standings_along, agent_id=agent), principal=service(agent))

@@ -447,6 +447,26 @@ def test_one_broken_file_of_an_archive_is_named_and_shadows_are_not_read(tmp_pat
     assert reason.startswith("conversations-001.json: line 1: not JSON")
 
 
+def test_one_chat_of_several_whose_dates_are_open_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "chats"
+    folder.mkdir()
+    (folder / "a.txt").write_text("01/02/2026, 09:15 - Mia: Hi\n")
+    (folder / "b.txt").write_text("13/02/2026, 09:15 - Mia: Hi\n")
+    (folder / "c.jsonl").write_text('{"role": "user", "content": "Tea."}\n{"role": "robot"}\n')
+    with Spool() as spool:
+        file = read_into(spool, str(folder), Defaults(user="mia"))
+        assert [part.conversation_id for part in file.stretches(9, 9)] == ["b"]
+        dates, robot = file.notes(BROKEN)
+    assert dates == "a.txt: its dates may be day/month or month/day: pass --dates dmy or --dates mdy"
+    assert robot.startswith("c.jsonl: line 2: role: Input should be")
+
+
+def test_whatsapps_names_have_one_spelling(tmp_path: Path) -> None:
+    text = "13/02/2026, 09:15 - Jose\u0301: a\n13/02/2026, 09:16 - \u2060Jos\u00e9: b\n13/02/2026, 09:17 - 👩\u200d👧 M: c\n"
+    (talk,) = read(tmp_path / "chat.txt", text, None, people={"José": "jose-7"})
+    assert [m.user_id for m in talk.messages] == ["jose-7", "jose-7", "👩\u200d👧 M"]
+
+
 def test_zip_in_a_zip_is_refused_by_name(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("inner/chats.zip", b"PK")

@@ -21,7 +21,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 
 from benchmarks.server import fresh_database
-from memory_sql.domain.results import ImportProgress
+from memory_sql.domain.results import Progress
 from memory_sql.memory import Memory
 from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
@@ -54,7 +54,7 @@ async def _measured(url: str, folder: Path, records: int, *, verify: bool) -> No
     async with Memory(url) as memory:
         began = read = time.perf_counter()
 
-        def told(progress: ImportProgress) -> None:
+        def told(progress: Progress) -> None:
             nonlocal read
             if progress.step == "reading" or not progress.done:
                 read = time.perf_counter()

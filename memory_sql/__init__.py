@@ -76,7 +76,6 @@ if TYPE_CHECKING:
         FailedRun,
         FormResult,
         ImportCheck,
-        ImportProgress,
         ImportReport,
         ImportRun,
         JournalStatus,
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
         ObserveResult,
         PersonReceipt,
         Physical,
+        Progress,
         PropagateResult,
         PropagationOutcome,
         Receipt,
@@ -239,7 +239,6 @@ __all__ = [
     "Id",
     "ImportCheck",
     "ImportOptions",
-    "ImportProgress",
     "ImportReport",
     "ImportRun",
     "Imports",
@@ -288,6 +287,7 @@ __all__ = [
     "PlacedHold",
     "PoolFullError",
     "Price",
+    "Progress",
     "PromptTooLongError",
     "Prompts",
     "PropagateResult",
@@ -386,8 +386,8 @@ _HOME = {
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Naming PersonReceipt Physical "
-        "PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late "
-        "ImportCheck ImportProgress ImportReport ImportRun RolledBack ObserveResult"
+        "Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
+        "Late ImportCheck ImportReport ImportRun RolledBack ObserveResult"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",
     "domain.selection": "Selection",

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memory_sql.cli import json_input, output
-from memory_sql.cli.batches import form_each, model_of, refused
+from memory_sql.cli import output
+from memory_sql.cli.added import UNFORMED, Added, would_add, would_text
+from memory_sql.cli.batches import form_into
 from memory_sql.cli.options import Agent, AsJson, Data, Url, moment, resolve, run
-from memory_sql.domain.limits import MOST_MESSAGES
-from memory_sql.errors import InputError
+from memory_sql.cli.progress import Telling
+from memory_sql.domain import json_input
+from memory_sql.errors import InputError, InvalidMessageError
+from memory_sql.histories.documents import BROKEN
 from memory_sql.privacy import Sensitivity
 
 if TYPE_CHECKING:
-    from memory_sql.cli.files import Conversation, ConversationFile
     from memory_sql.domain.messages import Message
-    from memory_sql.domain.results import AddResult, FormationOutcome, FormResult, ObserveResult, RunDueResult
+    from memory_sql.domain.results import FormResult, ObserveResult
+    from memory_sql.histories.spool import File, Stretch
     from memory_sql.memory import Memory
 
-KNOWN = {
-    "replaced": "replaced, to be formed anew",
-    "differing": "stored with another text, which stays (--replace replaces it)",
-    "forgotten": "forgotten, so not stored again; give what is to be said anew a new id",
-}
-BESIDE = {
-    "elsewhere": "formed by another process meanwhile (a worker)",
-    "busy": "being formed by another process (a worker)",
-}
-SHOWN = 5  # ids
-UNFORMED = ("excluded", "given_up", "retrying")
+MESSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 2_000, 1_000_000
+COMPLAINTS = 20
+MEGABYTE = 1_000_000
 
 Groups = Annotated[
     list[str] | None,
@@ -102,95 +97,122 @@ def add(
     cat chat.json | memory-sql add - --agent ada --user mia --conversation chat-17
 
     Exports of ChatGPT, Claude, Slack, WhatsApp and ShareGPT, and files for fine-tuning, are recognised, zipped or not.
+    What of an export can't be read is named and left out, the rest is stored, and the exit code is 1.
     Else a file is JSON or JSON Lines of messages: role and content, optionally name, id, created_at, conversation, user_id,
     group_ids. Or of documents: {"messages": […], "conversation_id": …, "time_zone": …}. conversation is the
-    conversation's id; a number counts the conversations of the file. If one file has a mistake, no file of the command is
-    stored.
+    conversation's id; a number counts the conversations of the file. If one such file has a mistake, no file of the
+    command is stored.
 
     Adding a file again adds nothing: a message is identified by its id, or without one by file, line and text.
     """
-    from memory_sql.cli.files import Defaults, read_file
+    from memory_sql.cli.files import Defaults, read_into
     from memory_sql.histories.recognising import Known
+    from memory_sql.histories.spool import Spool
     from memory_sql.languages.dates import zone_of
 
-    zone, alone = zone_of(time_zone or "UTC"), conversation is not None
-    known = Known(file_format, zone, _people(person or ()), dates, alone)
-    most = resolve(url, data).message_max_characters
+    zone, most = zone_of(time_zone or "UTC"), resolve(url, data).message_max_characters
+    known = Known(file_format, zone, _people(person or ()), dates, conversation)
     defaults = Defaults(user, conversation, tuple(group or ()), most, time_zone, known)
-    read = [read_file(name, defaults) for name in files]
-    if dry_run:
-        for file in read:
-            output.one(_would(file), _would_text, as_json)
-        return
-    if any(run(url, data, lambda memory: _add_files(memory, read, agent, form, replace, as_json))):
+    with Spool() as spool:
+        with Telling(quiet=as_json) as progress:
+            read = [read_into(spool, name, defaults, _watch(progress, name)) for name in files]
+        if dry_run:
+            whole = [_tell_would(file, as_json) for file in read]
+        else:
+            whole = run(url, data, lambda memory: _add_files(memory, read, agent, form, replace, as_json))
+    if not all(whole):
         raise typer.Exit(1)
 
 
 def _people(given: Sequence[str]) -> dict[str, str]:
-    pairs = [one.rpartition("=") for one in given]
+    pairs = [unicodedata.normalize("NFC", one).rpartition("=") for one in given]
     if any(not (name and user) for name, _, user in pairs):
         raise InputError("--person must be NAME=ID")
     return {name: user for name, _, user in pairs}
 
 
-def _would(file: ConversationFile) -> dict[str, Any]:
-    """What storing the file would add to a database that knows none of it."""
-    said = [message for talk in file.conversations for message in talk.messages]
-    times = sorted(message.created_at for message in said if message.created_at is not None)
-    speaking = {m.user_id or talk.user_id for talk in file.conversations for m in talk.messages if m.role == "user"}
-    return {
-        "file": file.name,
-        "conversations": len(file.conversations),
-        "messages": file.messages,
-        "people": sorted(speaking),
-        "groups": sorted({group for talk in file.conversations for group in talk.group_ids}),
-        "first": times[0].isoformat() if times else None,
-        "last": times[-1].isoformat() if times else None,
-    }
+def _watch(progress: Telling, name: str) -> Callable[[int], Callable[[float], None]]:
+    """Shows how much of a file has been read."""
+    from memory_sql.domain.results import Progress
+
+    def watch(size: int) -> Callable[[float], None]:
+        done = 0.0
+
+        def read(count: float) -> None:
+            nonlocal done
+            done += count
+            told = {"count": int(done / MEGABYTE), "of": size // MEGABYTE, "done": int(done), "total": size}
+            progress.told(Progress(step="reading", what=name, unit="MB", **told))
+
+        return read
+
+    return watch
 
 
-def _would_text(would: dict[str, Any]) -> str:
-    many, people = output.many, would["people"]
-    period = f", {would['first'][:10]} to {would['last'][:10]}" if would["first"] else ""
-    who = f" by {_ids(people)}" if people else ""
-    groups = f", in {_ids(would['groups'])}" if would["groups"] else ""
-    said = f"{many(would['messages'], 'message')} in {many(would['conversations'], 'conversation')}"
-    return output.plain(f"{would['file']}: {said}{who}{groups}{period}; nothing was stored")
+def _tell_would(file: File, as_json: bool) -> bool:
+    would = would_add(file)
+    output.one(would, would_text, as_json)
+    return _complain_of_broken(file)
+
+
+def _complain_of_broken(file: File) -> bool:
+    """Returns whether all of it could be read."""
+    broken = file.notes(BROKEN)
+    for reason in broken[:COMPLAINTS]:
+        output.complain(f"{file.name}: left out: {reason}")
+    if len(broken) > COMPLAINTS:
+        output.complain(f"{file.name}: left out: {len(broken) - COMPLAINTS:,} more, which --json lists")
+    return not broken
 
 
 async def _add_files(
-    memory: Memory, files: Sequence[ConversationFile], agent: str, form: bool, replace: bool, as_json: bool
+    memory: Memory, files: Sequence[File], agent: str, form: bool, replace: bool, as_json: bool
 ) -> list[bool]:
-    """For each file, whether something failed."""
+    """For each file, whether all of it is stored, and formed if asked."""
     if form:
         memory.require_llm()  # fails before anything is stored if there is none
     return [await _add_file(memory, file, agent, form, replace, as_json) for file in files]
 
 
-async def _add_file(
-    memory: Memory, file: ConversationFile, agent: str, form: bool, replace: bool, as_json: bool
-) -> bool:
-    added = []
-    with output.Progress("storing conversations", len(file.conversations)) as progress:
-        for talk in file.conversations:
+async def _add_file(memory: Memory, file: File, agent: str, form: bool, replace: bool, as_json: bool) -> bool:
+    added, total = Added(file), file.messages()
+    try:
+        await _store(memory, added, agent, total, replace=replace, quiet=as_json)
+        if form:
+            await _finish(memory, agent, added, quiet=as_json)
+    except BaseException:
+        stored = f"at least {added.stored:,}" if added.stored < total else "all"
+        output.complain(f"{file.name}: stopped; of {output.many(total, 'message')} {stored} are stored, and stay")
+        raise
+    output.one(added.as_json() if as_json else added, lambda one: added.as_text(agent), as_json)
+    output.complain_of(added.failed)
+    return _complain_of_broken(file) and not added.failed
+
+
+async def _store(memory: Memory, added: Added, agent: str, total: int, *, replace: bool, quiet: bool) -> None:
+    """A conversation is left out from a message on that isn't taken, such as a secret where these are refused."""
+    from memory_sql.domain.results import Progress
+
+    with Telling(quiet=quiet) as progress:
+        for talk in added.file.stretches(MESSAGES_AT_ONCE, CHARACTERS_AT_ONCE):
+            if talk.conversation_id in added.failed:
+                continue
             messages = await _with_ids(memory, talk)
-            for first in range(0, len(messages), MOST_MESSAGES):
-                added.append(
+            try:
+                added.take(
                     await memory.add(
-                        messages[first : first + MOST_MESSAGES], agent_id=agent, user_id=talk.user_id,
+                        messages, agent_id=agent, user_id=talk.user_id,
                         conversation_id=talk.conversation_id, group_ids=talk.group_ids, time_zone=talk.time_zone,
                         replace=replace,
                     )
                 )  # fmt: skip
-            progress.step()
-    done, beside = await _finish(memory, agent, added) if form else (None, {})
-    report = _report(file, added, done, beside)
-    output.one(report, lambda r: _report_text(r, agent, hint=not form), as_json)
-    output.complain_of(report["failed"])
-    return bool(report["failed"])
+            except InvalidMessageError as error:
+                added.failed[talk.conversation_id] = f"message {messages[error.position].id} {error.reason}"
+            told = {"count": added.stored, "of": total, "done": added.stored, "total": total}
+            progress.told(Progress(step="storing", what=added.file.name, unit="messages", **told))
 
 
-async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
+async def _with_ids(memory: Memory, talk: Stretch) -> list[Message]:
     """Gives a message without an id one made from file, place and text.
 
     So adding the same file again adds nothing, while another file of that name, or a changed line, is new. The text is
@@ -198,110 +220,34 @@ async def _with_ids(memory: Memory, talk: Conversation) -> list[Message]:
     """
     messages = list(talk.messages)
     said = [f"{m.role}\0{m.name or ''}\0{m.content}" for m in (messages[at] for at in talk.places)]
-    ids = await memory.conversations.message_ids(said)
+    ids = await memory.conversations.message_ids(said) if said else ()
     for (at, place), known in zip(talk.places.items(), ids, strict=True):
         messages[at] = messages[at].model_copy(update={"id": f"{place}:{known}"})
     return messages
 
 
-async def _finish(memory: Memory, agent: str, added: Sequence[AddResult]) -> tuple[RunDueResult, dict[str, str]]:
+async def _finish(memory: Memory, agent: str, added: Added, *, quiet: bool = False) -> None:
     """A file contains finished conversations: forms them, then does what has become due.
 
-    And which of them another process (a worker) has formed meanwhile (`elsewhere`), or is forming (`busy`).
+    And says which of them another process (a worker) has formed meanwhile (`elsewhere`), or is forming (`busy`).
     """
     unformed = set(await memory.conversations.unformed(agent_id=agent))
-    asked = [talk for talk in dict.fromkeys(one.conversation_id for one in added) if talk in unformed]
-    busy: set[str] = set()
-    formed, failed = await form_each(memory, agent, asked, busy)
-    new = {one.conversation_id for one in added if (one.accepted or one.replaced) and one.formation not in UNFORMED}
-    elsewhere = new - unformed | {one.conversation_id for one in formed if not one.run_ids}
-    due = await memory.run_due(agent_id=agent)
-    done = due.model_copy(update={"formed": (*formed, *due.formed), "failed": {**failed, **due.failed}})
-    return done, dict.fromkeys(elsewhere, "elsewhere") | dict.fromkeys(busy, "busy")
+    stored, busy = list(added.file.outcomes()), set[str]()
+    asked = [one.conversation_id for one in stored if one.conversation_id in unformed]
+    for one in stored:
+        if one.fresh and one.formation not in UNFORMED and one.conversation_id not in unformed:
+            added.file.outcome(one.conversation_id, "elsewhere")
 
+    def take(result: FormResult) -> None:
+        added.take_formed(result)
+        if not result.run_ids:
+            added.file.outcome(result.conversation_id, "elsewhere")
 
-def _report(
-    file: ConversationFile, added: Sequence[AddResult], done: RunDueResult | None, beside: dict[str, str]
-) -> dict[str, Any]:
-    formed = done.formed if done else ()
-    return {
-        "file": file.name,
-        "messages": file.messages,
-        "accepted": sum(result.accepted for result in added),
-        "duplicates": sum(result.duplicates for result in added),
-        **{
-            kind: [one for result in added for one in getattr(result, kind)]
-            for kind in ("replaced", "differing", "forgotten")
-        },
-        "cleaned": sum(result.cleaned for result in added),
-        "masked": sum(result.masked for result in added),
-        "conversations": len(file.conversations),
-        "formed": sum(result.messages for result in formed),
-        "observations": sum(len(result.observations) for result in formed),
-        "known": sum(result.duplicates for result in formed),
-        "consolidated": sum(result.version is not None for result in done.consolidated) if done else 0,
-        "propagated": sum(len(result.propagated) for result in done.propagated) if done else 0,
-        "refused": refused(formed),
-        "failed": done.failed if done else {},
-        "formation": {**{result.conversation_id: result.formation for result in added}, **beside, **_formation(formed)},
-        "empty_groups": sorted({group for result in added for group in result.empty_groups}),
-        "model": model_of(formed),
-        "due": {} if done else {result.conversation_id: result.trigger for result in added if result.trigger},
-    }
-
-
-def _formed(report: dict[str, Any]) -> str:
-    """Where nothing came of it, why."""
-    many, messages = output.many, output.many(report["formed"], "message")
-    known = f"{many(report['known'], 'observation')} known already"
-    if report["observations"]:
-        return f"formed {messages} into {many(report['observations'], 'observation')} ({report['model']})"
-    if report["known"]:
-        return f"read {messages}: nothing new, {known} ({report['model']})"
-    return f"read {messages}: nothing to remember in them ({report['model']})"
-
-
-def _ids(ids: Sequence[str]) -> str:
-    more = len(ids) - SHOWN
-    return ", ".join(ids[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _formation(formed: Sequence[FormResult]) -> dict[str, FormationOutcome]:
-    return {
-        result.conversation_id: "formed" if result.observations else "nothing" for result in formed if result.run_ids
-    }
-
-
-def _report_text(report: dict[str, Any], agent: str, *, hint: bool) -> str:
-    many = output.many
-    lines = [
-        f"{report['file']}: {many(report['messages'], 'message')} in {many(report['conversations'], 'conversation')}: "
-        f"{report['accepted']:,} new, {report['duplicates']:,} known already"
-        + (f", {report['cleaned']:,} cleaned" if report["cleaned"] else "")
-        + (f", secrets masked in {report['masked']:,}" if report["masked"] else "")
-    ]
-    lines += [f"{told}: {_ids(report[kind])}" for kind, told in KNOWN.items() if report[kind]]
-    if report["formed"]:
-        lines.append(_formed(report))
-    for why, told in BESIDE.items():
-        if count := list(report["formation"].values()).count(why):
-            lines.append(f"{told}: {many(count, 'conversation')}")
-    if report["observations"] and (found_nothing := list(report["formation"].values()).count("nothing")):
-        lines.append(f"nothing to remember in {many(found_nothing, 'conversation')}")
-    if report["consolidated"]:
-        lines.append(f"consolidated {many(report['consolidated'], 'scope')}")
-    if report["propagated"]:
-        lines.append(f"propagated {many(report['propagated'], 'claim')}")
-    if left := Counter(why for why in report["formation"].values() if why in UNFORMED):
-        lines.append("not formed: " + ", ".join(f"{count} × {why}" for why, count in left.items()))
-    if report["empty_groups"]:
-        lines.append(f"groups without members, so nobody sees their memory: {', '.join(report['empty_groups'])}")
-    if report["refused"]:
-        lines.append("refused: " + ", ".join(f"{count} × {reason}" for reason, count in report["refused"].items()))
-    if hint:
-        due = f"{len(report['due'])} of {many(report['conversations'], 'conversation')}"
-        lines.append(f"due: {due}; form what is new with: memory-sql conversation form --agent {agent}")
-    return output.plain("\n".join(lines))
+    added.failed.update(await form_into(take, memory, agent, asked, busy, quiet=quiet))
+    added.take_due(await memory.run_due(agent_id=agent))
+    for conversation in busy:
+        added.file.outcome(conversation, "busy")
+    added.was_formed = True
 
 
 def observe(

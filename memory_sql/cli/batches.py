@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from memory_sql.cli import output
+from memory_sql.cli.progress import each
 from memory_sql.errors import BusyError, ConfigurationError, DatabaseError, InputError, MemorySQLError, NotFoundError
 
 if TYPE_CHECKING:
@@ -21,42 +23,58 @@ HOPELESS = (ConfigurationError, DatabaseError, InputError, NotFoundError)  # con
 
 
 async def form_each(
-    memory: Memory, agent: str, conversations: Sequence[str], busy: set[str] | None = None
+    memory: Memory, agent: str, conversations: Sequence[str], *, quiet: bool = False
 ) -> tuple[list[FormResult], dict[str, str]]:
-    """The results, and by conversation the reason of each failure. `busy` gets those that another process is forming."""
+    """The results, and by conversation the reason of each failure. `quiet`: no progress is shown."""
+    done: list[FormResult] = []
+    return done, await form_into(done.append, memory, agent, conversations, quiet=quiet)
+
+
+async def form_into(
+    take: Callable[[FormResult], None],
+    memory: Memory,
+    agent: str,
+    conversations: Sequence[str],
+    busy: set[str] | None = None,
+    *,
+    quiet: bool = False,
+) -> dict[str, str]:
+    """As `form_each`; `take` gets each result, and `busy` the conversations that another process is forming."""
     return await _each(
-        "forming conversations",
-        conversations,
+        each(conversations, "forming", "conversations", quiet=quiet),
         lambda s: memory.conversations.form(agent_id=agent, conversation_id=s),
+        take,
         lambda s: f"conversation {s} of agent {agent}",
         busy,
     )
 
 
 async def consolidate_each(
-    memory: Memory, agent: str, scopes: Sequence[str]
+    memory: Memory, agent: str, scopes: Sequence[str], *, quiet: bool = False
 ) -> tuple[list[ConsolidateResult], dict[str, str]]:
-    return await _each(
-        "consolidating scopes",
-        scopes,
+    done: list[ConsolidateResult] = []
+    failed = await _each(
+        each(scopes, "consolidating", "scopes", quiet=quiet),
         lambda s: memory.scopes.consolidate(agent_id=agent, scope_id=s),
+        done.append,
         lambda s: f"scope {s} of agent {agent}",
     )
+    return done, failed
 
 
 async def _each(
-    what: str,
-    keys: Sequence[K],
+    keys: Generator[K],
     work: Callable[[K], Awaitable[T]],
+    take: Callable[[T], None],
     name: Callable[[K], str],
     busy: set[K] | None = None,
-) -> tuple[list[T], dict[str, str]]:
-    """The results, and by name the reason of each failure; a failure doesn't stop the rest."""
-    done, failed = [], {}
-    with output.Progress(what, len(keys)) as progress:
+) -> dict[str, str]:
+    """By name the reason of each failure; a failure doesn't stop the rest."""
+    failed = {}
+    with closing(keys):
         for key in keys:
             try:
-                done.append(await work(key))
+                take(await work(key))
             except HOPELESS:
                 raise
             except MemorySQLError as error:
@@ -64,8 +82,7 @@ async def _each(
                     busy.add(key)
                 else:
                     failed[name(key)] = str(error)
-            progress.step()
-    return done, failed
+    return failed
 
 
 def refused(formed: Sequence[FormResult]) -> dict[str, int]:

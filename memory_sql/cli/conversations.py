@@ -79,7 +79,7 @@ def form(
         if again:
             return [await memory.conversations.form(agent_id=agent, conversation_id=again, again=True)], {}
         chosen = [conversation] if conversation else await memory.conversations.unformed(agent_id=agent)
-        return await form_each(memory, agent, chosen)
+        return await form_each(memory, agent, chosen, quiet=as_json)
 
     formed, failed = run(url, data, work)
     if as_json:

@@ -1,6 +1,7 @@
-"""Reads conversation files, and exports of other programs (`histories`): JSON or JSON Lines of messages.
+"""Reads conversation files, and exports of other programs (`histories`), into a spool: JSON or JSON Lines of messages.
 
-A file is valid as a whole or not at all.
+A file of messages is valid as a whole or not at all: whoever wrote it can mend it. Of an export what can't be read is named,
+and the rest is read.
 
 An entry is a message in the OpenAI chat format, or a document `{"messages": […], "conversation_id": …}`. Other keys say
 where the message belongs: `conversation` or `conversation_id` (`session`, `session_id` mean the same), `group_ids`,
@@ -9,44 +10,35 @@ where the message belongs: `conversation` or `conversation_id` (`session`, `sess
 
 from __future__ import annotations
 
-import json
+import shutil
 import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memory_sql.cli import json_input
 from memory_sql.domain.ids import host_id
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
-from memory_sql.histories.archives import files_of, is_several
-from memory_sql.histories.recognising import Known, of_files, of_text, of_values
+from memory_sql.histories import slack
+from memory_sql.histories.documents import BROKEN, Broken, Document
+from memory_sql.histories.recognising import Found, Known, Read, by_line, documents, format_of, found_in, label
+from memory_sql.histories.sources import Source, Sources, is_several, of_bytes, of_file, of_stream, sources_of
+from memory_sql.histories.spool import File, Spool, Stretch
+from memory_sql.histories.values import Value, texts, values
 from memory_sql.languages.dates import zone_of
 
 STDIN = "stdin"
-_NAME_CHARACTERS = 200  # leaves room for a line number and a digest in a message id
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """The messages of one conversation, in the order of the file. `user_id` is the user of the conversation.
-
-    `places`: for messages without an id, their places in the file, by position.
-    """
-
-    conversation_id: str
-    user_id: str
-    group_ids: tuple[str, ...]
-    messages: tuple[Message, ...]
-    time_zone: str | None = None
-    places: Mapping[int, str] = field(default_factory=dict)
+_WHOLE = sys.maxsize
+_IN_MEMORY = 1024**2  # of stdin
+Conversation = Stretch
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationFile:
-    """`name` is the name of the file; conversations are in the order of their first appearance."""
+    """`name` is the name of the file; conversations are whole, in the order of their first appearance."""
 
     name: str
     conversations: tuple[Conversation, ...]
@@ -77,132 +69,200 @@ class _Entry(NamedTuple):
     document: Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class _Talk:
-    user_id: str | None = None
-    groups: dict[str, None] = field(default_factory=dict)
-    messages: list[Message] = field(default_factory=list)
-    time_zone: str | None = None
-    places: dict[int, str] = field(default_factory=dict)
+class _NobodysError(InputError):
+    """It isn't said whose a conversation is, which is so for the others too."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"whose is conversation {conversation_id}? pass --user, or give one of its messages a user_id")
 
 
 def read_file(name: str, defaults: Defaults) -> ConversationFile:
-    """The conversations of a file, folder or zip; `-` is stdin. Raises `InputError` naming the line and what is wrong."""
-    if name != "-" and is_several(Path(name)):
-        return _parsed(lambda: _of_several(Path(name), defaults), name, defaults)
-    return parse(_bytes(name), STDIN if name == "-" else name, defaults)
-
-
-def _bytes(name: str) -> bytes:
-    if name == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise InputError(f"{name}: {error.strerror}") from error
+    """All conversations of a file, folder or zip; `-` is stdin. Raises `InputError` naming the line and what is wrong."""
+    with Spool() as spool:
+        return _whole(read_into(spool, name, defaults))
 
 
 def parse(content: bytes, name: str, defaults: Defaults) -> ConversationFile:
-    return _parsed(lambda: _entries(_text(content), Path(name), defaults.known), name, defaults)
+    with Spool() as spool:
+        file = spool.file(name, defaults.time_zone)
+        _read(file, lambda: _of_source(file, of_bytes(content, Path(name).name), defaults, _nobody))
+        return _whole(file)
 
 
-def _parsed(entries: Callable[[], Iterable[_Entry]], name: str, defaults: Defaults) -> ConversationFile:
-    path = Path(name)
+def _whole(file: File) -> ConversationFile:
+    if broken := file.notes(BROKEN):
+        raise InputError(f"{file.name}: {broken[0]}")
+    return ConversationFile(file.name, tuple(file.stretches(_WHOLE, _WHOLE)))
+
+
+def _nobody(count: float) -> None:
+    """Nobody asks how far it is."""
+
+
+def read_into(spool: Spool, name: str, defaults: Defaults, watch: Callable[[int], Read] = lambda size: _nobody) -> File:
+    """As `read_file`, into the spool; `notes(BROKEN)` of the result says what of an export couldn't be read.
+
+    `watch` is told how many bytes there are, and gives what hears how many have been read.
+    """
+    file, path = spool.file(STDIN if name == "-" else name, defaults.time_zone), Path(name)
+    with ExitStack() as opened:
+
+        def read() -> None:
+            if name == "-":
+                held = opened.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+                shutil.copyfileobj(sys.stdin.buffer, held)
+                source = of_stream(held, STDIN)
+            elif is_several(path):
+                sources = opened.enter_context(sources_of(path))
+                _of_several(file, sources, path, defaults, watch(sum(one.size for one in sources.files)))
+                return
+            else:
+                source = of_file(path, path.name)
+            _of_source(file, source, defaults, watch(source.size))
+
+        _read(file, read)
+    return file
+
+
+def _read(file: File, read: Callable[[], None]) -> None:
     try:
-        conversations = _talks(list(entries()), _label(path.name), _label(path.stem), defaults)
-        return ConversationFile(name, tuple(_conversations(conversations, defaults)))
+        with file.reading():
+            read()
     except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+        raise InputError(f"{file.name}: {error}") from None
+    if (nobodys := file.nobodys()) is not None:
+        raise InputError(f"{file.name}: {_NobodysError(nobodys)}")
 
 
-def _of_several(path: Path, defaults: Defaults) -> Iterable[_Entry]:
-    return _of_documents(of_files(files_of(path), _label(path.stem), defaults.known, _json_of))
-
-
-def _json_of(name: str, content: bytes) -> Any:
-    """One JSON value, or the list of those of JSON Lines."""
-    try:
-        text = _text(content)
-        return [value.value for value in _lines(text)] if name.endswith(".jsonl") else _json(text, 1)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"line {line}: not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}") from None
-
-
-def _label(name: str) -> str:
-    """A file's name as part of an id, without the characters that an id can't contain."""
-    printable = "".join("_" if unicodedata.category(c) in ("Cc", "Cs", "Cf") else c for c in name)
-    return unicodedata.normalize("NFC", printable).strip()[:_NAME_CHARACTERS].strip() or "file"
-
-
-class _Value(NamedTuple):
-    value: Any
-    place: str
-    inside: str
-    mark: str
-
-
-def _entries(text: str, path: Path, known: Known) -> Iterator[_Entry]:
-    """Of an export of another program, if it is one; else of the messages and documents themselves."""
-    found = of_text(text, _label(path.stem), known)
-    is_text = found is not None or known.format == "whatsapp"
-    values = [] if is_text else list(_values(text, lines=path.suffix in (".jsonl", ".ndjson")))
-    found = found or of_values([one.value for one in values], _label(path.stem), known)
-    if found is None and known.format not in (None, "messages"):
-        raise InputError(f"it isn't of the format {known.format}")
-    if found is not None:
-        yield from _of_documents(found)
-    for one in () if found is not None else values:
-        yield from _of_value(*one)
-
-
-def _of_documents(documents: Iterable[Mapping[str, Any]]) -> Iterator[_Entry]:
-    for n, document in enumerate(documents, 1):
-        yield from _of_value(document, f"conversation {n}", f"conversation {n}, ", str(n))
-
-
-def _values(text: str, *, lines: bool) -> Iterator[_Value]:
-    """JSON Lines if the name says so, or if the first of several lines is an object; else one JSON value."""
-    first, _, rest = text.strip().partition("\n")
-    if not first:
-        return
-    if lines or (rest and first.startswith("{") and first.rstrip().endswith("}")):
-        yield from _lines(text)
-        return
-    value = _json(text, 1)
-    if isinstance(value, list):
-        for n, item in enumerate(value, 1):
-            yield _Value(item, f"message {n}", f"item {n}, ", str(n))
+def _of_source(file: File, source: Source, defaults: Defaults, read: Read) -> None:
+    kind, name = format_of(source, defaults.known), label(source.stem)
+    if kind is None:
+        raise InputError(f"it isn't of the format {defaults.known.format}")
+    if kind == "messages":
+        _put_messages(file, source, name, defaults, read)
     else:
-        yield _Value(value, "message 1", "", "1")
+        _put_all(file, documents(Found(source, kind, name), defaults.known, read), defaults)
 
 
-def _lines(text: str) -> Iterator[_Value]:
-    for n, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield _Value(_json(line, n), f"line {n}", f"line {n}, ", str(n))
+def _of_several(file: File, sources: Sources, path: Path, defaults: Defaults, read: Read) -> None:
+    known = defaults.known
+    if known.format in (None, "slack") and slack.is_mine(sources.files):
+        _put_all(file, slack.documents(sources.files, known.people, read), defaults)
+        return
+    for one in list(found_in(sources, label(path.resolve().stem), known)):
+        if isinstance(one, Broken):
+            file.note(BROKEN, [f"{one.place}: {one.reason}"])
+            continue
+        try:
+            if one.format == "messages":
+                with file.whole():
+                    _put_messages(file, one.source, one.name, defaults, read)
+            else:
+                _put_all(file, documents(one, known, read), defaults, f"{one.source.name}: ")
+        except _NobodysError:
+            raise
+        except InputError as error:
+            file.note(BROKEN, [f"{one.source.name}: {error}"])
+    if not file.conversations():
+        raise InputError(next(iter(file.notes(BROKEN)), _nothing(sources)))
 
 
-def _json(text: str, line: int) -> Any:
+def _nothing(sources: Sources) -> str:
+    if sources.zips:
+        return f"a zip is inside, which isn't read: unpack {sources.zips[0]}, and add what it holds"
+    return "no export of ChatGPT, Claude, Slack, WhatsApp or ShareGPT is in it"
+
+
+# Exports
+
+
+def _put_all(file: File, found: Iterable[Document | Broken], defaults: Defaults, before: str = "") -> None:
+    """Raises `InputError` where nothing can be read; else notes what can't. `before`: says in which file that is."""
+    first: str | None = None
+    good = 0
     try:
-        return json_input.parsed(text)
+        for one in found:
+            reason = one.reason if isinstance(one, Broken) else _put_whole(file, one, defaults, before)
+            good += reason is None
+            if reason is not None:
+                said = f"{one.place}: {reason}" if one.place else reason
+                first = first or said
+                file.note(BROKEN, [f"{before}{said}"])
+    except _NobodysError:
+        raise
     except InputError as error:
-        raise InputError(f"line {line}: {error}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"line {line + error.lineno - 1}: not JSON: {error.msg} (column {error.colno})") from None
-    except (ValueError, RecursionError) as error:  # a number with thousands of digits, thousands of brackets
-        raise InputError(f"line {line}: not JSON: {type(error).__name__}") from None
+        if not good:
+            raise
+        file.note(BROKEN, [f"{before}{error}; what follows isn't read"])
+    if first is not None and not good:
+        raise InputError(first)
 
 
-def _of_value(value: Any, place: str, inside: str, mark: str) -> Iterator[_Entry]:
+def _put_whole(file: File, document: Document, defaults: Defaults, before: str) -> str | None:
+    """What is wrong with the conversation; it is then left out."""
+    try:
+        with file.whole():
+            _put_document(file, document, defaults, before)
+    except _NobodysError:
+        raise
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _put_document(file: File, document: Document, defaults: Defaults, before: str) -> None:
+    conversation = host_id(document.conversation_id, "conversation")
+    groups = [*defaults.groups, *(host_id(group, "group_ids") for group in document.group_ids)]
+    count = 0
+    for position, said in enumerate(document.messages):
+        try:
+            if isinstance(said, Broken):
+                raise InputError(said.reason)
+            message = _parsed(said.data, position, defaults)
+        except InputError as error:
+            file.note(BROKEN, [f"{before}{said.place or f'{document.place}, message {position + 1}'}: {error}"])
+            continue
+        count += 1
+        file.put(
+            conversation, message, user=defaults.user or message.user_id, groups=groups, zone=None,
+            place=f"{document.mark}{position + 1}", mark=said.mark, order=said.order,
+        )  # fmt: skip
+    if count and defaults.user is None and not file.has_owner(conversation):
+        raise _NobodysError(conversation)
+
+
+def _parsed(data: Any, position: int, defaults: Defaults) -> Message:
+    try:
+        return Message.parse(data, position, defaults.max_characters)
+    except InvalidMessageError as error:
+        raise InputError(error.reason) from None
+    except TooLargeError as error:
+        raise InputError(f"{error.size:,} characters; the limit is {error.limit:,}") from None
+
+
+# Messages and documents of our own form
+
+
+def _put_messages(file: File, source: Source, stem: str, defaults: Defaults, read: Read) -> None:
+    name = label(source.name)
+    entries = (
+        entry for value in values(texts(source.pieces(read)), by_line=by_line(source)) for entry in _of_value(value)
+    )
+    for position, entry in enumerate(entries):
+        try:
+            message = _parsed(entry.data, position, defaults)
+            file.put(
+                _conversation_of(entry, stem, defaults), message, user=_user(entry, message, defaults),
+                groups=(*defaults.groups, *_groups(entry.document), *_groups(_said_by(entry))), zone=_zone(entry),
+                place=f"{name}:{entry.mark}",
+            )  # fmt: skip
+        except InputError as error:
+            raise InputError(f"{entry.place}: {error}") from None
+
+
+def _of_value(one: Value) -> Iterator[_Entry]:
     """The message itself, or the messages of a document."""
+    value, place, inside, mark = one
     if not isinstance(value, dict):
         raise InputError(f"{place}: must be an object, not {type(value).__name__}")
     if "messages" not in value:
@@ -219,31 +279,19 @@ def _of_value(value: Any, place: str, inside: str, mark: str) -> Iterator[_Entry
         yield _Entry(f"{inside}message {n}", f"{mark}.{n}", message, document)
 
 
-def _talks(entries: Sequence[_Entry], name: str, stem: str, defaults: Defaults) -> dict[str, _Talk]:
-    conversations: dict[str, _Talk] = {}
-    for position, entry in enumerate(entries):
-        try:
-            message = Message.parse(entry.data, position, defaults.max_characters)
-            talk = conversations.setdefault(_conversation_of(entry, stem, defaults), _Talk())
-            groups = (*defaults.groups, *_groups(entry.document), *_groups(entry.data))
-            talk.time_zone = _zone(entry) or talk.time_zone
-        except InvalidMessageError as error:
-            raise InputError(f"{entry.place}: {error.reason}") from None
-        except TooLargeError as error:
-            raise InputError(f"{entry.place}: {error.size:,} characters; the limit is {error.limit:,}") from None
-        except InputError as error:
-            raise InputError(f"{entry.place}: {error}") from None
-        talk.user_id = talk.user_id or entry.document.get("user_id") or message.user_id
-        talk.groups.update(dict.fromkeys(groups))
-        if message.id is None:
-            talk.places[len(talk.messages)] = f"{name}:{entry.mark}"
-        talk.messages.append(message)
-    return conversations
+def _said_by(entry: _Entry) -> Mapping[str, Any]:
+    """What the message says of itself; a plain text says nothing."""
+    return entry.data if isinstance(entry.data, Mapping) else {}
+
+
+def _user(entry: _Entry, message: Message, defaults: Defaults) -> str | None:
+    named = defaults.user or entry.document.get("user_id") or message.user_id
+    return None if named is None else host_id(named, "user_id")
 
 
 def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
     """The id of the conversation. A number in `conversation` (or `session`) counts the conversations of this file."""
-    own = entry.data.get("conversation", entry.data.get("session"))
+    own = _said_by(entry).get("conversation", _said_by(entry).get("session"))
     if isinstance(own, int) and not isinstance(own, bool):
         return host_id(f"{stem}/{own}", "conversation")
     for value in (own, *_ids(entry), defaults.conversation):
@@ -254,7 +302,7 @@ def _conversation_of(entry: _Entry, stem: str, defaults: Defaults) -> str:
 
 def _ids(entry: _Entry) -> Iterator[object]:
     """The id under our name or the common one."""
-    for holder in (entry.data, entry.document):
+    for holder in (_said_by(entry), entry.document):
         yield from (holder.get("conversation_id"), holder.get("session_id"))
 
 
@@ -268,24 +316,7 @@ def _groups(holder: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _zone(entry: _Entry) -> str | None:
-    found = entry.data.get("time_zone", entry.document.get("time_zone"))
+    found = _said_by(entry).get("time_zone", entry.document.get("time_zone"))
     if found is not None and not isinstance(found, str):
         raise InputError("time_zone must be text")
     return None if found is None else zone_of(found).key
-
-
-def _conversations(conversations: Mapping[str, _Talk], defaults: Defaults) -> Iterator[Conversation]:
-    for conversation_id, talk in conversations.items():
-        user = defaults.user or talk.user_id
-        if user is None:
-            raise InputError(
-                f"whose is conversation {conversation_id}? pass --user, or give one of its messages a user_id"
-            )
-        yield Conversation(
-            conversation_id,
-            host_id(user, "user_id"),
-            tuple(talk.groups),
-            tuple(talk.messages),
-            talk.time_zone or defaults.time_zone,
-            talk.places,
-        )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memory_sql.cli import output, tree
-from memory_sql.cli.import_progress import Telling
 from memory_sql.cli.import_report import as_markdown, as_text
 from memory_sql.cli.options import Actor, AsJson, Data, Reason, Url, Yes, run
+from memory_sql.cli.progress import Telling
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def mongo(
     key = key_of_file(_key(key_file, dry_run=dry_run))
 
     async def work(memory: Memory) -> ImportReport:
-        with Telling() as progress:
+        with Telling(quiet=as_json) as progress:
             return await memory.imports.mongo(
                 key=key, dump=dump, export=export, mongo_url=live, keep_going=keep_going, options=options,
                 dry_run=dry_run, pause=pause, progress=progress.told,

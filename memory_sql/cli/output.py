@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_sql.errors import InputError
 
@@ -142,31 +142,3 @@ def whole_file(file: Path) -> Iterator[TextIOWrapper]:
         with suppress(FileNotFoundError):
             os.unlink(name)
         raise
-
-
-class Progress:
-    """Shows the progress of long work on stderr if that is a terminal."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done, self._width = what, total, 0, 0
-        self._shown = sys.stderr.isatty() and total > 1
-
-    def __enter__(self) -> Self:
-        self._show()
-        return self
-
-    def step(self) -> None:
-        self._done += 1
-        self._show()
-
-    def __exit__(self, *_: object) -> None:
-        self._write("")
-        self._write("")
-
-    def _show(self) -> None:
-        self._write(f"{self._what}: {self._done} of {self._total}")
-
-    def _write(self, text: str) -> None:
-        if self._shown:
-            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(text)

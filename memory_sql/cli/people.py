@@ -11,11 +11,14 @@ import typer
 
 from memory_sql.cli import output, tree
 from memory_sql.cli.options import Actor, After, Agent, AsJson, Data, Limit, Person, Reason, Url, run
+from memory_sql.cli.progress import Telling
 
 if TYPE_CHECKING:
     from memory_sql.domain.exports import ExportHeader, ExportLine
     from memory_sql.domain.people import Alias, Merged, Renamed, UserSummary
     from memory_sql.memory import Memory
+
+LINES_BETWEEN = 100  # two looks at the clock
 
 app = tree.group("People: their ids, and everything that is stored about them.")
 
@@ -174,23 +177,29 @@ def export(
     async def work(memory: Memory) -> ExportHeader:
         async with aclosing(memory.people.export(agent_id=agent, user_id=user)) as lines:
             if file is None:
-                return await _write(lines, output.json_line)
+                return await _write(lines, output.json_line, quiet=True)
             with output.whole_file(file) as to:
-                return await _write(lines, lambda line: print(line.model_dump_json(), file=to))
+                return await _write(lines, lambda line: print(line.model_dump_json(), file=to), quiet=as_json)
 
     header = run(url, data, work)
     if file is not None:
         output.one(header, lambda header: _header_text(header, file), as_json)
 
 
-async def _write(lines: AsyncIterator[ExportLine], put: Callable[[ExportLine], None]) -> ExportHeader:
+async def _write(lines: AsyncIterator[ExportLine], put: Callable[[ExportLine], None], *, quiet: bool) -> ExportHeader:
     from memory_sql.domain.exports import ExportHeader
+    from memory_sql.domain.results import Progress
 
     header = await anext(lines)
     assert isinstance(header, ExportHeader)  # guaranteed by `people.export`
     put(header)
-    async for line in lines:
-        put(line)
+    most, count = sum(header.counts.values()), 0
+    with Telling(quiet=quiet) as progress:
+        async for line in lines:
+            put(line)
+            count += 1
+            if count % LINES_BETWEEN == 0:
+                progress.told(Progress(step="exporting", count=count, unit="lines", of=most, done=count, total=most))
     return header
 
 

@@ -194,7 +194,7 @@ def consolidate(
         if user is None:
             raise InputError("which scopes? name one, or pass --user")
         visible = await memory.scopes.list(agent_id=agent, user_id=user)
-        return await consolidate_each(memory, agent, [one.ref.id for one in visible if one.pending])
+        return await consolidate_each(memory, agent, [one.ref.id for one in visible if one.pending], quiet=as_json)
 
     consolidated, failed = run(url, data, work)
     if as_json:

@@ -8,10 +8,12 @@ import typer
 
 from memory_sql.cli import output, tree
 from memory_sql.cli.options import Actor, Agent, AsJson, Data, Limit, OneAgent, Reason, Url, Yes, run
+from memory_sql.cli.progress import Telling
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
     from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, Late, MaintainResult, Review, Trimmed, Waiting
+    from memory_sql.memory import Memory
 
 REFUSALS = {"auth": "the key", "quota": "for lack of credit"}
 
@@ -324,7 +326,12 @@ def embed(
 
     Does nothing if vectors are off; `memory-sql admin stats` says whether they are.
     """
-    done = run(url, data, lambda memory: memory.work.embed(agent_id=agent, limit=limit, whole=not newest))
+
+    async def work(memory: Memory) -> EmbedResult:
+        with Telling(quiet=as_json) as progress:
+            return await memory.work.embed(agent_id=agent, limit=limit, whole=not newest, progress=progress.told)
+
+    done = run(url, data, work)
     output.one(done, _embedded_text, as_json)
 
 

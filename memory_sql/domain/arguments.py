@@ -80,6 +80,12 @@ def optional_flags(**given: bool | None) -> None:
     flags(**{name: value for name, value in given.items() if value is not None})
 
 
+def optional_callable(name: str, value: object) -> None:
+    """Raises `InputError` for what can't be called."""
+    if value is not None and not callable(value):
+        raise InputError(f"{name} must be a function, not {type(value).__name__}")
+
+
 def selection_of(value: Selection | str) -> Selection:
     if isinstance(value, Selection):
         return value

@@ -311,16 +311,22 @@ class ImportReport(Value):
     unaccounted: tuple[str, ...] = ()
 
 
-class ImportProgress(Value):
-    """The progress of an import: it reads files (or collections), then looks at or stores the agents in `what`.
+Step = Literal["reading", "looking", "storing", "forming", "consolidating", "embedding", "exporting"]
 
-    `count`: documents read, or observations stored, so far. `done` of `total` measures the whole step, in bytes of files,
-    documents of a server or rows of agents. `total` 0: unknown. `what` is empty before the first agent.
+
+class Progress(Value):
+    """How far long work is. `what` is the file, the agent or the like that is worked on; empty if there is none.
+
+    `count` of `unit` ("messages") are done, `of` so many; None: that isn't known before the end. `done` of `total` measures
+    the whole step for a bar; `total` 0: unknown. An import reads files, where these are bytes, or collections, where they are
+    documents; then it looks at or stores agents, where they are rows.
     """
 
-    step: Literal["reading", "looking", "storing"]
-    what: str
+    step: Step
+    what: str = ""
     count: int
+    unit: str
+    of: int | None = None
     done: int
     total: int
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_sql.errors import InputError
+from memory_sql.histories.documents import Document, Said
 
 _ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "bot": "assistant",
@@ -16,18 +17,18 @@ _ROLES = {
 
 def is_mine(first: Mapping[str, Any]) -> bool:
     turns = first.get("conversations")
-    return isinstance(turns, list) and bool(turns) and isinstance(turns[0], Mapping) and "from" in turns[0]
+    return isinstance(turns, list) and (not turns or (isinstance(turns[0], Mapping) and "from" in turns[0]))
 
 
-def document(talk: Mapping[str, Any], place: str) -> dict[str, Any]:
-    return {"conversation_id": talk.get("id"), "messages": [_message(turn, place) for turn in talk["conversations"]]}
+def document(talk: Mapping[str, Any]) -> Document:
+    return Document(talk.get("id"), [_message(turn) for turn in talk["conversations"]])
 
 
-def _message(turn: object, place: str) -> dict[str, Any]:
+def _message(turn: object) -> Said:
     if not isinstance(turn, Mapping) or not isinstance(turn.get("value"), str):
-        raise InputError(f"{place}: a turn must be an object with from and value")
+        raise InputError("a turn must be an object with from and value")
     speaker = turn.get("from")
     role = _ROLES.get(speaker) if isinstance(speaker, str) else None
     if role is None:
-        raise InputError(f"{place}: from must be one of {', '.join(_ROLES)}")
-    return {"role": role, "content": turn["value"]}
+        raise InputError(f"from must be one of {', '.join(_ROLES)}")
+    return Said({"role": role, "content": turn["value"]})

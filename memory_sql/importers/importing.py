@@ -18,7 +18,7 @@ from memory_sql.db import Session
 from memory_sql.db.engine import Database
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
-from memory_sql.domain.results import ImportProgress, ImportReport
+from memory_sql.domain.results import ImportReport, Progress
 from memory_sql.errors import InputError
 from memory_sql.importers.batches import each
 from memory_sql.importers.loading import Loader
@@ -33,7 +33,7 @@ from memory_sql.importers.mongo.survey import Survey
 LEAST_KEY_BYTES = 32
 REJECTS_AT_ONCE = 1000
 AGENTS_AT_ONCE = 3
-Progress = Callable[[ImportProgress], None]
+Told = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Import:
     key: bytes
     now: datetime
     pause: float = 0.0
-    progress: Progress | None = None
+    progress: Told | None = None
 
     async def run(self, *, dry_run: bool = False) -> ImportReport:
         """Runs the import, or resumes it if it was interrupted. With `dry_run` nothing is written.
@@ -129,10 +129,12 @@ class Import:
             nonlocal count, done
             count, done = count + observations, done + extents[agent_id]
             if self.progress is not None:
-                self.progress(ImportProgress(step=step, what=agent_id, count=count, done=done, total=total))
+                self.progress(
+                    Progress(step=step, what=agent_id, count=count, unit="observations", done=done, total=total)
+                )
 
         if self.progress is not None:
-            self.progress(ImportProgress(step=step, what="", count=0, done=0, total=total))
+            self.progress(Progress(step=step, what="", count=0, unit="observations", done=0, total=total))
         return tell
 
     async def _due_from(self, import_id: int) -> datetime:

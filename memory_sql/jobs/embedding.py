@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,14 +24,17 @@ class Wanted:
 
 
 class Embedding:
-    """Of at most `limit` observations. `whole`: of all that have none, not only of the newest."""
+    """Of at most `limit` observations. `whole`: of all that have none, not only of the newest. `told` hears how many have."""
 
     applies_alone = False
 
-    def __init__(self, model: EmbeddingModel, limit: int, *, whole: bool) -> None:
+    def __init__(
+        self, model: EmbeddingModel, limit: int, *, whole: bool, told: Callable[[int], None] | None = None
+    ) -> None:
         self._model = model
         self._limit = limit
         self._whole = whole
+        self._told = told
 
     async def load(
         self,
@@ -43,6 +46,8 @@ class Embedding:
         so_far: Sequence[EmbedResult],
     ) -> tuple[Wanted, Sequence[Unembedded] | None]:
         left = self._limit - _stored(so_far)
+        if self._told is not None:
+            self._told(_stored(so_far))
         if left <= 0:
             return key, None
         return key, await vectors.load(session, self._model, key.agent_id, left, settings, whole=self._whole) or None

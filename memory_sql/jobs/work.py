@@ -10,13 +10,22 @@ from typing import Any, Literal, get_args
 
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
+from memory_sql.db.principals import service
 from memory_sql.db.queries.due import due_kinds
 from memory_sql.db.repositories.agents import find_agent
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.ids import moved, parse_scope_id
-from memory_sql.domain.results import ConsolidateResult, EmbedResult, FormResult, PropagateResult, Receipt, RunDueResult
+from memory_sql.domain.results import (
+    ConsolidateResult,
+    EmbedResult,
+    FormResult,
+    Progress,
+    PropagateResult,
+    Receipt,
+    RunDueResult,
+)
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
 from memory_sql.formation.formation import ConversationKey
 from memory_sql.jobs import dead
@@ -31,6 +40,7 @@ from memory_sql.jobs.reformation import Reformation
 from memory_sql.jobs.scopes import ScopeKey
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.retrieval import vectors
 from memory_sql.telemetry import Telemetry
 
 log = logging.getLogger("memory_sql")
@@ -152,11 +162,33 @@ class Jobs:
                 break
         return done
 
-    async def embed_due(self, agent_id: str | None, limit: int, *, whole: bool) -> EmbedResult:
+    async def embed_due(
+        self, agent_id: str | None, limit: int, *, whole: bool, progress: Callable[[Progress], None] | None = None
+    ) -> EmbedResult:
         model = self._embeddings()
         if model is None:
             return EmbedResult()
-        return await self._engine.run(Embedding(model, limit, whole=whole), Wanted(agent_id), "due")
+        told = None if progress is None else await self._telling(model, agent_id, limit, progress, whole=whole)
+        return await self._engine.run(Embedding(model, limit, whole=whole, told=told), Wanted(agent_id), "due")
+
+    async def _telling(
+        self,
+        model: EmbeddingModel,
+        agent_id: str | None,
+        limit: int,
+        progress: Callable[[Progress], None],
+        *,
+        whole: bool,
+    ) -> Callable[[int], None]:
+        """Others may embed, forget or store meanwhile: the total is what is missing now, or what is done if that is more."""
+        async with self._database.statement(principal=service(agent_id)) as unit:
+            total = await vectors.count(unit, model, agent_id, limit, self._settings, whole=whole)
+
+        def told(count: int) -> None:
+            most = max(total, count)
+            progress(Progress(step="embedding", count=count, unit="observations", of=most, done=count, total=most))
+
+        return told
 
     async def _embed_before(self, agent_id: str) -> None:
         """What a consolidation reads: by its vectors it is shown beside what it may overtake. Without them, by its words."""

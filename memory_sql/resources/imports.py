@@ -12,10 +12,19 @@ from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.savepoints import taken_back
-from memory_sql.domain.arguments import MOST_STORED, flags, needed_text, optional_id, path_of, reason_of, within
+from memory_sql.domain.arguments import (
+    MOST_STORED,
+    flags,
+    needed_text,
+    optional_callable,
+    optional_id,
+    path_of,
+    reason_of,
+    within,
+)
 from memory_sql.domain.ids import Id
 from memory_sql.domain.receipts import Receipt
-from memory_sql.domain.results import ImportCheck, ImportProgress, ImportReport, ImportRun, RolledBack
+from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, Progress, RolledBack
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.checking import compare
 from memory_sql.importers.importing import Import
@@ -42,7 +51,7 @@ class Imports(Face):
         options: ImportOptions | None = None,
         dry_run: bool = False,
         pause: float = 0.0,
-        progress: Callable[[ImportProgress], None] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> ImportReport:
         """Imports the memory of the previous system, one transaction an agent, and accounts for every document.
 
@@ -56,6 +65,7 @@ class Imports(Face):
         now and then. Raises `SourceError`, `InputError`, `ConfigurationError`.
         """
         flags(keep_going=keep_going, dry_run=dry_run)
+        optional_callable("progress", progress)
         if isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
         async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:

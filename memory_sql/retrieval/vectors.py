@@ -32,9 +32,22 @@ async def load(
     session: Session, model: EmbeddingModel, agent_id: str | None, most: int, settings: Settings, *, whole: bool
 ) -> Sequence[Unembedded]:
     """The next batch. What is sensitive is left out where its text would leave for somebody else's machine (B.5)."""
-    sensitive = is_local(model) or settings.embed_sensitive
-    size = min(most, settings.embedding_batch)
+    sensitive, size = _sensitive(model, settings), min(most, settings.embedding_batch)
     return await VectorRepository(session, name_of(model)).missing(agent_id, size, sensitive=sensitive, whole=whole)
+
+
+async def count(
+    session: Session, model: EmbeddingModel, agent_id: str | None, most: int, settings: Settings, *, whole: bool
+) -> int:
+    """How many vectors are missing, at most `most`."""
+    sensitive = _sensitive(model, settings)
+    return await VectorRepository(session, name_of(model)).count_missing(
+        agent_id, most, sensitive=sensitive, whole=whole
+    )
+
+
+def _sensitive(model: EmbeddingModel, settings: Settings) -> bool:
+    return is_local(model) or settings.embed_sensitive
 
 
 Embedded = list[tuple[Unembedded, list[float] | None]]

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,8 +16,10 @@ from sqlalchemy import text
 
 from memory_sql import __version__, embedded
 from memory_sql.cli import adding
-from memory_sql.cli.files import Defaults, read_file
+from memory_sql.cli.added import Added
+from memory_sql.cli.files import Defaults, read_into
 from memory_sql.db.engine import connect_once
+from memory_sql.histories.spool import Spool
 from memory_sql.memory import Memory
 from tests.commands import Ran, commands, memory_sql
 from tests.sizes import few_in_every_run
@@ -42,6 +44,12 @@ def run(database_url: str) -> Run:
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
     return write(tmp_path / "talk.jsonl", *TALK)
+
+
+@pytest.fixture
+def spool() -> Iterator[Spool]:
+    with Spool() as opened:
+        yield opened
 
 
 def write(path: Path, *messages: Any) -> Path:
@@ -109,19 +117,20 @@ def test_add_says_that_nothing_came_of_it(run: Run, tmp_path: Path) -> None:
         ("busy", "being formed by another process (a worker): 1 conversation"),
     ],
 )
-async def test_add_beside_a_worker_says_what_that_did(database_url: str, talk: Path, state: str, says: str) -> None:
-    file = read_file(str(talk), Defaults("mia", None, (), 1000, None))
+async def test_add_beside_a_worker_says_what_that_did(
+    database_url: str, talk: Path, spool: Spool, state: str, says: str
+) -> None:
     async with Memory(database_url) as memory, Memory(database_url) as worker:
-        added = await memory.add(file.conversations[0].messages, agent_id="ada", user_id="mia", conversation_id="talk")
+        added = Added(file := read_into(spool, str(talk), Defaults("mia")))
+        (said,) = file.stretches(10, 10_000)
+        added.take(await memory.add(said.messages, agent_id="ada", user_id="mia", conversation_id="talk"))
         work = await worker.work.claim("formation")
         assert work is not None
         if state == "elsewhere":
             await work()
-        done, beside = await adding._finish(memory, "ada", [added])
-    assert (beside, done.failed) == ({"talk": state}, {})
-    report = adding._report(file, [added], done, beside)
-    assert report["formation"] == {"talk": state}
-    assert says in adding._report_text(report, "ada", hint=False).splitlines()
+        await adding._finish(memory, "ada", added)
+    assert (added.failed, added.as_json()["formation"]) == ({}, {"talk": state})
+    assert says in added.as_text("ada").splitlines()
 
 
 def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory_sql.domain.results import ImportProgress
+from memory_sql.domain.results import Progress
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.database import TOLD, rows
@@ -161,7 +161,7 @@ async def test_the_old_store_is_left_as_it_was(memory: Memory, folder: Path) -> 
 async def test_whoever_waits_is_told_how_far_it_is(
     memory: Memory, tmp_path: Path, dry_run: bool, steps: list[str]
 ) -> None:
-    told: list[ImportProgress] = []
+    told: list[Progress] = []
     dumped(tmp_path, Legacy(agents=3, cases=()))
     await memory.imports.mongo(dump=tmp_path, key=KEY, dry_run=dry_run, progress=told.append)
     assert list(dict.fromkeys(now.step for now in told)) == steps

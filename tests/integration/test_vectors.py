@@ -14,6 +14,7 @@ from sqlalchemy import text
 from memory_sql.config import Settings
 from memory_sql.db.roles import Roles
 from memory_sql.domain.reading import SearchResult
+from memory_sql.domain.results import Progress
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import UnavailableError
 from memory_sql.llm.embeddings import bits_of
@@ -72,6 +73,21 @@ async def nearest(memory: Memory) -> list[Any]:
 
 def contents(found: SearchResult) -> list[str]:
     return [hit.observation.content for hit in found.results]
+
+
+async def test_who_embeds_is_told_how_far_it_is(
+    database_url: str, model: Meanings, llm: Scripted, settings: Settings
+) -> None:
+    told: list[Progress] = []
+    few = settings.model_copy(update={"embedding_batch": 2})
+    async with Memory(database_url, llm, few, embeddings=model) as memory:
+        for said in (SLOOP, *NOISE, "Where is it?"):  # a question has no vector
+            await memory.observe(said, **MIA)
+        done = await memory.work.embed(limit=4, progress=told.append)
+        assert (done.embedded, [(now.count, now.of) for now in told]) == (4, [(0, 4), (2, 4), (4, 4)])
+        told.clear()
+        await memory.work.embed(progress=told.append)
+    assert [(now.step, now.done, now.total) for now in told][-1] == ("embedding", 1, 1)
 
 
 async def test_search_finds_what_means_the_same_in_other_words(memory: Memory) -> None:

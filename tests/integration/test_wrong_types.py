@@ -59,6 +59,7 @@ RIGHT: dict[str, set[str]] = {
     "Decimal": {"number"},
     "Sequence": {"empty"},
     "Path": {"path", "text", "half"},
+    "Callable": {"class"},
     "MessageLike": {"text", "half", "no text", "empty"},  # what a user said
 }
 

@@ -59,6 +59,11 @@ class VectorRepository:
         given = {"agent_id": agent_id, "model": self._model, "limit": limit, "sensitive": sensitive, "whole": whole}
         return [Unembedded(*row) for row in await self._session.execute(_MISSING, given)]
 
+    async def count_missing(self, agent_id: str | None, limit: int, *, sensitive: bool, whole: bool) -> int:
+        """How many `missing` would find, at most `limit`. Reads as much as it."""
+        given = {"agent_id": agent_id, "model": self._model, "limit": limit, "sensitive": sensitive, "whole": whole}
+        return (await self._session.scalars(_COUNT_MISSING, given)).one()
+
     async def save(self, of: Sequence[Unembedded], bits: Sequence[str | None]) -> Sequence[bool]:
         """Whether it has bits, for each stored one: not those forgotten meanwhile, nor those somebody else has stored."""
         given = {
@@ -142,6 +147,7 @@ _MISSING = (
     .where(ScopeRow.is_active, or_(_agent.is_(None), AgentRow.agent_id == _agent))
     .limit(_limit)
 )
+_COUNT_MISSING = select(func.count()).select_from(_MISSING.subquery())
 _given = (
     func.unnest(
         bindparam("agent_keys", type_=ARRAY(BigInteger)),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memory_sql.domain.results import ImportProgress
+from memory_sql.domain.results import Progress
 from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.documents import Blob, Record, Shard
 from memory_sql.importers.mongo.drafts import Outcome, Refusal
@@ -37,7 +37,7 @@ from memory_sql.importers.mongo.spool import Spool, holder_of, room
 from memory_sql.importers.mongo.values import Fields, Notes, ObjectKey, UnreadableError
 from memory_sql.languages.text import content_digest
 
-Progress = Callable[[ImportProgress], None]
+Told = Callable[[Progress], None]
 
 _STEP = 1000
 
@@ -58,7 +58,7 @@ class Survey:
     spool: Spool
     options: ImportOptions
     accounts: Accounts
-    progress: Progress | None = None
+    progress: Told | None = None
     _documents: int = 0
     _done: int = 0
     _total: int = 0
@@ -81,8 +81,11 @@ class Survey:
     def _tell(self, part: Part, read: int) -> None:
         if self.progress is not None:
             done = self._done + min(read, part.extent)
-            now = ImportProgress(step="reading", what=part.name, count=self._documents, done=done, total=self._total)
-            self.progress(now)
+            self.progress(
+                Progress(
+                    step="reading", what=part.name, count=self._documents, unit="documents", done=done, total=self._total
+                )
+            )  # fmt: skip
 
     async def _read(self, part: Part) -> None:
         old_name = part.name.partition(".")[0] in COLLECTIONS[part.collection][:-1]

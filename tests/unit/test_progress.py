@@ -1,4 +1,4 @@
-"""The progress of an import, reported while reading and storing, with the time that is left."""
+"""The progress of long work, with the time that is left."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_sql.cli.import_progress import Telling, as_line, duration
-from memory_sql.domain.results import ImportProgress
+from memory_sql.cli.progress import Telling, as_line, duration, each
+from memory_sql.domain.results import Progress
 from memory_sql.importers.mongo import survey
 from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.options import ImportOptions
@@ -26,8 +26,8 @@ def times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "_STEP", 10)
 
 
-async def told(source: Source) -> list[ImportProgress]:
-    found: list[ImportProgress] = []
+async def told(source: Source) -> list[Progress]:
+    found: list[Progress] = []
     with spooled() as spool:
         await survey.Survey(source, spool, ImportOptions(), Accounts(), found.append).run()
     return found
@@ -51,16 +51,21 @@ async def test_what_is_read_grows_to_the_size_of_all_files(tmp_path: Path, form:
 @pytest.mark.parametrize(
     ("now", "seconds", "line"),
     [
-        (ImportProgress(step="reading", what="f", count=3000, done=25, total=100), 10,
+        (Progress(step="reading", what="f", count=3000, unit="documents", done=25, total=100), 10,
          "reading f: 3,000 documents, 300 a second, about 30 s left"),
-        (ImportProgress(step="storing", what="a", count=10, done=1, total=1000), 10,
+        (Progress(step="storing", what="a", count=10, unit="observations", done=1, total=1000), 10,
          "storing a: 10 observations, 1 a second, about 2 h 46 min left"),
-        (ImportProgress(step="reading", what="f", count=10, done=0, total=0), 0.0,
+        (Progress(step="reading", what="f", count=10, unit="documents", done=0, total=0), 0.0,
          "reading f: 10 documents, 10,000 a second"),
-        (ImportProgress(step="looking", what="a", count=0, done=0, total=9), 5, "looking a: 0 observations, 0 a second"),
+        (Progress(step="looking", what="a", count=0, unit="observations", done=0, total=9), 5,
+         "looking a: 0 observations, 0 a second"),
+        (Progress(step="forming", count=50, unit="conversations", of=200, done=50, total=200), 10,
+         "forming: 50 of 200 conversations, 5 a second, about 30 s left"),
+        (Progress(step="reading", what="a\x1b[2J", count=1, unit="MB", of=1, done=1, total=1), 1,
+         "reading a\ufffd[2J: 1 of 1 MB, 1 a second, about 0 s left"),
     ],
 )  # fmt: skip
-def test_line_has_rate_and_time_left_where_that_is_known(now: ImportProgress, seconds: float, line: str) -> None:
+def test_line_has_rate_and_time_left_where_that_is_known(now: Progress, seconds: float, line: str) -> None:
     assert as_line(now, seconds) == line
 
 
@@ -71,8 +76,8 @@ def test_durations_are_short(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def reading(done: int) -> ImportProgress:
-    return ImportProgress(step="reading", what="f", count=done, done=done, total=100)
+def reading(done: int) -> Progress:
+    return Progress(step="reading", what="f", count=done, unit="documents", done=done, total=100)
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,15 +91,49 @@ def test_without_a_terminal_there_is_a_line_now_and_then(capsys: pytest.CaptureF
     ]
 
 
-def test_on_a_terminal_there_is_a_bar_that_goes_when_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    made = Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
+    return made
+
+
+def test_on_a_terminal_items_have_a_bar_where_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watched(monkeypatch)
+    assert list(each([7, 8], "consolidating", "scopes")) == [7, 8]
+    assert "50 % consolidating: 1 of 2 scopes" in terminal.getvalue()
+    shown = terminal.getvalue()
+    assert list(each([7], "consolidating", "scopes")) == [7]
+    assert list(each([7, 8], "consolidating", "scopes", quiet=True)) == [7, 8]
+    assert terminal.getvalue() == shown
+
+
+def test_bar_of_an_unknown_total_shows_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watched(monkeypatch)
+    with Telling() as progress:
+        progress.told(Progress(step="reading", what="f", count=3, unit="documents", done=3, total=0))
+    assert "reading f: 3 documents" in terminal.getvalue()
+    assert "%" not in terminal.getvalue().replace("\x1b[2K", "")
+
+
+def test_time_left_starts_anew_with_another_file(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter(range(0, 1000, 12))
+    with Telling(lambda: float(next(clock))) as progress:
+        for what, done in (("a", 50), ("a", 100), ("b", 0), ("b", 50)):
+            progress.told(Progress(step="reading", what=what, count=done, unit="MB", of=100, done=done, total=100))
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "memory-sql: reading b: 50 of 100 MB, 4 a second, about 12 s left"
+    )
+
+
+def test_on_a_terminal_there_is_a_bar_that_goes_when_all_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = watched(monkeypatch)
     clock = iter(range(0, 1000, 4))
     with Telling(lambda: float(next(clock))) as progress:
         progress.told(reading(25))

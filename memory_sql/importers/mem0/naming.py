@@ -24,4 +24,9 @@ def is_stand_in(user: str) -> bool:
 
 def conversation_of(owner: str, run: str | None) -> str:
     """The conversation of a run, or of all that is said without one. Each user has their own, also of the same run."""
-    return f"{run}{BETWEEN}{owner}" if run else owner
+    return f"{run or ''}{BETWEEN}{owner}".strip()
+
+
+def run_of(conversation: str, owner: str) -> str | None:
+    """The run of such a conversation; None: it has none, or is another one."""
+    return conversation.removesuffix(f"{BETWEEN}{owner}") if conversation.endswith(f"{BETWEEN}{owner}") else None

@@ -69,7 +69,5 @@ class Mem0Origin:
         except UnreadableError as error:
             outcome: Outcome = "skipped" if error.reason in _SKIPPED else "rejected"
             accounts.outcomes[COLLECTION, outcome, error.reason] += 1
-            spool.put_refusal(
-                Refusal(COLLECTION, key, self.options.collection, number, None, outcome, error.reason)
-            )
+            spool.put_refusal(Refusal(COLLECTION, key, self.options.collection, number, None, outcome, error.reason))
         accounts.note(notes)

@@ -17,10 +17,17 @@ from memory_sql import sync
 from memory_sql.domain.arguments import id_of
 from memory_sql.domain.ids import Id
 from memory_sql.errors import InputError
-from memory_sql.integrations.mem0.arguments import day_of, host_metadata, most_of, query_of, refuse, whose, without_ids
+from memory_sql.integrations.mem0.arguments import (
+    day_of,
+    host_metadata,
+    most_of,
+    other_filters,
+    query_of,
+    refuse,
+    whose,
+)
 from memory_sql.integrations.mem0.calls import MOST_FOUND, Calls
 from memory_sql.integrations.mem0.config import Configured, configured
-from memory_sql.integrations.mem0.shapes import item_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,7 +105,7 @@ class AsyncMemory:
         who = whose({"user_id": user_id, "agent_id": agent_id, "run_id": run_id}, filters)
         asked, most = query_of(query), most_of(top_k, limit, MOST_FOUND)
         calls = await self._ready()
-        found = await calls.search(asked, who, without_ids(filters), threshold or 0.0, expired=show_expired)
+        found = await calls.search(asked, who, other_filters(filters), threshold or 0.0, expired=show_expired)
         return {"results": found[:most]}
 
     async def get_all(
@@ -119,7 +126,7 @@ class AsyncMemory:
         who = whose({"user_id": user_id, "agent_id": agent_id, "run_id": run_id}, filters)
         most, results = most_of(top_k, limit), list[dict[str, Any]]()
         calls = await self._ready()
-        async for item in calls.every(who, without_ids(filters), expired=show_expired):
+        async for item in calls.every(who, other_filters(filters), expired=show_expired):
             if len(results) == most:
                 break
             results.append({name: value for name, value in item.items() if name != "score"})
@@ -127,8 +134,9 @@ class AsyncMemory:
 
     async def get(self, memory_id: str) -> dict[str, Any] | None:
         """The memory as it is now; None: there is none."""
-        found = await (await self._ready()).get(memory_id)
-        return None if found is None else item_of(found[1], found[0].agent, found[0].owner)
+        calls = await self._ready()
+        found = await calls.get(memory_id)
+        return None if found is None else calls.item(found[1], found[0].agent, found[0].owner)
 
     async def update(
         self,
@@ -147,9 +155,12 @@ class AsyncMemory:
         return {"message": "Memory updated successfully!"}
 
     async def delete(self, memory_id: str) -> dict[str, Any]:
-        """For good, with the messages that it came from. Raises `ValueError` if there is no such memory."""
-        await (await self._ready()).delete(memory_id)
-        return {"message": "Memory deleted successfully!"}
+        """For good, with the messages that it came from. Raises `ValueError` if there is no such memory.
+
+        `also_deleted` in the result: what else was made of these messages alone, which goes with them.
+        """
+        others = await (await self._ready()).delete(memory_id)
+        return {"message": "Memory deleted successfully!", **({"also_deleted": others} if others else {})}
 
     async def delete_all(
         self, user_id: Id | None = None, agent_id: Id | None = None, run_id: Id | None = None

@@ -10,7 +10,7 @@ from uuid import UUID
 from memory_sql.domain.arguments import within
 from memory_sql.domain.ids import host_id
 from memory_sql.errors import InputError
-from memory_sql.integrations.mem0.shapes import IDS, OWN, Whose
+from memory_sql.integrations.mem0.shapes import IDS, JOINED, OPERATORS, OWN, Whose
 
 USUAL = 20
 MOST = 10**9
@@ -62,8 +62,25 @@ def _id(name: str, value: Any) -> str | None:
     return text
 
 
-def without_ids(filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return {name: value for name, value in (filters or {}).items() if name not in IDS}
+def other_filters(filters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Those that don't say whose memory it is. Raises `InputError` for an operator that there isn't."""
+    others = {name: value for name, value in (filters or {}).items() if name not in IDS}
+    _check(others)
+    return others
+
+
+def _check(filters: Mapping[str, Any]) -> None:
+    for name, wanted in filters.items():
+        if name in JOINED:
+            if not isinstance(wanted, list | tuple) or not all(isinstance(one, Mapping) for one in wanted):
+                raise InputError(f"filters: {name} takes a list of filters")
+            for one in wanted:
+                _check(one)
+        elif isinstance(wanted, Mapping) and (unknown := wanted.keys() - OPERATORS.keys()):
+            there = ", ".join(OPERATORS)
+            raise InputError(f"filters: there is no operator {', '.join(map(str, unknown))}; there are {there}")
+        elif isinstance(wanted, Mapping) and not all(isinstance(wanted.get(one, []), list) for one in ("in", "nin")):
+            raise InputError("filters: in and nin take a list")
 
 
 def query_of(query: Any) -> str:

@@ -15,7 +15,7 @@ from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError, NotFoundError
-from memory_sql.integrations.mem0.shapes import OWN, MemoryId, Whose, is_expired, item_of, matches, versions_of
+from memory_sql.integrations.mem0.shapes import OWN, MemoryId, Whose, id_of, is_expired, item_of, matches, versions_of
 from memory_sql.memory import Memory
 
 log = logging.getLogger("memory_sql.integrations.mem0")
@@ -93,7 +93,7 @@ class Calls:
         for agent in await self._agents(who):
             answer = await self._memory.search(asked, agent_id=agent, user_id=who.owner, top_k=MOST_FOUND, messages=0)
             found += [
-                item_of(hit.observation, agent, who.owner, hit.score)
+                self.item(hit.observation, agent, who.owner, hit.score)
                 for hit in answer.results
                 if _is_of(hit.observation, who.owner)
             ]
@@ -110,10 +110,13 @@ class Calls:
             asked: dict[str, Any] = {"agent_id": agent, "user_id": who.owner, "limit": PAGE}
             page = await self._memory.observations.list(**asked)
             while page:
-                for item in (item_of(one, agent, who.owner) for one in page if _is_of(one, who.owner)):
+                for item in (self.item(one, agent, who.owner) for one in page if _is_of(one, who.owner)):
                     if self._fits(item, who, filters, expired):
                         yield item
                 page = await self._memory.observations.list(**asked, before=page[-1])
+
+    def item(self, one: Observation, agent: str, owner: str, score: float | None = None) -> dict[str, Any]:
+        return item_of(one, agent, owner, usual=self._agent, score=score)
 
     async def get(self, text: Any) -> tuple[MemoryId, Observation] | None:
         """The memory as it is now, if that id was handed out for it once; None: there is none."""
@@ -139,9 +142,9 @@ class Calls:
         versions = [await self.get_version(key, version) for version in versions_of(newest)]
         texts, changes = [*filter(None, versions), newest], list[dict[str, Any]]()
         for n, one in enumerate(texts):
-            item = item_of(one, key.agent, key.owner)
+            item = self.item(one, key.agent, key.owner)
             changes.append({
-                "id": f"{key}#{n}", "memory_id": text, "old_memory": texts[n - 1].content if n else None,
+                "id": f"{item['id']}#{n}", "memory_id": text, "old_memory": texts[n - 1].content if n else None,
                 "new_memory": one.content, "event": "UPDATE" if n else "ADD", "created_at": item["created_at"],
                 "updated_at": item["updated_at"], "is_deleted": False, "actor_id": item.get("actor_id"),
                 "role": item.get("role"),
@@ -160,23 +163,26 @@ class Calls:
         """Raises `ValueError` where there is no such memory, as mem0 does."""
         key, old = await self._needed(text)
         kept = old.metadata.get(OWN) or {}
-        changed = {**kept, **own, "updated_at": self._memory.now().isoformat(), "versions": [*versions_of(old), old.id]}
+        times = {"created_at": old.observed_at.isoformat(), **kept, "updated_at": self._memory.now().isoformat()}
+        changed = {**times, **own, "versions": [*versions_of(old), old.id]}
         await self._memory.observations.update(
             old.id, agent_id=key.agent, user_id=key.owner, text=content,
             metadata={**old.metadata, **metadata, OWN: changed}, if_version=old.version, actor=ACTOR,
         )  # fmt: skip
 
-    async def delete(self, text: Any) -> None:
-        """With the texts that it had before. Raises `ValueError` where there is no such memory, as mem0 does."""
-        key, one = await self._needed(text)
-        for version in versions_of(one):
-            with suppress(NotFoundError):
-                await self._forget(key, version)
-        await self._forget(key, one.id)
+    async def delete(self, text: Any) -> list[str]:
+        """With the texts that it had before. Returns the ids of what went with it: what was made of the same messages.
 
-    async def _forget(self, key: MemoryId, observation_id: str) -> None:
-        chosen = Selection(user_id=key.owner, observation_id=observation_id)
-        await self._memory.forget(chosen, agent_id=key.agent, wait=False, actor=ACTOR)
+        Raises `ValueError` where there is no such memory, as mem0 does.
+        """
+        key, one = await self._needed(text)
+        asked, gone = [*versions_of(one), one.id], list[str]()
+        for version in asked:  # the newest last: until then a call that fails can be repeated
+            chosen = Selection(user_id=key.owner, observation_id=version)
+            with suppress(NotFoundError):
+                receipt = await self._memory.forget(chosen, agent_id=key.agent, wait=False, actor=ACTOR)
+                gone += receipt.observations
+        return [str(key._replace(observation=other)) for other in dict.fromkeys(gone) if other not in asked]
 
     async def delete_all(self, who: Whose) -> None:
         if who.run is not None:
@@ -207,7 +213,7 @@ class Calls:
 
 
 def _added(one: Observation, agent: str, owner: str) -> dict[str, Any]:
-    return {"id": str(MemoryId(agent, owner, one.id)), "memory": one.content, "event": "ADD"}
+    return {"id": id_of(one, agent, owner), "memory": one.content, "event": "ADD"}
 
 
 def _is_of(one: Observation, owner: str) -> bool:

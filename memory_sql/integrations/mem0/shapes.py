@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from memory_sql.domain.observations import Observation
-from memory_sql.errors import InputError
-from memory_sql.importers.mem0.naming import conversation_of, owner_of, run_of
+from memory_sql.importers.mem0.naming import conversation_of, is_stand_in, owner_of, run_of
 
 OWN = "mem0"
 IDS = ("user_id", "agent_id", "run_id")
@@ -55,23 +54,34 @@ class MemoryId(NamedTuple):
         return cls(*parts) if len(parts) == len(cls._fields) and all(parts) else None
 
 
-def item_of(one: Observation, agent: str, owner: str, score: float | None = None) -> dict[str, Any]:
-    """A memory as `get` returns it."""
-    kept = _own(one)
-    run = kept.get("run_id") or (one.source.conversation_id and run_of(one.source.conversation_id, owner)) or None
-    known = {**kept, "run_id": run, "user_id": None if " " in owner else owner}
+def id_of(one: Observation, agent: str, owner: str) -> str:
+    """It stays the same when `update` puts another observation in its place."""
+    return str(MemoryId(agent, owner, next(iter(versions_of(one)), one.id)))
+
+
+def item_of(one: Observation, agent: str, owner: str, *, usual: str, score: float | None = None) -> dict[str, Any]:
+    """A memory as `get` returns it. `usual`: the agent of memories that name none."""
+    kept, conversation = _own(one), one.source.conversation_id
+    run = kept.get("run_id") or (conversation and run_of(conversation, owner)) or None
+    user, named = None if is_stand_in(owner) else owner, None if agent == usual else agent
+    known = {**kept, "run_id": run, "user_id": user, "agent_id": kept.get("agent_id", named)}
     shown = {name: known[name] for name in SHOWN if known.get(name) is not None}
     hosts = {name: value for name, value in one.metadata.items() if name != OWN}
     return {
-        "id": str(MemoryId(agent, owner, one.id)),
+        "id": id_of(one, agent, owner),
         "memory": one.content,
         "hash": hashlib.md5(one.content.encode(), usedforsecurity=False).hexdigest(),
         "metadata": hosts or None,
-        "score": score,
-        "created_at": one.observed_at.isoformat(),
+        "score": None if score is None else within_one(score),
+        "created_at": kept.get("created_at") or one.observed_at.isoformat(),
         "updated_at": kept.get("updated_at") or one.observed_at.isoformat(),
         **shown,
     }
+
+
+def within_one(score: float) -> float:
+    """In the same order, from 0 to 1, as programs expect it."""
+    return max(score, 0.0) / (1 + max(score, 0.0))
 
 
 def _own(one: Observation) -> dict[str, Any]:
@@ -89,6 +99,7 @@ def is_expired(item: Mapping[str, Any], today: date) -> bool:
     return isinstance(last, str) and last < today.isoformat()
 
 
+JOINED = ("AND", "OR", "NOT")
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "eq": lambda value, wanted: value == wanted,
     "ne": lambda value, wanted: value != wanted,
@@ -104,14 +115,12 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def matches(item: Mapping[str, Any], filters: Mapping[str, Any]) -> bool:
-    """Whether a result passes filters; what it lacks passes none but `ne` and `nin`. Raises `InputError`."""
+    """Whether a result passes filters, checked before; what it lacks passes none but `ne` and `nin`."""
     return all(_passes(item, key, wanted) for key, wanted in filters.items())
 
 
 def _passes(item: Mapping[str, Any], key: str, wanted: Any) -> bool:
-    if key in ("AND", "OR", "NOT"):
-        if not isinstance(wanted, Sequence) or not all(isinstance(one, Mapping) for one in wanted):
-            raise InputError(f"filters: {key} takes a list of filters")
+    if key in JOINED:
         found = [matches(item, one) for one in wanted]
         return all(found) if key == "AND" else any(found) if key == "OR" else not any(found)
     value = item.get(key) if key in SHOWN else (item.get("metadata") or {}).get(key)
@@ -121,10 +130,6 @@ def _passes(item: Mapping[str, Any], key: str, wanted: Any) -> bool:
         return value in wanted
     if not isinstance(wanted, Mapping):
         return bool(value == wanted)
-    if unknown := wanted.keys() - OPERATORS.keys():
-        raise InputError(
-            f"filters: there is no operator {', '.join(sorted(unknown))}; there are {', '.join(OPERATORS)}"
-        )
     return all(_compares(operator, value, against) for operator, against in wanted.items())
 
 

@@ -20,6 +20,7 @@ from tests.database import rows
 from tests.legacy.stored import state
 from tests.mem0_store import WRITTEN, numbered, payload, write
 from tests.recycling import administer, named
+from tests.unit.test_pages import blocks
 
 KEY = b"k" * 32
 OF_SCOPES = """
@@ -315,6 +316,13 @@ async def test_key_of_an_earlier_import_is_asked_for(memory: Memory, mem0: str) 
     await bring(memory, mem0)
     with pytest.raises(InputError, match="another key"):
         await bring(memory, mem0, key=b"o" * 32)
+
+
+async def test_python_of_the_page_brings_it_over(memory: Memory, mem0: str) -> None:
+    await write(mem0, WRITTEN)
+    page: dict[str, Any] = {}
+    exec(next(block.text for block in blocks("docs/mem0.md") if block.language == "python"), page)
+    assert (await page["bring_over"](memory, mem0, KEY)).collections["mem0"]["migrated"] == 8
 
 
 @pytest.fixture

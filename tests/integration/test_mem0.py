@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +22,7 @@ from memory_sql.memory import Memory as Own
 from tests.fakes import Scripted, extracted
 from tests.mem0_store import WRITTEN, write
 from tests.recycling import administer, named
+from tests.unit.test_pages import blocks
 
 ALICE: dict[str, Any] = {"user_id": "alice"}
 OF_ALICE: dict[str, Any] = {"filters": ALICE}
@@ -186,7 +187,7 @@ WRONG: list[tuple[Callable[[AsyncMemory], Any], str]] = [
     (lambda one: one.get_all(filters={"user_id": "alice", "OR": {"n": 1}}), "OR takes a list"),
     (lambda one: one.get_all(filters={"user_id": "alice", "NOT": [{"n": {"in": 1}}]}), "take a list"),
     (lambda one: one.get_all(), "at least one of"),
-    (lambda one: one.get_all(filters=["alice"]), "a mapping"),
+    (lambda one: one.get_all(filters=cast("Any", ["alice"])), "a mapping"),
     (lambda one: one.delete_all(), "at least one of"),
     (lambda one: one.update("mem0:alice:o1-1"), "needs text="),
     (lambda one: one.reset(), "confirm=True"),
@@ -578,6 +579,15 @@ def test_blocking_memory_does_the_same(database_url: str, monkeypatch: pytest.Mo
         assert len(texts(again.get_all(**ALICE))) == 1
         again.close()
         assert own.admin.agents()[0].id == "mem0"
+
+
+def test_python_of_the_page_finds_what_it_added(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MEMORY_SQL_URL", database_url)
+    _, block = (block for block in blocks("docs/mem0.md") if block.language == "python")
+    exec(block.text, {})
+    assert capsys.readouterr().out == "['user said: I prefer green tea to coffee.']\n"
 
 
 async def test_blocking_memory_works_where_a_loop_runs(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from memory_sql.integrations.mem0 import Memory
 from __future__ import annotations
 
 import asyncio
+import atexit
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -246,6 +247,7 @@ class Memory:
         self._awaited: AsyncMemory | None = None
         if self._owns:
             _without_loop(self._memory.open)
+            atexit.register(self.close)  # programs of mem0 seldom close it
 
     @classmethod
     def from_config(cls, config_dict: Mapping[str, Any]) -> Self:
@@ -256,6 +258,7 @@ class Memory:
         """Closes what it has opened."""
         if self._owns:
             self._owns = False
+            atexit.unregister(self.close)
             self._run(lambda _: self._config.close())
             _without_loop(self._memory.close)
 

@@ -1,4 +1,4 @@
-"""Code written for mem0, with another import: `python examples/from_mem0.py USER`, with OPENAI_API_KEY, a line for each turn."""
+"""Code written for mem0, with another import: `python examples/from_mem0.py USER`, with OPENAI_API_KEY, a line a turn."""
 
 import sys
 

@@ -100,6 +100,8 @@ class Imports(Face):
     ) -> ImportReport:
         if isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
+        if progress is not None and not callable(progress):
+            raise InputError(f"progress must be a function, not {type(progress).__name__}")
         importing = Import(self._database, self._settings, origin, key, self._now(), pause, progress)
         return await importing.run(dry_run=dry_run)
 
@@ -135,6 +137,7 @@ class Imports(Face):
         """
         flags(keep_going=keep_going)
         is_mongo = bool(_named(dump, export, mongo_url))
+        mem0_url = None if mem0_url is None else needed_text("mem0_url", mem0_url)
         run, most, here = within("run", run, MOST_STORED), within("limit", limit, 1000), list[str]()
         async with self._database.transaction(principal=SERVICE) as unit:
             imports = await _known(unit, run)

@@ -160,7 +160,7 @@ class AsyncMemory:
 
         `also_deleted` in the result: what else was made of these messages alone, which goes with them.
         """
-        others = await (await self._ready()).delete(memory_id)
+        others = await (await self._ready()).forget(memory_id)
         return {"message": "Memory deleted successfully!", **({"also_deleted": others} if others else {})}
 
     async def delete_all(
@@ -168,7 +168,7 @@ class AsyncMemory:
     ) -> dict[str, Any]:
         """Forgets all of a user, of one agent or of one run if those are named: also what was said."""
         who = whose({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
-        await (await self._ready()).delete_all(who)
+        await (await self._ready()).forget_all(who)
         return {"message": "Memories deleted successfully!"}
 
     async def history(self, memory_id: str) -> list[dict[str, Any]]:

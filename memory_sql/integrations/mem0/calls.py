@@ -170,7 +170,7 @@ class Calls:
             metadata={**old.metadata, **metadata, OWN: changed}, if_version=old.version, actor=ACTOR,
         )  # fmt: skip
 
-    async def delete(self, text: Any) -> list[str]:
+    async def forget(self, text: Any) -> list[str]:
         """With the texts that it had before. Returns the ids of what went with it: what was made of the same messages.
 
         Raises `ValueError` where there is no such memory, as mem0 does.
@@ -184,11 +184,11 @@ class Calls:
                 gone += receipt.observations
         return [str(key._replace(observation=other)) for other in dict.fromkeys(gone) if other not in asked]
 
-    async def delete_all(self, who: Whose) -> None:
+    async def forget_all(self, who: Whose) -> None:
         if who.run is not None:
             for item in [item async for item in self.every(who, {}, expired=True)]:
                 with suppress(ValueError):  # gone with another
-                    await self.delete(item["id"])
+                    await self.forget(item["id"])
         for agent in await self._agents(who):
             chosen = Selection(conversation_id=who.conversation) if who.run else Selection(user_id=who.owner)
             await self._memory.forget(chosen, agent_id=agent, wait=False, actor=ACTOR)

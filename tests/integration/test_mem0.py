@@ -19,7 +19,7 @@ from memory_sql.errors import ConfigurationError, InputError, UnavailableError
 from memory_sql.integrations.mem0 import AsyncMemory, Memory
 from memory_sql.integrations.mem0.config import configured
 from memory_sql.memory import Memory as Own
-from tests.fakes import Scripted, extracted
+from tests.fakes import Meanings, Scripted, extracted
 from tests.mem0_store import WRITTEN, write
 from tests.recycling import administer, named
 from tests.unit.test_pages import blocks
@@ -297,6 +297,22 @@ async def test_threshold_is_of_the_score_that_is_returned(facade: AsyncMemory) -
 async def test_query_is_plain_words(facade: AsyncMemory, query: str) -> None:
     await keep(facade, "Alice drinks green tea.", **ALICE)
     assert texts(await facade.search(query, **ALICE)) == ["Alice drinks green tea."]
+
+
+async def test_what_is_new_is_found_by_its_meaning_at_once(
+    database_url: str, llm: Scripted, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Meanings(dimensions=16)
+    async with Own(database_url, llm, settings, embeddings=model) as own:
+        facade = AsyncMemory(memory=own)
+        for text in ("The mole is closed.", "Rent is due on Friday.", "Jonas moved to Bergen.", "Alice owns a sloop."):
+            await keep(facade, text, **ALICE)
+        first, *_ = texts(await facade.search("Which vessel has she got?", **ALICE))
+        assert first == "Alice owns a sloop."
+        model.failing = UnavailableError("down", "the model is away")
+        await keep(facade, "Alice drinks tea.", **ALICE)
+        assert "no vectors yet: UnavailableError" in caplog.text
+        assert "Alice drinks tea." in texts(await facade.get_all(**ALICE))
 
 
 # Changing

@@ -21,7 +21,7 @@ from memory_sql.memory import Memory
 log = logging.getLogger("memory_sql.integrations.mem0")
 
 ACTOR = "mem0"
-MOST_FOUND = 100
+MOST_FOUND = MOST_EMBEDDED = 100
 PAGE = 1000
 UNKNOWN = "Memory with id {} not found"
 _OPERATORS = re.compile(r"(?<!\S)-+|(?<!\S)(from|after|before|tag):", re.IGNORECASE)
@@ -59,6 +59,7 @@ class Calls:
                     "message": told,
                 }
         own = [one for one in formed.observations if _is_of(one, who.owner)]
+        await self._embed(agent)
         return {"results": [_added(one, agent, who.owner) for one in own]}
 
     async def keep(
@@ -74,7 +75,15 @@ class Calls:
                 metadata={**metadata, OWN: own},
             )  # fmt: skip
             results.append({**_added(stored, agent, who.owner), "actor_id": one.name, "role": one.role})
+        await self._embed(agent)
         return {"results": results}
+
+    async def _embed(self, agent: str) -> None:
+        """So that what is new is found by its meaning at once; what fails is found by its words, and left to a worker."""
+        try:
+            await self._memory.work.embed(agent_id=agent, limit=MOST_EMBEDDED, whole=False)
+        except MemorySQLError as error:
+            log.warning("memory of a mem0 call has no vectors yet: %s", type(error).__name__)
 
     def _said(self, messages: Any, most: int) -> list[Message]:
         """Without system messages, in which programs show the model what was remembered; nobody else speaks in them."""
@@ -169,6 +178,7 @@ class Calls:
             old.id, agent_id=key.agent, user_id=key.owner, text=content,
             metadata={**old.metadata, **metadata, OWN: changed}, if_version=old.version, actor=ACTOR,
         )  # fmt: skip
+        await self._embed(key.agent)
 
     async def forget(self, text: Any) -> list[str]:
         """With the texts that it had before. Returns the ids of what went with it: what was made of the same messages.

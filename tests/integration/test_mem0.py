@@ -160,6 +160,21 @@ async def test_too_long_a_message_stores_nothing(facade: AsyncMemory, memory: Ow
     assert await memory.admin.agents() == []
 
 
+async def test_empty_message_among_others_stores_nothing(facade: AsyncMemory, memory: Own) -> None:
+    with pytest.raises(InputError):
+        await facade.add(["Short.", " "], **ALICE, infer=False)
+    assert await memory.admin.agents() == []
+
+
+async def test_same_text_again_is_one_memory_and_what_was_set_aside_stays_so(facade: AsyncMemory, memory: Own) -> None:
+    key = await keep(facade, "Alice sails.", **ALICE)
+    assert await keep(facade, "Alice sails.", **ALICE) == key
+    assert len(texts(await facade.get_all(**ALICE))) == 1
+    await memory.observations.quarantine(key.rpartition(":")[2], agent_id="mem0", **ALICE)
+    assert await facade.add("Alice sails.", **ALICE, infer=False) == {"results": []}
+    assert (await facade.get(key), texts(await facade.get_all(**ALICE))) == (None, [])
+
+
 async def test_without_a_model_nothing_is_stored(database_url: str) -> None:
     async with Own(
         database_url, settings=Settings.model_construct(**{**dict(Settings(llm="offline")), "llm": None})
@@ -624,14 +639,19 @@ async def test_awaited_memory_opens_itself_and_closes(database_url: str, monkeyp
 
 
 SCRIPT = """
+import os
 from memory_sql.integrations.mem0 import Memory
 memory = Memory()
-print([item["memory"] for item in memory.search("tea", filters={"user_id": "alice"})["results"]])
+found = memory.search("tea", filters={"user_id": "alice"})["results"]
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    print([item["memory"] for item in found])
 """
 
 
 @pytest.mark.slow
-def test_second_process_remembers_and_ends_without_close(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_process_and_its_child_end_without_close(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_SQL_URL", database_url)
     with Memory() as memory:
         memory.add("Alice drinks tea.", user_id="alice", infer=False)

@@ -10,6 +10,7 @@ import atexit
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
@@ -17,7 +18,7 @@ from memory_sql import memory as awaited
 from memory_sql import sync
 from memory_sql.domain.arguments import id_of
 from memory_sql.domain.ids import Id
-from memory_sql.errors import InputError
+from memory_sql.errors import ForkedError, InputError
 from memory_sql.integrations.mem0.arguments import (
     day_of,
     host_metadata,
@@ -259,7 +260,8 @@ class Memory:
         if self._owns:
             self._owns = False
             atexit.unregister(self.close)
-            self._run(lambda _: self._config.close())
+            with suppress(ForkedError):  # the models are the parent's
+                self._run(lambda _: self._config.close())
             _without_loop(self._memory.close)
 
     def _run(self, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]]) -> R:

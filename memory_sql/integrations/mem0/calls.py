@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
+from memory_sql.domain.arguments import content_of
 from memory_sql.domain.message_shapes import as_list
 from memory_sql.domain.messages import Message
 from memory_sql.domain.observations import Observation
@@ -65,16 +66,21 @@ class Calls:
     async def keep(
         self, messages: Any, who: Whose, metadata: Mapping[str, Any], last_day: str | None
     ) -> dict[str, Any]:
-        """Stores each message as it is."""
+        """Stores each message as it is. What was set aside before stays so, and isn't among the results."""
         agent, results = who.agent or self._agent, list[dict[str, Any]]()
-        for one in self._said(messages, self._memory.settings.observation_max_characters):
+        most = self._memory.settings.observation_max_characters
+        said = self._said(messages, most)
+        for one in said:  # before any is stored
+            content_of(one.content, most)
+        for one in said:
             known = {**who.given, "role": one.role, "actor_id": one.name, "expiration_date": last_day}
             own = {name: value for name, value in known.items() if value is not None}
             stored = await self._memory.observe(
                 one.content, agent_id=agent, user_id=who.owner, speaker=one.name, observed_at=one.created_at,
                 metadata={**metadata, OWN: own},
             )  # fmt: skip
-            results.append({**_added(stored, agent, who.owner), "actor_id": one.name, "role": one.role})
+            if stored.status == "active":
+                results.append({**_added(stored, agent, who.owner), "actor_id": one.name, "role": one.role})
         await self._embed(agent)
         return {"results": results}
 

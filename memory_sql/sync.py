@@ -122,6 +122,7 @@ class Scopes(Face):
 
 class Imports(Face):
     mongo = _Blocking(imports.Imports.mongo)
+    mem0 = _Blocking(imports.Imports.mem0)
     list = _Blocking(imports.Imports.list)
     verify = _Blocking(imports.Imports.verify)
     rollback = _Blocking(imports.Imports.rollback)

@@ -14,7 +14,7 @@ COUNTS = ("source", "migrated", "merged", "skipped", "rejected")
 
 
 def as_text(report: ImportReport) -> str:
-    from memory_sql.importers.mongo.anomalies import ANOMALIES
+    from memory_sql.importers.anomalies import ANOMALIES
 
     widest = max((len(name) for name in report.collections), default=0)
     lines = [f"{'':<{widest}}" + "".join(f"{name:>12}" for name in COUNTS)]
@@ -75,7 +75,7 @@ def _collections(report: ImportReport) -> list[list[str]]:
 
 
 def _reasons(report: ImportReport) -> list[list[str]]:
-    from memory_sql.importers.mongo.anomalies import REASONS
+    from memory_sql.importers.anomalies import REASONS
 
     found = []
     for said, count in report.reasons.items():
@@ -88,7 +88,7 @@ def _reasons(report: ImportReport) -> list[list[str]]:
 
 
 def _anomalies(report: ImportReport) -> list[list[str]]:
-    from memory_sql.importers.mongo.anomalies import ANOMALIES
+    from memory_sql.importers.anomalies import ANOMALIES
 
     return [
         [code, _counted(count, ANOMALIES[code].counts), ANOMALIES[code].what, ANOMALIES[code].rule]

@@ -1,4 +1,4 @@
-"""Imports of legacy memory: mongo, list, verify, rollback."""
+"""Imports of legacy memory: mongo, mem0, list, verify, rollback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from memory_sql.cli import output, tree
 from memory_sql.cli.import_report import as_markdown, as_text
-from memory_sql.cli.options import Actor, AsJson, Data, Reason, Url, Yes, run
+from memory_sql.cli.options import Actor, Agent, AsJson, Data, Reason, Url, Yes, run
 from memory_sql.cli.progress import Telling
 from memory_sql.errors import InputError
 
@@ -33,6 +33,25 @@ Live = Annotated[
 KeepGoing = Annotated[
     bool, typer.Option("--keep-going", help="Skip files and documents that can't be read, and list them.")
 ]
+Mem0 = Annotated[
+    str | None, typer.Option("--mem0-url", metavar="URL", help="The Postgres database of mem0. It is only read.")
+]
+KeyFile = Annotated[
+    Path,
+    typer.Option(
+        "--key-file", metavar="FILE", help="The key for references, the same for each import; created if missing."
+    ),
+]
+Trusted = Annotated[bool, typer.Option("--trusted", help="It counts as confirmed, and may be propagated.")]
+Pause = Annotated[
+    float,
+    typer.Option("--pause", metavar="SECONDS", help="Time between two scopes becoming due; default: all at once."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing; print what would be written.")]
+Markdown = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", help="Write the report as Markdown to this file; - prints it instead."),
+]
 Run = Annotated[int, typer.Argument(metavar="RUN", help="The number of the import, as it printed it.")]
 KEY_BYTES = 32
 STDOUT = "-"
@@ -40,12 +59,7 @@ STDOUT = "-"
 
 @app.command()
 def mongo(
-    key_file: Annotated[
-        Path,
-        typer.Option(
-            "--key-file", metavar="FILE", help="The key for references, the same for each import; created if missing."
-        ),
-    ],
+    key_file: KeyFile,
     dump: Dump = None,
     export: Export = None,
     live: Live = None,
@@ -74,19 +88,11 @@ def mongo(
     messages: Annotated[
         bool, typer.Option("--messages", help="Also import the messages of sessions, and link memory to them.")
     ] = False,
-    trusted: Annotated[bool, typer.Option("--trusted", help="It counts as confirmed, and may be propagated.")] = False,
-    pause: Annotated[
-        float,
-        typer.Option("--pause", metavar="SECONDS", help="Time between two scopes becoming due; default: all at once."),
-    ] = 0.0,
+    trusted: Trusted = False,
+    pause: Pause = 0.0,
     keep_going: KeepGoing = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; print what would be written.")] = False,
-    markdown: Annotated[
-        Path | None,
-        typer.Option(
-            "--markdown", metavar="FILE", help="Write the report as Markdown to this file; - prints it instead."
-        ),
-    ] = None,
+    dry_run: DryRun = False,
+    markdown: Markdown = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -118,7 +124,53 @@ def mongo(
                 dry_run=dry_run, pause=pause, progress=progress.told,
             )  # fmt: skip
 
-    report = run(url, data, work)
+    _tell(run(url, data, work), markdown, as_json)
+
+
+@app.command()
+def mem0(
+    key_file: KeyFile,
+    agent: Agent,
+    mem0_url: Annotated[
+        str, typer.Option("--mem0-url", metavar="URL", help="The Postgres database of mem0. It is only read.")
+    ],
+    collection: Annotated[
+        str, typer.Option("--collection", metavar="NAME", help="Its table: collection_name of the vector store.")
+    ] = "mem0",
+    trusted: Trusted = False,
+    pause: Pause = 0.0,
+    dry_run: DryRun = False,
+    markdown: Markdown = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Imports the memories of mem0 from its pgvector store.
+
+    \b
+    memory-sql import mem0 --mem0-url postgresql://mem0@db/mem0 --agent assistant --key-file import.key --dry-run
+    memory-sql import mem0 --mem0-url postgresql://mem0@db/mem0 --agent assistant --key-file import.key
+
+    Memories that name no agent go to the one of --agent. The command can be run again at any time: what was imported before
+    or forgotten here is skipped.
+    """
+    from memory_sql.importers.importing import key_of_file
+
+    if as_json and str(markdown) == STDOUT:
+        raise InputError("use either --json or --markdown -")
+    key = key_of_file(_key(key_file, dry_run=dry_run))
+
+    async def work(memory: Memory) -> ImportReport:
+        with Telling() as progress:
+            return await memory.imports.mem0(
+                key=key, mem0_url=mem0_url, collection=collection, agent_id=agent, trusted=trusted, dry_run=dry_run,
+                pause=pause, progress=progress.told,
+            )  # fmt: skip
+
+    _tell(run(url, data, work), markdown, as_json)
+
+
+def _tell(report: ImportReport, markdown: Path | None, as_json: bool) -> None:
     if markdown is not None:
         _keep(report, markdown)
     if markdown is None or str(markdown) != STDOUT:
@@ -179,6 +231,7 @@ def verify(
     dump: Dump = None,
     export: Export = None,
     live: Live = None,
+    mem0_url: Mem0 = None,
     keep_going: KeepGoing = False,
     url: Url = None,
     data: Data = None,
@@ -191,7 +244,9 @@ def verify(
     """
 
     async def work(memory: Memory) -> ImportCheck:
-        return await memory.imports.verify(number, dump=dump, export=export, mongo_url=live, keep_going=keep_going)
+        return await memory.imports.verify(
+            number, dump=dump, export=export, mongo_url=live, mem0_url=mem0_url, keep_going=keep_going
+        )
 
     found = run(url, data, work)
     output.one(found, _check_text, as_json)

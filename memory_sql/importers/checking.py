@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -14,13 +13,10 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
+from memory_sql.importers.accounts import Accounts
 from memory_sql.importers.batches import some_of
-from memory_sql.importers.mongo.accounts import Accounts
-from memory_sql.importers.mongo.options import ImportOptions
-from memory_sql.importers.mongo.plan import Plan
-from memory_sql.importers.mongo.sources.source import Source
-from memory_sql.importers.mongo.spool import Spool
-from memory_sql.importers.mongo.survey import Survey
+from memory_sql.importers.loading import Plan
+from memory_sql.importers.origin import Origin
 from memory_sql.importers.talking import ref_of
 
 AT_ONCE = 1000
@@ -38,14 +34,10 @@ class Differences:
     missing: tuple[str, ...]
 
 
-async def compare(
-    database: Database, source: Source, options: ImportOptions, import_id: int, now: datetime
-) -> Differences:
-    """Compares each row that the source yields, with these options, with what the import recorded. Raises `SourceError`."""
+async def compare(database: Database, origin: Origin, import_id: int, now: datetime) -> Differences:
+    """Compares each row that the origin yields with what the import recorded. Raises `SourceError`."""
     compared, changed, missing = 0, list[str](), list[str]()
-    with closing(Spool(options)) as spool:
-        await Survey(source, spool, options, Accounts()).run()
-        plan = Plan(spool, options, now)
+    async with origin.read(Accounts(), now) as (plan, _):
         for agent in plan.agents():
             async with database.transaction(principal=service(agent.agent_id)) as unit:
                 key = await agent_key_of(unit, agent.agent_id)

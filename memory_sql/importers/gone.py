@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from memory_sql.domain.people import ForgottenKind
-from memory_sql.importers.mongo.drafts import DuplicateDraft, MessageDraft, ObservationDraft, RowDraft, ScopeDraft
+from memory_sql.importers.drafts import DuplicateDraft, MessageDraft, ObservationDraft, RowDraft, ScopeDraft
 
 Named = tuple[ForgottenKind, str]
 

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,20 +19,16 @@ from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.domain.results import ImportReport, Progress
 from memory_sql.errors import InputError
+from memory_sql.importers.accounts import Accounts
 from memory_sql.importers.batches import each
-from memory_sql.importers.loading import Loader
-from memory_sql.importers.mongo.accounts import Accounts
-from memory_sql.importers.mongo.drafts import AgentDraft, Refusal
-from memory_sql.importers.mongo.options import ImportOptions
-from memory_sql.importers.mongo.plan import Plan
-from memory_sql.importers.mongo.sources.source import Source
-from memory_sql.importers.mongo.spool import Spool
-from memory_sql.importers.mongo.survey import Survey
+from memory_sql.importers.drafts import AgentDraft, Refusal
+from memory_sql.importers.ledger import Ledger
+from memory_sql.importers.loading import Loader, Plan
+from memory_sql.importers.origin import Origin, Told
 
 LEAST_KEY_BYTES = 32
 REJECTS_AT_ONCE = 1000
 AGENTS_AT_ONCE = 3
-Told = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +40,7 @@ class Import:
 
     database: Database
     settings: Settings
-    source: Source
-    options: ImportOptions
+    origin: Origin
     key: bytes
     now: datetime
     pause: float = 0.0
@@ -59,16 +53,15 @@ class Import:
         import.
         """
         accounts = Accounts()
-        with closing(Spool(self.options)) as spool:
-            async with self.database.transaction(principal=SERVICE) as unit:
-                await self._check_key(ImportRepository(unit))
-            await Survey(self.source, spool, self.options, accounts, self.progress).run()
+        async with self.database.transaction(principal=SERVICE) as unit:
+            await self._check_key(ImportRepository(unit))
+        async with self.origin.read(accounts, self.now, self.progress) as (plan, ledger):
             if dry_run:
-                await self._look(Plan(spool, self.options, self.now))
-                return _report(None, accounts, spool)
+                await self._look(plan)
+                return _report(None, accounts, ledger)
             import_id = await self._begin()
-            await self._store(Plan(spool, self.options, self.now), import_id)
-            return await self._finish(import_id, accounts, spool)
+            await self._store(plan, import_id)
+            return await self._finish(import_id, accounts, ledger)
 
     @property
     def _key_hash(self) -> bytes:
@@ -82,20 +75,20 @@ class Import:
             raise InputError("an earlier import had another key: only that one recognises what was forgotten since")
 
     async def _begin(self) -> int:
-        options = json.loads(json.dumps(asdict(self.options)))
+        options = json.loads(json.dumps(asdict(self.origin.options)))
 
         async def begin(unit: Session) -> int:
             imports = ImportRepository(unit)
             await imports.in_turn()
             await self._check_key(imports)  # again: another may have begun meanwhile
-            return await imports.begin(self.source.name, options, self._key_hash, self.now)
+            return await imports.begin(self.origin.name, options, self._key_hash, self.now)
 
         return await self.database.write(begin, principal=SERVICE)
 
     def _loader(self, database: Database, plan: Plan, import_id: int | None, *, keeps: bool = False) -> Loader:
         return Loader(
             database, self.settings, plan, import_id, self.key, self.now, self.pause,
-            "confirmed" if self.options.trusted else "unverified", keeps,
+            "confirmed" if self.origin.is_trusted else "unverified", keeps,
         )  # fmt: skip
 
     async def _look(self, plan: Plan) -> None:
@@ -143,11 +136,11 @@ class Import:
             last = await ImportRepository(unit).last_due(import_id)
         return self.now if last is None else max(self.now, last)
 
-    async def _finish(self, import_id: int, accounts: Accounts, spool: Spool) -> ImportReport:
+    async def _finish(self, import_id: int, accounts: Accounts, ledger: Ledger) -> ImportReport:
         async with self.database.transaction(principal=SERVICE) as unit:
             imports = ImportRepository(unit)
-            report = _report(import_id, accounts, spool)
-            for rows in _rejects(import_id, spool.refusals()):
+            report = _report(import_id, accounts, ledger)
+            for rows in _rejects(import_id, ledger.refusals()):
                 await imports.put_rejects(rows)
             told = {"collections": report.collections, "anomalies": report.anomalies}
             if not await imports.finish(import_id, told, self.now):
@@ -155,11 +148,11 @@ class Import:
         return report
 
 
-def _report(import_id: int | None, accounts: Accounts, spool: Spool) -> ImportReport:
-    for collection, outcome, reason, count in spool.left_out():
+def _report(import_id: int | None, accounts: Accounts, ledger: Ledger) -> ImportReport:
+    for collection, outcome, reason, count in ledger.left_out():
         accounts.outcomes[collection, "migrated", ""] -= count
         accounts.outcomes[collection, outcome, reason] += count
-    for collection, count in spool.alone.items():
+    for collection, count in ledger.alone.items():
         accounts.outcomes[collection, "merged", "duplicate_text"] -= count
         accounts.outcomes[collection, "migrated", ""] += count
     return ImportReport(

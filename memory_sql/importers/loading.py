@@ -23,15 +23,8 @@ from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.ids import owner_key
 from memory_sql.importers import preparing
 from memory_sql.importers.batches import some_of
+from memory_sql.importers.drafts import AgentDraft, DuplicateDraft, GroupDraft, ObservationDraft, RowDraft, ScopeDraft
 from memory_sql.importers.gone import Gone, Named
-from memory_sql.importers.mongo.drafts import (
-    AgentDraft,
-    DuplicateDraft,
-    GroupDraft,
-    ObservationDraft,
-    RowDraft,
-    ScopeDraft,
-)
 from memory_sql.importers.mongo.said import sentence_ref
 from memory_sql.importers.seen import Reason, Seen, counted, whole
 from memory_sql.importers.talking import Talking, TalkPlan
@@ -49,6 +42,9 @@ class Plan(TalkPlan, Protocol):
     """What is to be stored, in order. It may be read more than once."""
 
     def agents(self) -> Iterator[AgentDraft]: ...
+
+    def extents(self) -> Mapping[str, int]:
+        """Roughly how much there is to store, by agent."""
 
     def groups(self, agent_id: str) -> Iterator[GroupDraft]: ...
 

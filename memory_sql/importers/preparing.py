@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
-from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft, RowDraft, ScopeDraft, State
+from memory_sql.importers.drafts import DuplicateDraft, ObservationDraft, RowDraft, ScopeDraft, State
 from memory_sql.languages.dates import days_of
 from memory_sql.languages.text import content_digest
 from memory_sql.languages.words import search_extra

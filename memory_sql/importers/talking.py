@@ -17,7 +17,7 @@ from memory_sql.domain.messages import Message
 from memory_sql.formation.adding import buffered
 from memory_sql.formation.intake import weigh
 from memory_sql.importers.batches import some_of
-from memory_sql.importers.mongo.drafts import ConversationDraft, MessageDraft, Outcome
+from memory_sql.importers.drafts import ConversationDraft, MessageDraft, Outcome
 from memory_sql.importers.seen import Seen, counted
 
 MESSAGES_AT_ONCE = 500

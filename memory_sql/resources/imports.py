@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from memory_sql.db import Session
+from memory_sql.db.other_store import OtherStore
 from memory_sql.db.principals import SERVICE, service
 from memory_sql.db.repositories.imported_messages import ImportedMessageRepository
 from memory_sql.db.repositories.imports import ImportRepository
@@ -15,6 +16,7 @@ from memory_sql.db.savepoints import taken_back
 from memory_sql.domain.arguments import (
     MOST_STORED,
     flags,
+    id_of,
     needed_text,
     optional_callable,
     optional_id,
@@ -28,9 +30,13 @@ from memory_sql.domain.results import ImportCheck, ImportReport, ImportRun, Prog
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.checking import compare
 from memory_sql.importers.importing import Import
+from memory_sql.importers.mem0.options import Mem0Options
+from memory_sql.importers.mem0.origin import Mem0Origin
+from memory_sql.importers.mem0.reading import Limits
 from memory_sql.importers.mongo.options import ImportOptions
+from memory_sql.importers.mongo.origin import MongoOrigin
 from memory_sql.importers.mongo.sources.select import SourceKind, open_source
-from memory_sql.importers.mongo.sources.source import Source
+from memory_sql.importers.origin import Origin
 from memory_sql.lifecycle import corrections, forgetting
 from memory_sql.resources.runtime import Face, asked_of
 
@@ -66,13 +72,57 @@ class Imports(Face):
         """
         flags(keep_going=keep_going, dry_run=dry_run)
         optional_callable("progress", progress)
+        wanted = options or ImportOptions()
+        async with _opened(dump, export, mongo_url, wanted, keep_going=keep_going) as origin:
+            return await self._run(origin, key, pause, progress, dry_run=dry_run)
+
+    async def mem0(
+        self,
+        *,
+        key: bytes,
+        mem0_url: str,
+        collection: str = "mem0",
+        agent_id: Id,
+        trusted: bool = False,
+        dry_run: bool = False,
+        pause: float = 0.0,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> ImportReport:
+        """Imports the memories that mem0 keeps in Postgres (its pgvector store), one transaction an agent.
+
+        `mem0_url` and `collection`: the database and the table, which are only read; vectors aren't. Each memory becomes a
+        pending observation of its user, with its time and its metadata (docs/mem0.md). `agent_id`: the agent of memories
+        that name none. `trusted`: they count as confirmed. Everything else is as for `mongo`, whose `key` it shares. Raises
+        `SourceError`, `InputError`, `ConfigurationError`.
+        """
+        flags(trusted=trusted, dry_run=dry_run)
+        optional_callable("progress", progress)
+        options = Mem0Options(needed_text("collection", collection), id_of("agent_id", agent_id), trusted)
+        async with self._opened_mem0(mem0_url, options) as origin:
+            return await self._run(origin, key, pause, progress, dry_run=dry_run)
+
+    async def _run(
+        self,
+        origin: Origin,
+        key: bytes,
+        pause: float,
+        progress: Callable[[Progress], None] | None,
+        *,
+        dry_run: bool,
+    ) -> ImportReport:
         if isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= MOST_SECONDS:
             raise InputError(f"pause must be from 0 to {MOST_SECONDS} seconds")
-        async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
-            importing = Import(
-                self._database, self._settings, source, options or ImportOptions(), key, self._now(), pause, progress
-            )
-            return await importing.run(dry_run=dry_run)
+        importing = Import(self._database, self._settings, origin, key, self._now(), pause, progress)
+        return await importing.run(dry_run=dry_run)
+
+    @asynccontextmanager
+    async def _opened_mem0(self, mem0_url: str, options: Mem0Options) -> AsyncIterator[Origin]:
+        limits = Limits(self._settings.observation_max_characters, self._settings.metadata_max_characters)
+        store = OtherStore(needed_text("mem0_url", mem0_url), options.collection)
+        try:
+            yield Mem0Origin(store, options, limits)
+        finally:
+            await store.close()
 
     async def list(self) -> list[ImportRun]:
         """All imports, oldest first."""
@@ -86,6 +136,7 @@ class Imports(Face):
         dump: Path | str | None = None,
         export: Path | str | None = None,
         mongo_url: str | None = None,
+        mem0_url: str | None = None,
         keep_going: bool = False,
         limit: int = 50,
     ) -> ImportCheck:
@@ -95,7 +146,8 @@ class Imports(Face):
         import, or is new in the source, is `missing`. Raises `SourceError`, `NotFoundError`.
         """
         flags(keep_going=keep_going)
-        named = _named(dump, export, mongo_url)
+        is_mongo = bool(_named(dump, export, mongo_url))
+        mem0_url = None if mem0_url is None else needed_text("mem0_url", mem0_url)
         run, most, here = within("run", run, MOST_STORED), within("limit", limit, 1000), list[str]()
         async with self._database.transaction(principal=SERVICE) as unit:
             imports = await _known(unit, run)
@@ -103,10 +155,17 @@ class Imports(Face):
             for agent_key, _ in await imports.agents(run):
                 here += await imports.changed(agent_key, run, most - len(here))
                 here += await ImportedMessageRepository(unit, agent_key).changed(run, most - len(here))
-        if not named:
+        if not is_mongo and mem0_url is None:
             return ImportCheck(run=run, changed_here=tuple(here))
-        async with _opened(dump, export, mongo_url, keep_going=keep_going) as source:
-            found = await compare(self._database, source, ImportOptions(**options), run, self._now())
+        if is_mongo == (options.get("system") == "mem0") or (is_mongo and mem0_url is not None):
+            raise InputError(f"import {run} came from another kind of store than the one that is named")
+        opened = (
+            _opened(dump, export, mongo_url, ImportOptions(**options), keep_going=keep_going)
+            if mem0_url is None
+            else self._opened_mem0(mem0_url, Mem0Options(**options))
+        )
+        async with opened as origin:
+            found = await compare(self._database, origin, run, self._now())
         return ImportCheck(
             run=run,
             compared=found.compared,
@@ -171,15 +230,20 @@ def _with(done: RolledBack, receipt: Receipt, scopes: Sequence[int]) -> RolledBa
 
 @asynccontextmanager
 async def _opened(
-    dump: Path | str | None, export: Path | str | None, mongo_url: str | None, *, keep_going: bool
-) -> AsyncIterator[Source]:
+    dump: Path | str | None,
+    export: Path | str | None,
+    mongo_url: str | None,
+    options: ImportOptions,
+    *,
+    keep_going: bool,
+) -> AsyncIterator[Origin]:
     named = _named(dump, export, mongo_url)
     if len(named) != 1:
         raise InputError("name one source: a dump, an export or a URL")
     ((kind, where),) = named
     source = open_source(kind, where, keep_going=keep_going)
     try:
-        yield source
+        yield MongoOrigin(source, options)
     finally:
         await source.close()
 

@@ -57,9 +57,10 @@ RIGHT: dict[str, set[str]] = {
     "Iterable": {"empty"},
     "Iterable[Id]": {"list", "set"},
     "Decimal": {"number"},
+    "float": {"number"},
+    "Callable": {"class"},
     "Sequence": {"empty"},
     "Path": {"path", "text", "half"},
-    "Callable": {"class"},
     "MessageLike": {"text", "half", "no text", "empty"},  # what a user said
 }
 
@@ -110,6 +111,7 @@ async def values(memory: Memory) -> dict[str, Any]:
         "body": "Boats.",
         "sharing": "auto",
         "key": b"k" * 32,
+        "mem0_url": "postgresql://nobody@127.0.0.1:9/mem0",
         "key_id": made.key_id,
         "rights": ["read"],
         "secret": made.secret,

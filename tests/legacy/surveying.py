@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memory_sql.importers.mongo.accounts import Accounts
-from memory_sql.importers.mongo.drafts import ObservationDraft, RowDraft, ScopeDraft
+from memory_sql.importers.accounts import Accounts
+from memory_sql.importers.drafts import ObservationDraft, RowDraft, ScopeDraft
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.plan import Plan
 from memory_sql.importers.mongo.sources.dump import DumpSource

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memory_sql.importers.mongo.drafts import ObservationDraft
+from memory_sql.importers.drafts import ObservationDraft
 from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.importers.mongo.sources.extended_json import ExtendedJsonSource
 from memory_sql.importers.mongo.sources.source import Source

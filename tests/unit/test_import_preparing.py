@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memory_sql.db.staging import STAGED
-from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft, ScopeDraft
+from memory_sql.importers.drafts import DuplicateDraft, ObservationDraft, ScopeDraft
 from memory_sql.importers.preparing import Filling, Staged, duplicate, observation, sha256
 
 AT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # Thursday the 5th in Berlin

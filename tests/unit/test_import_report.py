@@ -9,7 +9,7 @@ import pytest
 
 from memory_sql.cli.import_report import as_markdown, as_text
 from memory_sql.domain.results import ImportReport
-from memory_sql.importers.mongo.anomalies import ANOMALIES, REASONS
+from memory_sql.importers.anomalies import ANOMALIES, REASONS
 
 NONE = {"source": 0, "migrated": 0, "merged": 0, "skipped": 0, "rejected": 0}
 MARKDOWN = """\

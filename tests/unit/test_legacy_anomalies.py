@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from memory_sql.importers.mongo.anomalies import ANOMALIES
-from memory_sql.importers.mongo.drafts import ObservationDraft, ScopeDraft
+from memory_sql.importers.anomalies import ANOMALIES
+from memory_sql.importers.drafts import ObservationDraft, ScopeDraft
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.reading import KNOWN_KEYS
 from memory_sql.importers.mongo.sources.dump import DumpSource

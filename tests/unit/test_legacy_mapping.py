@@ -11,8 +11,8 @@ import pytest
 
 from memory_sql.config.scopes import settings_of_scope
 from memory_sql.errors import ConfigurationError, InputError
-from memory_sql.importers.mongo.anomalies import ANOMALIES, REASONS
-from memory_sql.importers.mongo.drafts import DuplicateDraft, ObservationDraft
+from memory_sql.importers.anomalies import ANOMALIES, REASONS
+from memory_sql.importers.drafts import DuplicateDraft, ObservationDraft
 from memory_sql.importers.mongo.options import ImportOptions, groups_of
 from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.importers.mongo.texts import statements

@@ -247,7 +247,7 @@ def sql_names() -> set[str]:
 def test_commands_in_the_prose_exist(page: str) -> None:
     known = {command[:depth] for command in commands() for depth in (1, 2, 3)}
     for span in spans(page):
-        if span.startswith("memory-sql ") and (words := re.match(r"memory-sql((?: [a-z][a-z-]*)+)", span)):
+        if span.startswith("memory-sql ") and (words := re.match(r"memory-sql((?: [a-z][a-z0-9-]*)+)", span)):
             first = tuple(words[1].split())
             assert first[:2] in known or first[:1] in known - {
                 command[:1] for command in commands() if len(command) > 1

@@ -10,8 +10,8 @@ import pytest
 
 from memory_sql.cli.progress import Telling, as_line, duration, each
 from memory_sql.domain.results import Progress
+from memory_sql.importers.accounts import Accounts
 from memory_sql.importers.mongo import survey
-from memory_sql.importers.mongo.accounts import Accounts
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.sources.dump import DumpSource
 from memory_sql.importers.mongo.sources.extended_json import ExtendedJsonSource

@@ -7,17 +7,14 @@ a scope may have any number of them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import LONGEST_AHEAD, OWNER_PREFIX, ScopeKind
-from memory_sql.importers.gone import Named
-from memory_sql.importers.mongo.documents import SaidMessage
-from memory_sql.importers.mongo.drafts import (
+from memory_sql.importers.drafts import (
     AgentDraft,
     ConversationDraft,
     DuplicateDraft,
@@ -29,6 +26,8 @@ from memory_sql.importers.mongo.drafts import (
     ScopeDraft,
     State,
 )
+from memory_sql.importers.gone import Named
+from memory_sql.importers.mongo.documents import SaidMessage
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.packing import Kept
 from memory_sql.importers.mongo.routing import COLLECTIVE
@@ -36,10 +35,10 @@ from memory_sql.importers.mongo.said import Said, said_by
 from memory_sql.importers.mongo.scoping import collective, displayed, from_blobs, limited_buffer, named
 from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.spool import Spool
+from memory_sql.importers.names import Names, each_once
 from memory_sql.languages.text import count_words
 
 _USER = OWNER_PREFIX["individual"]
-Names = Mapping[str, str]  # ids here, by those in the source
 ITEM_WORDS: Mapping[str, int] = {  # R012; the last two are the later system's
     "directive": 25,
     "suggestion": 35,
@@ -110,8 +109,8 @@ class Plan:
     def rename(self, agent_id: str, users: Names, sessions: Names) -> None:
         """These have other ids here. One that the source itself uses, or another has as well, isn't taken."""
         there = self.sessions(agent_id) if sessions else set()
-        self._users[agent_id] = _each_once(users, lambda new: not self.spool.knows(agent_id, _USER + new))
-        self._sessions[agent_id] = _each_once(sessions, lambda new: new not in there)
+        self._users[agent_id] = each_once(users, lambda new: not self.spool.knows(agent_id, _USER + new))
+        self._sessions[agent_id] = each_once(sessions, lambda new: new not in there)
 
     def _person(self, agent_id: str, user: str) -> str:
         """The user's id here."""
@@ -271,11 +270,6 @@ class Plan:
         """The users that it names, by their ids here and without agents."""
         people = [self._person(agent_id, user) for user in record.users if not self.spool.is_agent(user)]
         return tuple(dict.fromkeys(people))
-
-
-def _each_once(names: Names, is_free: Callable[[str], bool]) -> Names:
-    times = Counter(names.values())
-    return {old: new for old, new in names.items() if times[new] == 1 and is_free(new)}
 
 
 def _kind(owner: str) -> tuple[ScopeKind, str | None]:

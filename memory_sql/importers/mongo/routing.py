@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import owner_key
+from memory_sql.importers.drafts import State
 from memory_sql.importers.mongo.documents import Record, RecordType
-from memory_sql.importers.mongo.drafts import State
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.values import Notes, UnreadableError
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from memory_sql.importers.mongo.drafts import ObservationDraft, ScopeDraft, TextPart
+from memory_sql.importers.drafts import ObservationDraft, ScopeDraft, TextPart
 from memory_sql.importers.mongo.texts import Sentence, source_hash, statements
 
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, ScopeKind
+from memory_sql.importers.drafts import PromptDraft, ScopeDraft, TextPart
 from memory_sql.importers.mongo.documents import Blob, Shard
-from memory_sql.importers.mongo.drafts import PromptDraft, ScopeDraft, TextPart
 from memory_sql.importers.mongo.reading import MOST_FACTS, MOST_SUGGESTIONS
 from memory_sql.importers.mongo.texts import DIVIDER
 from memory_sql.languages.text import clean, one_line, shortened

@@ -8,10 +8,7 @@ resulting rows.
 from __future__ import annotations
 
 import pickle
-import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -19,16 +16,15 @@ from typing import Any
 
 from memory_sql.config.kinds import Lane
 from memory_sql.domain.ids import owner_key
-from memory_sql.errors import ConfigurationError
+from memory_sql.importers.drafts import State
+from memory_sql.importers.ledger import Ledger
 from memory_sql.importers.mongo.documents import Blob, Record, Shard, User
-from memory_sql.importers.mongo.drafts import Outcome, Refusal, State
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.packing import Kept, packed, unpacked
 from memory_sql.importers.mongo.routing import COLLECTIVE, LISTS, SHARD, Holder, Listed, ListKind, Placement
 from memory_sql.importers.mongo.shards import names_of_shards
 from memory_sql.importers.mongo.talk import Talk
 
-CACHE_KIB = 16_384
 _REMEMBERED = 20_000  # cached answers about users and blobs
 _AGENTS = 200  # agents whose shards are cached
 # The order of a scope's rows. Rows of the same rank are ordered by age.
@@ -43,24 +39,17 @@ _RANKS: dict[tuple[str, State], int] = {
 _SCHEMA, _ORDER = (Path(__file__).with_name(name).read_text("utf-8") for name in ("spool.sql", "spool_order.sql"))
 
 
-class Spool:
+class Spool(Ledger):
     """Call `close` to delete its file. All documents of a kind are put in before the documents that refer to them."""
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
-        self._base = sqlite3.connect("", isolation_level=None)
-        self._base.executescript(f"PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-{CACHE_KIB};")
-        self._base.executescript(_SCHEMA)
-        self._base.execute("BEGIN")
+        super().__init__(_SCHEMA)
         self.user = lru_cache(_REMEMBERED)(self._user)
         self.blob = lru_cache(_REMEMBERED)(self._blob)
         self._shards = lru_cache(_AGENTS)(self._holders_of_shards)
         self.knows_users = False
-        self.alone = Counter[str]()  # by collection: documents that got a row of their own after all
         self.talk = Talk(self._base, keeps=options.messages)
-
-    def close(self) -> None:
-        self._base.close()
 
     # Writing
 
@@ -102,11 +91,6 @@ class Spool:
                 for p in placements
             ],
         )  # fmt: skip
-
-    def put_refusal(self, refusal: Refusal) -> None:
-        r = refusal
-        row = (r.collection, r.legacy_id, r.part, r.number, r.offset, r.outcome, r.reason)
-        self._base.execute("INSERT INTO refusals VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def _list(self, agent: str, holder: str, kind: ListKind, records: Iterable[str]) -> None:
         rows = [(record, agent, holder, kind) for record in records]
@@ -260,54 +244,8 @@ class Spool:
         for body, lane, state, of, notes in cursor:
             yield unpacked(body), lane, state, of, notes
 
-    def refusals(self) -> Iterator[Refusal]:
-        """First in reading order, then what was merged or left out."""
-        for row in self._base.execute("SELECT * FROM refusals ORDER BY rowid"):
-            yield Refusal(*row)
-        rows = self._base.execute(
-            "SELECT collection, iif(reason = 'forgotten', NULL, id), NULL, NULL, NULL, outcome, reason "
-            "FROM left_out ORDER BY rowid"
-        )
-        for row in rows:
-            yield Refusal(*row)
-
-    def leave_out(self, refs: Mapping[str, str], outcome: Outcome = "skipped") -> None:
-        """Records documents that aren't imported, and why. Of several reasons `forgotten` takes precedence."""
-        self._base.executemany(
-            "INSERT INTO left_out SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM brought WHERE ref = ?5) "
-            "ON CONFLICT DO UPDATE SET reason = excluded.reason WHERE excluded.reason = 'forgotten'",
-            [(*_parts(ref), outcome, reason, ref) for ref, reason in refs.items()],
-        )
-
-    def bring(self, refs: Sequence[str]) -> None:
-        """Records documents that are imported, to some conversation. This overrides any reason to leave them out."""
-        self._base.executemany("INSERT OR IGNORE INTO brought VALUES (?)", [(ref,) for ref in refs])
-        self._base.executemany("DELETE FROM left_out WHERE collection = ? AND id = ?", [_parts(ref) for ref in refs])
-
-    def stand_alone(self, refs: Sequence[str]) -> None:
-        """Takes back that documents have no row of their own."""
-        for collection, key in map(_parts, refs):
-            gone = "DELETE FROM refusals WHERE collection = ? AND id = ? AND reason = 'duplicate_text'"
-            self.alone[collection] += self._base.execute(gone, (collection, key)).rowcount
-
-    def left_out(self) -> Iterator[tuple[str, Outcome, str, int]]:
-        """By collection, outcome and reason: how many."""
-        yield from self._base.execute("SELECT collection, outcome, reason, count(*) FROM left_out GROUP BY 1, 2, 3")
-
     def _count(self, statement: str) -> int:
         return int(self._base.execute(statement).fetchone()[0])
-
-
-@contextmanager
-def room() -> Iterator[None]:
-    """Raises `ConfigurationError` if there is no room for the spool's file."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise ConfigurationError(
-            "no room for the temporary file of an import, which grows as large as the legacy memory: "
-            "set SQLITE_TMPDIR or TMPDIR to another folder"
-        ) from error
 
 
 def holder_of(blob: Blob, canonical: str | None) -> str:
@@ -315,11 +253,6 @@ def holder_of(blob: Blob, canonical: str | None) -> str:
     if blob.level == "agent":
         return COLLECTIVE
     return owner_key("individual" if blob.level == "user" else "conversation", canonical)
-
-
-def _parts(ref: str) -> tuple[str, str]:
-    collection, _, key = ref.partition(":")
-    return collection, key
 
 
 def _moment(seconds: float | None) -> datetime | None:

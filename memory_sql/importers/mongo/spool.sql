@@ -1,5 +1,5 @@
 -- The tables of a spool (SQLite): what others need of a document, and the rows that come of records, as they are read.
--- Meaning of the columns: memory_sql/importers/mongo/spool.py.
+-- Meaning of the columns: memory_sql/importers/mongo/spool.py; memory_sql/importers/ledger.py adds its own.
 CREATE TABLE users (id TEXT PRIMARY KEY, canonical TEXT, is_agent INT, is_gone INT, name TEXT) WITHOUT ROWID;
 CREATE TABLE sessions (id TEXT PRIMARY KEY, is_gone INT, body BLOB) WITHOUT ROWID;
 CREATE TABLE blobs (agent TEXT, owner TEXT, written REAL, ref TEXT UNIQUE, has_text INT, body BLOB);
@@ -15,6 +15,3 @@ CREATE TABLE messages (session TEXT, at REAL, id TEXT, body BLOB, PRIMARY KEY (s
 CREATE UNIQUE INDEX messages_of ON messages (session, id);
 CREATE TABLE talks (agent TEXT, session TEXT, PRIMARY KEY (agent, session)) WITHOUT ROWID;
 CREATE INDEX talks_of ON talks (session);
-CREATE TABLE refusals (collection TEXT, id TEXT, part TEXT, number INT, offset INT, outcome TEXT, reason TEXT);
-CREATE TABLE left_out (collection TEXT, id TEXT, outcome TEXT, reason TEXT, PRIMARY KEY (collection, id));
-CREATE TABLE brought (ref TEXT PRIMARY KEY) WITHOUT ROWID;

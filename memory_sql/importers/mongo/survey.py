@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memory_sql.domain.results import Progress
-from memory_sql.importers.mongo.accounts import Accounts
+from memory_sql.importers.accounts import Accounts
+from memory_sql.importers.drafts import Outcome, Refusal
+from memory_sql.importers.ledger import room
 from memory_sql.importers.mongo.documents import Blob, Record, Shard
-from memory_sql.importers.mongo.drafts import Outcome, Refusal
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.importers.mongo.reading import (
     KNOWN_KEYS,
@@ -33,7 +34,7 @@ from memory_sql.importers.mongo.reading import (
 from memory_sql.importers.mongo.routing import SkippedError, route
 from memory_sql.importers.mongo.shards import odd_names
 from memory_sql.importers.mongo.sources.source import COLLECTIONS, Damaged, Found, Part, Place, Source
-from memory_sql.importers.mongo.spool import Spool, holder_of, room
+from memory_sql.importers.mongo.spool import Spool, holder_of
 from memory_sql.importers.mongo.values import Fields, Notes, ObjectKey, UnreadableError
 from memory_sql.languages.text import content_digest
 

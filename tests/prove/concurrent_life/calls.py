@@ -13,6 +13,7 @@ NOT_CALLED = {
     "close": "each life closes them",
     "require_llm": "it makes what the first use makes",
     "people.forget": "it is `forget` for each agent in turn, and that is called",
+    "imports.mem0": "it stores as `imports.mongo` does, which is called; only the reading differs",
     "models.check": "it asks about the model, and reads and stores nothing",
     "admin.restore_check": "only for a backup: each life restores one at its end",
 }

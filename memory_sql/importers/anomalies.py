@@ -56,6 +56,9 @@ ANOMALIES: Mapping[str, Anomaly] = {
     "bad_time": Anomaly("a time that can't be one", "as if it weren't given"),
     "hidden_characters": Anomaly("characters that aren't seen and hide what is said", "taken out"),
     "masked": Anomaly("a secret", "masked"),
+    "metadata_left_out": Anomaly("metadata that is too large, or no JSON", "left out; the memory is taken"),
+    "no_agent": Anomaly("a memory that names no agent", "it goes to the agent that the import names"),
+    "no_time": Anomaly("no time of creation", "the time of the import"),
     "re_embed": Anomaly("a vector of another model", "left out: to be embedded again"),
 }
 
@@ -71,6 +74,7 @@ REASONS: Mapping[str, str] = {
     "duplicate_scope": "another document of the same scope has its text",
     "empty": "it has no text",
     "episode": "episodes aren't taken over",
+    "expired": "its last day has passed, and it isn't shown there any more",
     "forgotten": "it was forgotten here",
     "goes_on_here": "its conversation has gone on here",
     "here": "what waits or is set aside here says the same",
@@ -81,6 +85,6 @@ REASONS: Mapping[str, str] = {
     "no_user": "it belongs to nobody",
     "same_document": "another file holds it as well",
     "secret": "it holds a secret, and those are refused",
-    "too_long": "it is longer than messages may be here",
+    "too_long": "it is longer than may be stored here",
     "unreadable": "its bytes can't be read",
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from memory_sql.errors import SourceError
-from memory_sql.importers.mongo.drafts import Outcome
+from memory_sql.importers.drafts import Outcome
 
 MOST_NAMED = 50
 OUTCOMES: tuple[Outcome, ...] = ("migrated", "merged", "skipped", "rejected")

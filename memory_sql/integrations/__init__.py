@@ -1,0 +1,1 @@
+"""Memory as other packages expect it."""

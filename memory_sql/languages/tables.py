@@ -99,6 +99,16 @@ class Signals(NamedTuple):
     for_the_record: Mapping[str, str] = _NONE
 
 
+class Requests(NamedTuple):
+    """How a person asks the memory itself to forget or to correct something about them. Case doesn't matter.
+
+    A match ends where begins what is meant: `forget my old address` ends before `my`.
+    """
+
+    forget: Mapping[str, str] = _NONE
+    correct: Mapping[str, str] = _NONE
+
+
 class Search(NamedTuple):
     """`forms`: words that no stemmer relates, one line for each set."""
 

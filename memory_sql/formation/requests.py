@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -26,12 +26,14 @@ from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Draft
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.observations import Observation
+from memory_sql.domain.usage import NO_CALL, Usage
+from memory_sql.errors import AnswerError, PromptTooLongError, RefusedError, TruncatedError
 from memory_sql.formation.answers import Extraction
 from memory_sql.formation.window import Loaded
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import clean, normal_form, one_line
 from memory_sql.languages.wording import is_among, pieces
-from memory_sql.llm import Request, prompts
+from memory_sql.llm import LanguageModel, Request, ask, prompts
 from memory_sql.llm.answers import AlsoRead
 from memory_sql.llm.notation import as_lines, mark_for, minute_of
 from memory_sql.privacy.classify import mask
@@ -168,6 +170,10 @@ class Meant:
     news: tuple[int, ...] = ()
     unsure: str | None = None
 
+    @property
+    def scopes(self) -> set[int]:
+        return {parse_observation_id(one)[0] for one in self.observations}
+
 
 async def candidates(
     session: Session, loaded: Loaded, asked: Sequence[Asked], vectors: Sequence[tuple[str | None, str | None]]
@@ -271,7 +277,6 @@ class MeantTask:
     """Which of the memories shown are meant by each request."""
 
     choices: Sequence[Choice]
-    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -336,3 +341,14 @@ def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -
     if asked.kind == "forget" and not asked.is_grounded:
         return "not_said"
     return "review" if settings.spoken_requests == "review" else None
+
+
+async def ask_which(llm: LanguageModel, model: str, task: MeantTask) -> tuple[MeantAnswer, Usage]:
+    """What the model names; an answer that can't be used names nothing, so that people decide. Raises what may pass."""
+    if task.is_empty:
+        return MeantAnswer(), NO_CALL
+    try:
+        answer = await ask(llm, task.request(model))
+    except (AnswerError, TruncatedError, RefusedError, PromptTooLongError) as error:
+        return MeantAnswer(), error.usage if isinstance(error.usage, Usage) else Usage("")
+    return answer.value, answer.usage

@@ -11,7 +11,7 @@ from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Requests
 
 _END = re.compile(r"[,;.!?\n]|$")
-_OPENING, _CLOSING = '"“„«‘‚「『', '"”“»’‘」』'
+_OPENING, _CLOSING = '"“„«「『', '"”»」』'
 
 
 class FoundRequest(NamedTuple):

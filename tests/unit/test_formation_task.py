@@ -40,7 +40,7 @@ def items(found: Extraction) -> list[tuple[str | None, str, list[int]]]:
 
 def test_answer_is_an_object_with_one_list_for_each_offered_scope() -> None:
     schema = strict_schema(answer_for(OFFERED))
-    assert list(schema["properties"]) == schema["required"] == list(OFFERED)
+    assert list(schema["properties"]) == schema["required"] == [*OFFERED, "requests"]
     assert schema["additionalProperties"] is False
     (item,) = schema["$defs"].values()
     assert list(item["properties"]) == item["required"] == ["content", "sources", "about", "private", "terms"]

@@ -37,9 +37,11 @@ _others = exists().where(
     _e.user_id.is_not(None),
     _e.user_id.not_in(_theirs),
 )
-_wanted = func.unnest(
-    bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("seqs", type_=ARRAY(Integer))
-).table_valued(column("scope_id", BigInteger), column("seq", Integer), name="wanted")
+_wanted = (
+    func.unnest(bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("seqs", type_=ARRAY(Integer)))
+    .table_valued(column("scope_id", BigInteger), column("seq", Integer), name="wanted")
+    .render_derived()
+)
 _SAID_ALONE = (
     select(_o.scope_id, _o.seq)
     .join(_wanted, and_(_o.scope_id == _wanted.c.scope_id, _o.seq == _wanted.c.seq))

@@ -31,6 +31,7 @@ from memory_sql.errors import AnswerError, PromptTooLongError, RefusedError, Tru
 from memory_sql.formation.answers import Extraction
 from memory_sql.formation.window import Loaded
 from memory_sql.languages.anchors import small_words
+from memory_sql.languages.requests import may_ask_to_forget
 from memory_sql.languages.text import clean, normal_form, one_line
 from memory_sql.languages.wording import is_among, pieces
 from memory_sql.llm import LanguageModel, Request, ask, prompts
@@ -54,7 +55,7 @@ Kind = Literal["forget", "correct"]
 class Asked:
     """What one person asks for. `what` is meant, in a few words; `said` are the messages that ask; `called`: of people.
 
-    `is_grounded`: what is meant has a word of these messages, or of those just before.
+    `is_grounded`: what is meant has a word of these messages, or of those just before; `is_alone`: nobody else speaks there.
     """
 
     kind: Kind
@@ -63,6 +64,7 @@ class Asked:
     said: tuple[BufferedMessage, ...]
     called: frozenset[str] = frozenset()
     is_grounded: bool = True
+    is_alone: bool = True
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -101,7 +103,10 @@ def asked_in(extraction: Extraction, loaded: Loaded, settings: Settings) -> tupl
         return [], refused
     names = _names(loaded)
     called = frozenset[str]().union(*map(pieces, names.values()))
-    for one in extraction.requests:
+    for n, one in enumerate(extraction.requests):
+        if len(found) >= MOST_REQUESTS:
+            refused["too_many_requests"] += len(extraction.requests) - n
+            break
         what = _HANDLE.sub(lambda handle: names.get(handle[0], handle[0]), mask(clean(one.what)[0]).text)
         what = one_line(what)[:MOST_WHAT].strip()
         by_user = _by_user(one.sources, loaded.window.spoken)
@@ -110,9 +115,8 @@ def asked_in(extraction: Extraction, loaded: Loaded, settings: Settings) -> tupl
             continue
         for user_id, said in by_user.items():
             is_grounded = _is_grounded(content_words(what, called), said, loaded.window.messages)
-            asked = Asked(one.kind, what, user_id, said, called, is_grounded)
+            asked = Asked(one.kind, what, user_id, said, called, is_grounded, len(loaded.window.persons) == 1)
             found.setdefault((one.kind, user_id, normal_form(what)), asked)
-    refused["too_many_requests"] += max(0, len(found) - MOST_REQUESTS)
     return list(found.values())[:MOST_REQUESTS], +refused
 
 
@@ -340,6 +344,12 @@ def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -
         return "not_found"
     if asked.kind == "forget" and not asked.is_grounded:
         return "not_said"
+    if (
+        asked.kind == "forget"
+        and not asked.is_alone
+        and not any(may_ask_to_forget(m.content or "") for m in asked.said)
+    ):
+        return "not_asked"  # somebody else may have talked the model into it
     return "review" if settings.spoken_requests == "review" else None
 
 

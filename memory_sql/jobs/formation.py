@@ -14,6 +14,7 @@ from memory_sql.db import Session
 from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.db.repositories.formations import FormationRepository
+from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.results import FormResult, RunDueResult
 from memory_sql.errors import ConfigurationError, LanguageModelError
 from memory_sql.formation import formation, requests, together
@@ -142,8 +143,10 @@ class Formation:
 
         async def act(locks: Locks) -> formation.Applied:
             applied = await formation.apply(session, loaded, decided, settings, now)
+            stored = {parse_observation_id(one)[0] for one in applied.ids.values()}  # their scopes are locked, or new
+            ours = replace(locks, rows=locks.rows | Rows(frozenset(stored)))
             wishes = _wishes(loaded, decided, applied)
-            done = await spoken.carry_out(session, locks, where.agent_id, where.conversation_id, wishes, settings, now)
+            done = await spoken.carry_out(session, ours, where.agent_id, where.conversation_id, wishes, settings, now)
             seen = tuple(one for one in applied.observations if one.id not in done.hidden)
             return replace(applied, observations=seen, hidden=tuple(sorted(done.hidden)), superseded=done.superseded)
 

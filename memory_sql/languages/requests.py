@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, cast
 from memory_sql.languages.anchors import Anchored, letters_in
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import Requests
+from memory_sql.languages.wording import is_among, pieces
 
 _END = re.compile(r"[,;.!?\n]|$")
 _OPENING, _CLOSING = '"“„«「『', '"”»」』'
@@ -41,6 +42,17 @@ def asks_to_forget(text: str) -> bool:
     return any(one.kind == "forget" for one in requests_in(text))
 
 
+def may_ask_to_forget(text: str) -> bool:
+    """Whether it has a word without which nobody asks for that, in a language that has rules."""
+    there = pieces(text)
+    return any(is_among(word, there) for word in _words())
+
+
+@cache
+def _words() -> frozenset[str]:
+    return frozenset[str]().union(*(pieces(word) for one in of_all(Requests).values() for word in one.words))
+
+
 def _end(text: str, after: int) -> int:
     found = _END.search(text, after)
     return len(text) if found is None else found.start()
@@ -59,7 +71,7 @@ def _requests() -> Anchored[tuple[str, str]]:
     return Anchored(
         ((kind, pattern), pattern)
         for requests in of_all(Requests).values()
-        for kind in Requests._fields
+        for kind in ("forget", "correct")
         for pattern in getattr(requests, kind).values()
     )
 

@@ -145,7 +145,7 @@ async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[W
                 "scope_id": wish.scope_id,
                 "detail": {
                     "asked": wish.kind,
-                    "number": min(wish.numbers),
+                    "numbers": list(wish.numbers),
                     "why": wish.unsure,
                     "observations": list(wish.observations),
                     "news": list(wish.news),
@@ -158,13 +158,14 @@ async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[W
     )
 
 
-async def accept(session: Session, asked: Asked, review: SpokenReview) -> list[str]:
-    """What remains to be forgotten of it; what corrects is superseded here."""
+async def accept(session: Session, asked: Asked, agent_key: int, review: SpokenReview) -> list[str]:
+    """What remains to be forgotten of it, once the messages that ask have lost their texts; what corrects is superseded here."""
     own = await said_alone(
         session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
     )
     still = [one for one in review.observations if parse_observation_id(one) in own]
     if review.asked == "forget":
+        await end_texts(session, agent_key, review.conversation_id, review.numbers)
         return still
     principal = {**asked.principal, "user_id": review.user_id, "conversation_id": review.conversation_id}
     for old in still[:MOST_CORRECTED]:

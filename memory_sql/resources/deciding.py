@@ -178,7 +178,7 @@ async def _spoken(
     if review is None:
         return None
     if accept:
-        for one in await spoken.accept(session, asked, review):
+        for one in await spoken.accept(session, asked, agent_key, review):
             chosen = Selection(user_id=review.user_id, observation_id=one)
             await requests.forget(session, asked, chosen, joined=joined)
     detail = {"to": "accepted" if accept else "refused", "for": "request", **key.told}

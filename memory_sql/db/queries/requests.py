@@ -52,12 +52,12 @@ class SpokenKey:
 
 @dataclass(frozen=True, slots=True)
 class SpokenReview:
-    """`number` is that of the message that asked; `observations` are meant, and `news` says what is so instead."""
+    """`numbers` are those of the messages that ask; `observations` are meant, and `news` says what is so instead."""
 
     scope_id: int
     user_id: str
     conversation_id: str
-    number: int
+    numbers: tuple[int, ...]
     asked: str
     observations: tuple[str, ...]
     news: tuple[str, ...]
@@ -124,7 +124,7 @@ class Requests:
             scope_id=row.scope_id,
             user_id=row.actor,
             conversation_id=row.conversation_id,
-            number=told["number"],
+            numbers=tuple(told["numbers"]),
             asked=told["asked"],
             observations=tuple(told["observations"]),
             news=tuple(told["news"]),
@@ -177,7 +177,7 @@ def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
             and_(
                 m.agent_key == e.agent_key,
                 m.conversation_id == e.conversation_id,
-                m.number == e.detail["number"].as_integer(),
+                m.number == e.detail["numbers"][0].as_integer(),
             ),
         )
         .where(

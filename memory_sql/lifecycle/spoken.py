@@ -159,7 +159,7 @@ async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[W
 
 
 async def accept(session: Session, asked: Asked, agent_key: int, review: SpokenReview) -> list[str]:
-    """What remains to be forgotten of it, once the messages that ask have lost their texts; what corrects is superseded here."""
+    """What remains to be forgotten of it, once the messages that ask have no text. What corrects is superseded here."""
     own = await said_alone(
         session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
     )

@@ -46,15 +46,18 @@ def meaning(*texts: str) -> Any:
     """The answer to which memories are meant: those with these texts, by each request that was shown them."""
 
     def answer(request: Request[Any]) -> str:
-        task = request.material
-        assert isinstance(task, MeantTask)
         named = [
             {"request": f"R{n}", "memories": [one.handle for one in choice.candidates if one.text in texts]}
-            for n, choice in enumerate(task.choices, 1)
+            for n, choice in enumerate(task_of(request).choices, 1)
         ]
         return json.dumps({"meant": named})
 
     return answer
+
+
+def task_of(request: Request[Any]) -> MeantTask:
+    assert isinstance(request.material, MeantTask)
+    return request.material
 
 
 async def say(memory: Memory, *texts: str, conversation_id: str = "talk", user_id: str = "mia", **more: Any) -> None:
@@ -214,7 +217,7 @@ async def test_what_others_have_said_stays(memory: Memory, llm: Scripted) -> Non
     everything = meaning(ours.content, jons.content, mias.content)
     llm.then(asking(request), everything)
     assert (await form(memory)).hidden == (mias.id,)
-    shown = {one.text for one in llm.requests[-1].material.choices[0].candidates}
+    shown = {one.text for one in task_of(llm.requests[-1]).choices[0].candidates}
     assert shown == {mias.content}
     left = {one.id for one in await memory.observations.list(**MIA)}
     assert left == {ours.id, jons.id}
@@ -227,7 +230,7 @@ async def test_what_the_person_no_longer_sees_stays(memory: Memory, llm: Scripte
         await memory.groups.add_member("crew", user, **ADA)
     mine = await memory.observe("Mia's tent is red.", **ADA, group_id="crew", user_id="mia")
     await memory.observe("Mia has a dog.", **MIA)
-    await memory.groups.remove_member("crew", "mia", **ADA)
+    await memory.groups.remove_member("crew", "mia", **ADA, keep=True)
     await say(memory, "Please forget what I said about the tent.")
     llm.then(asking({"kind": "forget", "what": "Mia's tent", "sources": [1]}), meaning(mine.content))
     assert (await form(memory)).hidden == ()
@@ -283,7 +286,7 @@ async def test_five_hundred_requests_hide_at_most_ten(memory: Memory, llm: Scrip
     def all_of_them(request: Request[Any]) -> str:
         named = [
             {"request": f"R{n}", "memories": [one.handle for one in choice.candidates]}
-            for n, choice in enumerate(request.material.choices, 1)
+            for n, choice in enumerate(task_of(request).choices, 1)
         ]
         return json.dumps({"meant": named})
 

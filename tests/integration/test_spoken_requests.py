@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_sql.config import Settings
 from memory_sql.domain.results import FormResult
-from memory_sql.errors import InputError, NotFoundError, RefusedError, StaleError, UnavailableError
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import BusyError, InputError, NotFoundError, RefusedError, StaleError, UnavailableError
+from memory_sql.formation import formation
 from memory_sql.formation.requests import MeantTask
 from memory_sql.llm import Request
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
-from tests.database import rows
-from tests.factories import MONDAY
+from tests.database import rows, serving
+from tests.factories import MONDAY, Clock
 from tests.fakes import Scripted, by_scope
+from tests.forming import loading
 
+SENTENCES = Path(__file__).parents[1] / "acceptance" / "requests.toml"
+EXPECTED = (BusyError, NotFoundError, StaleError)  # of those who change the same at once
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 TEA = "please forget that I prefer green tea"
@@ -391,3 +398,91 @@ async def test_without_a_model_rules_find_it(database_url: str) -> None:
         }
         assert dog.id in {one.id for one in await memory.observations.list(**MIA)}
         assert await memory.admin.verify() == []
+
+
+ASKS = [one for one in tomllib.loads(SENTENCES.read_text("utf-8"))["asks"] if one["kind"] == "forget"]
+
+
+@pytest.mark.parametrize("says", [one["says"] for one in ASKS], ids=[one["language"] for one in ASKS])
+async def test_a_request_is_due_at_once(memory: Memory, says: str) -> None:
+    added = await memory.add([{"role": "user", "content": says}], **MIA, conversation_id="talk")
+    assert added.formation == "due"
+
+
+async def test_a_stored_answer_is_gone_on_with(memory: Memory, llm: Scripted) -> None:
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    await say(memory, TEA)
+    llm.then(asking(FORGET_TEA, items=[("Mia has a dog.", "individual")]), meaning(tea.content))
+    async with serving(memory) as unit:
+        _, loaded = await loading(unit, "ada", "talk", memory.settings, memory.now(), "due")
+    assert loaded is not None
+    answered = await formation.decide(llm, loaded, memory.settings)
+    async with serving(memory) as unit:
+        await formation.keep(unit, loaded, answered, memory.settings)
+    await rows(memory, "UPDATE memory.conversations SET lease_until = now() - interval '1 second'")
+    formed = await form(memory)
+    assert (formed.hidden, [one.content for one in formed.observations]) == ((tea.id,), ["Mia has a dog."])
+    assert len(llm.requests) == 2
+    assert await rows(memory, "SELECT calls, input_tokens FROM memory.runs WHERE kind = 'formation'") == [(2, 200)]
+    assert await memory.admin.verify() == []
+
+
+async def test_each_of_several_conversations_asks_for_itself(timed: Memory, llm: Scripted, clock: Clock) -> None:
+    tea = await timed.observe("Mia prefers green tea.", **MIA)
+    clock.goes_on(hours=1)
+    for name, text in (("c1", "Boats are fine."), ("c2", "Drop the thing about green tea, would you.")):
+        await say(timed, text, conversation_id=name)
+    clock.goes_on(hours=7)
+    asked = {"kind": "forget", "what": "green tea", "sources": [2]}
+    llm.then(asking(asked, items=[("Mia thinks that boats are fine.", "individual", [1])]), meaning(tea.content))
+    done = await timed.run_due()
+    assert llm.windows == [2]
+    assert {one.conversation_id: one.hidden for one in done.formed} == {"c1": (), "c2": (tea.id,)}
+    texts = await rows(timed, "SELECT conversation_id, content FROM memory.messages ORDER BY 1")
+    assert texts == [("c1", "Boats are fine."), ("c2", None)]
+    assert await timed.admin.verify() == []
+
+
+async def test_it_waits_for_nobody_who_waits_for_it(memory: Memory, llm: Scripted) -> None:
+    """Formations that carry out requests, beside all that locks the same rows in the one order."""
+    await memory.groups.create("crew", **ADA)
+    for user in ("mia", "jon"):
+        await memory.groups.add_member("crew", user, **ADA)
+
+    async def answer(request: Request[Any]) -> str:
+        if isinstance(request.material, MeantTask):
+            return str(
+                meaning(*(one.text for choice in request.material.choices for one in choice.candidates))(request)
+            )
+        if "offered" in dir(request.output):
+            return str(asking({**FORGET_TEA, "what": "tea number"}, items=[("Mia has a dog.", "individual")])(request))
+        return json.dumps({"text": "Mia is known.", "contradictions": []})
+
+    llm.may_run_out = True
+    count = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    (before,) = await rows(memory, count)
+    for turn in range(5):
+        llm.replies[:] = [answer] * 40
+        mine = [await memory.observe(f"Mia prefers tea number {n} of {turn}.", **MIA) for n in range(3)]
+        ours = await memory.observe(f"Mia's tea number {turn} is ours.", **ADA, user_id="mia", group_id="crew")
+        talks = [f"talk-{turn}-{n}" for n in range(3)]
+        for talk in talks:
+            await say(
+                memory, "please forget my tea number", conversation_id=talk, group_ids=["crew"] if turn % 2 else ()
+            )
+        done = await asyncio.gather(
+            *(form(memory, talk) for talk in talks),
+            memory.forget(Selection(observation_id=mine[0].id), **ADA),
+            memory.observations.quarantine(Selection(user_id="mia", observation_id=ours.id), **ADA, request="it"),
+            memory.holds.place(**ADA, observation_id=mine[1].id),
+            memory.scopes.consolidate(**ADA, scope_id=mine[0].scope.id),
+            memory.groups.remove_member("crew", "jon", **ADA),
+            return_exceptions=True,
+        )
+        wrong = [one for one in done if isinstance(one, Exception) and not isinstance(one, EXPECTED)]
+        assert wrong == []
+        await memory.groups.add_member("crew", "jon", **ADA)
+        for talk in talks:
+            await form(memory, talk)
+        assert await memory.admin.verify() == []
+    assert await rows(memory, count) == [before]

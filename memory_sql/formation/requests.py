@@ -42,6 +42,7 @@ from memory_sql.retrieval.query import parse
 
 MOST_REQUESTS = 10  # of one formation
 MOST_CANDIDATES = 10  # for each of them
+MOST_MESSAGES = 3  # that ask for one thing
 MOST_WHAT = 300  # characters
 SOUGHT = 50  # observations, of which those are left that are the person's own
 BEFORE = 3  # messages before the one that asks, to which it may refer
@@ -113,8 +114,10 @@ def asked_in(extraction: Extraction, loaded: Loaded, settings: Settings) -> tupl
         if not what or not by_user:
             refused["no_request"] += 1
             continue
-        for user_id, said in by_user.items():
-            is_grounded = _is_grounded(content_words(what, called), said, loaded.window.messages)
+        words = content_words(what, called)
+        for user_id, named in by_user.items():
+            said = _asking(named, words)
+            is_grounded = _is_grounded(words, said, loaded.window.messages)
             asked = Asked(one.kind, what, user_id, said, called, is_grounded, len(loaded.window.persons) == 1)
             found.setdefault((one.kind, user_id, normal_form(what)), asked)
     return list(found.values())[:MOST_REQUESTS], +refused
@@ -133,6 +136,17 @@ def _by_user(sources: Iterable[int], spoken: Sequence[BufferedMessage]) -> dict[
         if message.role == "user" and message.user_id:
             said[message.user_id] = (*said.get(message.user_id, ()), message)
     return said
+
+
+def _asking(named: Sequence[BufferedMessage], words: frozenset[str]) -> tuple[BufferedMessage, ...]:
+    """Of several messages those that may ask for it: they lose their texts, whatever a model says of the others."""
+    may = (
+        message
+        for message in named
+        if may_ask_to_forget(message.content or "")
+        or any(is_among(word, pieces(message.content or "")) for word in words)
+    )
+    return (*named,) if len(named) == 1 else (*may,)[-MOST_MESSAGES:] or (*named[-1:],)
 
 
 def _is_grounded(words: frozenset[str], said: Sequence[BufferedMessage], messages: Sequence[BufferedMessage]) -> bool:

@@ -215,6 +215,7 @@ def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied) -> l
             news=tuple(ids(one.news)),
             unsure=one.unsure,
             scope_id=own.get(loaded.window.owners[one.asked.user_id]),
+            words=one.asked.words,
         )
         for one in decided.meant
     ]

@@ -15,12 +15,13 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks
 from memory_sql.db.queries.owned import said_alone
-from memory_sql.db.queries.requests import SPOKEN, SpokenReview
+from memory_sql.db.queries.requests import SPOKEN, Requests, SpokenReview
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.messages import end_texts
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError, VersionError
+from memory_sql.languages.wording import is_among, pieces
 from memory_sql.lifecycle import corrections
 from memory_sql.lifecycle.corrections import Asked
 from memory_sql.lifecycle.corrections.request import find
@@ -34,6 +35,7 @@ class Wish:
     """What a user asks for in these messages of a conversation. `scope_id`: theirs, where a review is kept.
 
     `observations` are meant; `news` says instead of them what is so. `unsure`: why a person has to decide, in one word.
+    `words`: by which what is meant is told from other things.
     """
 
     kind: Literal["forget", "correct"]
@@ -44,6 +46,7 @@ class Wish:
     news: tuple[str, ...]
     unsure: str | None
     scope_id: int | None
+    words: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,9 @@ async def carry_out(
         wish = await _still(session, asked, wish, done.hidden)
         if wish.kind == "forget" and wish.unsure is None and len(wish.observations) > left:
             wish = replace(wish, unsure="too_many")
-        if wish.unsure is not None:
+        if await _is_hidden_already(session, locks.agent_key, wish, settings):
+            ended |= {*wish.numbers}
+        elif wish.unsure is not None:
             waiting.append(wish)
         elif wish.kind == "forget":
             done = replace(done, hidden=done.hidden | await _hide(session, locks, asked, wish))
@@ -87,6 +92,14 @@ async def carry_out(
         await end_texts(session, locks.agent_key, conversation_id, ended)
     await _file(session, locks.agent_key, conversation_id, waiting, now)
     return done
+
+
+async def _is_hidden_already(session: Session, agent_key: int, wish: Wish, settings: Settings) -> bool:
+    """Whether nothing was found because the same person has asked for the same before."""
+    if (wish.kind, wish.unsure, settings.spoken_requests) != ("forget", "not_found", "hide"):
+        return False
+    asked = [pieces(words) for words in await Requests(session, agent_key).words_of(wish.user_id)]
+    return bool(wish.words) and any(all(is_among(word, there) for word in wish.words) for there in asked)
 
 
 async def _still(session: Session, asked: Asked, wish: Wish, hidden: Collection[str]) -> Wish:

@@ -304,6 +304,16 @@ async def test_five_hundred_requests_hide_at_most_ten(memory: Memory, llm: Scrip
     assert await memory.admin.verify() == []
 
 
+async def test_only_what_asks_loses_its_text(memory: Memory, llm: Scripted) -> None:
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    said = [f"Boat {n} is fine." for n in range(20)]
+    await say(memory, *said, TEA)
+    llm.then(asking({**FORGET_TEA, "sources": [*range(1, 22)]}), meaning(tea.content))
+    assert (await form(memory)).hidden == (tea.id,)
+    left = await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL ORDER BY number")
+    assert left == [(text,) for text in said]
+
+
 async def test_a_handle_that_was_not_shown_is_nothing(memory: Memory, llm: Scripted) -> None:
     await memory.observe("Mia prefers green tea.", **MIA)
     await say(memory, TEA)
@@ -353,8 +363,9 @@ async def test_two_formations_at_once_do_it_once(memory: Memory, llm: Scripted) 
     for talk in talks:  # what was shown has been hidden meanwhile
         await form(memory, talk)
     assert await memory.observations.list(**MIA) == []
-    assert (await memory.search("tea", **MIA, messages=10)).results == ()
-    review = next(one for one in await memory.work.reviews(**ADA) if one.id == f"q{tea.id[1:]}")
+    found = await memory.search("tea", **MIA, messages=10)
+    assert (found.results, found.messages) == ((), ())
+    (review,) = await memory.work.reviews(**ADA)
     await memory.work.decide(review.id, **ADA, accept=False)
     assert await rows(memory, STORED) == before
     assert await memory.admin.verify() == []

@@ -91,6 +91,15 @@ class Requests:
             for scope_id, seq in (parse_observation_id(row.named),)
         ]
 
+    async def words_of(self, user_id: str) -> list[str]:
+        """In which words the user has asked to forget what waits."""
+        e = EventRow
+        return list(
+            await self._session.scalars(
+                _waiting(e.reason).where(e.agent_key == self._agent_key, e.actor == user_id).distinct()
+            )
+        )
+
     async def spoken(self, limit: int) -> list[Review]:
         """What was asked in a conversation and not carried out, oldest first; while the message that asked keeps its text."""
         e = EventRow

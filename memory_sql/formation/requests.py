@@ -34,6 +34,7 @@ from memory_sql.languages.anchors import small_words
 from memory_sql.languages.requests import may_ask_to_forget
 from memory_sql.languages.text import clean, normal_form, one_line
 from memory_sql.languages.wording import is_among, pieces
+from memory_sql.languages.words import fold
 from memory_sql.llm import LanguageModel, Request, ask, prompts
 from memory_sql.llm.answers import AlsoRead
 from memory_sql.llm.notation import as_lines, mark_for, minute_of
@@ -215,6 +216,7 @@ async def _candidates(
         "conversation_id": conversation.conversation_id,
     }
     query = parse(asked.what, loaded.now, loaded.window.zone, _language(loaded), operators=False)
+    query = query._replace(terms=tuple(term for term in query.terms if fold(term.text) not in asked.called))
     sought = Sought(now=loaded.now, observations=SOUGHT, vector=vector[0], model=vector[1])
     hits, _ = await search(session, principal, query, sought)
     newest = await listed.page(session, principal, None, SOUGHT, None)

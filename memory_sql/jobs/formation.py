@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -109,7 +110,7 @@ class Formation:
         asked, _ = requests.asked_in(decided.extraction, loaded, settings)
         if not asked:
             return decided
-        vectors = [await self._vector(one.what) for one in asked]
+        vectors = [await self._vector(one.what, settings.embedding_local_seconds) for one in asked]
         found = await read(partial(requests.candidates, loaded=loaded, asked=asked, vectors=vectors))
         drafts, _ = drafts_of(decided.extraction, loaded, settings, decided.others.evidence)
         task = requests.MeantTask(requests.choices(asked, found, drafts, loaded.conversation.conversation_id))
@@ -120,12 +121,13 @@ class Formation:
             usage=decided.usage + usage if usage.calls else decided.usage,
         )
 
-    async def _vector(self, text: str) -> tuple[str | None, str | None]:
-        """With its model's name; without one words alone count."""
+    async def _vector(self, text: str, seconds: float) -> tuple[str | None, str | None]:
+        """With its model's name; without one, or where it takes longer, words alone count."""
         try:
             model = self.embeddings()
-            (vector,) = await embed(model, [text]) if model else (None,)
-        except (LanguageModelError, ConfigurationError) as error:
+            async with asyncio.timeout(seconds):
+                (vector,) = await embed(model, [text]) if model else (None,)
+        except (LanguageModelError, ConfigurationError, TimeoutError) as error:
             log.info("looking for what is asked for without vectors: %s", type(error).__name__)
             return None, None
         return (None, None) if model is None or vector is None else (bits_of(vector), name_of(model))

@@ -22,7 +22,7 @@ from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from tests.database import rows, serving
 from tests.factories import MONDAY, Clock
-from tests.fakes import Scripted, by_scope
+from tests.fakes import Meanings, Scripted, by_scope
 from tests.forming import loading
 
 SENTENCES = Path(__file__).parents[1] / "acceptance" / "requests.toml"
@@ -497,3 +497,18 @@ async def test_it_waits_for_nobody_who_waits_for_it(memory: Memory, llm: Scripte
             await form(memory, talk)
         assert await memory.admin.verify() == []
     assert await rows(memory, count) == [before]
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_it_is_found_by_meaning_behind_much_else(database_url: str, llm: Scripted, failing: bool) -> None:
+    model = Meanings()
+    async with Memory(database_url, llm, Settings(llm="offline"), embeddings=model) as memory:
+        tea = await memory.observe("Mia prefers green tea.", **MIA, observed_at=MONDAY)
+        for n in range(60):
+            await memory.observe(f"Mia likes place number {n}.", **MIA)
+        await memory.work.embed()
+        await say(memory, "please forget my favourite drink")
+        model.failing = UnavailableError("embeddings", "no answer") if failing else None
+        llm.then(asking({"kind": "forget", "what": "Mia's favourite drink", "sources": [1]}), meaning(tea.content))
+        assert (await form(memory)).hidden == (() if failing else (tea.id,))
+        assert len(task_of(llm.requests[-1]).choices[0].candidates) == 10

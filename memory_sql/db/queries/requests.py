@@ -31,7 +31,7 @@ class RequestKey:
         return f"q{self.scope_id}-{self.seq}"
 
 
-SPOKEN = "request"  # the kind of an event: asked in a conversation, and not carried out
+SPOKEN = "spoken"  # the kind of an event: asked in a conversation, and not carried out
 _DECIDED = "asked"  # in the event of a decision: that event's id
 
 

@@ -356,8 +356,6 @@ def _meant(choice: Choice, handles: set[str], settings: Settings) -> Meant:
 def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -> str | None:
     if not asked.words:
         return "anything"
-    if not chosen:
-        return "not_found"
     if asked.kind == "forget" and not asked.is_grounded:
         return "not_said"
     if (
@@ -366,6 +364,8 @@ def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -
         and not any(may_ask_to_forget(m.content or "") for m in asked.said)
     ):
         return "not_asked"  # somebody else may have talked the model into it
+    if not chosen:
+        return "not_found"
     return "review" if settings.spoken_requests == "review" else None
 
 

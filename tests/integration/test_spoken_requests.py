@@ -314,6 +314,20 @@ async def test_only_what_asks_loses_its_text(memory: Memory, llm: Scripted) -> N
     assert left == [(text,) for text in said]
 
 
+async def test_what_was_asked_before_takes_no_other_text(memory: Memory, llm: Scripted) -> None:
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    await say(memory, TEA)
+    llm.then(asking(FORGET_TEA), meaning(tea.content))
+    assert (await form(memory)).hidden == (tea.id,)
+    for name, text in (("again", TEA), ("boats", "Boats are fine.")):
+        await say(memory, text, conversation_id=name)
+        llm.then(asking(FORGET_TEA))
+        assert (await form(memory, name)).hidden == ()
+    left = await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL")
+    assert left == [("Boats are fine.",)]
+    assert sorted(one.why for one in await memory.work.reviews(**ADA)) == ["asked_to_forget", "not_said"]
+
+
 async def test_a_handle_that_was_not_shown_is_nothing(memory: Memory, llm: Scripted) -> None:
     await memory.observe("Mia prefers green tea.", **MIA)
     await say(memory, TEA)

@@ -94,6 +94,7 @@ def _formed_text(result: FormResult) -> str:
         return f"{result.conversation_id}: nothing to form"
     known = f", {result.duplicates} known already" if result.duplicates else ""
     known += f", {result.superseded} superseded" if result.superseded else ""
+    known += f", {len(result.hidden)} hidden" if result.hidden else ""
     head = (
         f"{result.conversation_id}: {output.many(result.messages, 'message')} → "
         f"{output.many(len(result.observations), 'observation')}{known} ({result.model})"

@@ -208,13 +208,14 @@ def _review_line(review: Review) -> str:
     r = review
     place = f"{r.scope_id} for {r.target_scope_id}" if r.target_scope_id else r.scope_id
     instead = f"\n      instead of: {output.flat(r.instead_of)}" if r.instead_of else ""
+    instead += f"\n      means: {', '.join(r.observations)}" if r.observations else ""
     return f"{r.id}  {r.kind} ({r.why}), {place}, {output.minute(r.since)}  {output.flat(r.says)}{instead}"
 
 
 @app.command()
 def decide(
     review: Annotated[
-        str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4, g12-3, r17 or q12-3.")
+        str, typer.Argument(metavar="ID", help="As `reviews` shows it: o12-3>s4, s12v3-4, g12-3, r17, q12-3 or q17.")
     ],
     agent: Agent,
     accept: Annotated[

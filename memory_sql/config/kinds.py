@@ -76,6 +76,7 @@ ContextKind = Literal["collective", "agent", "guideline", "group", "entity", "in
 CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most readers share comes first
 Secrets = Literal["mask", "keep", "refuse"]
 Sharing = Literal["auto", "review", "off"]
+SpokenRequests = Literal["hide", "review", "off"]
 Collective = Literal["proposed", "direct"]
 ConversationScope = Literal["off", "buffer", "summary"]
 ExtractionMode = Literal["batch", "isolated"]

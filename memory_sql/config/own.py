@@ -13,6 +13,7 @@ from memory_sql.config.kinds import (
     Engine,
     Secrets,
     Sharing,
+    SpokenRequests,
 )
 from memory_sql.privacy import Sensitivity
 
@@ -60,6 +61,7 @@ class AgentSettings(TypedDict, total=False):
     propagation_burst: int | None
     max_errors: int | None
     message_retention_days: float | Literal["forever"] | None
+    spoken_requests: SpokenRequests | None
     retention: Literal["none", "budget"] | None
     store_items: int | None
     store_characters: int | None

@@ -43,6 +43,7 @@ from memory_sql.config.kinds import (
     Secrets,
     Sensitivities,
     Sharing,
+    SpokenRequests,
     TimeZone,
 )
 
@@ -417,6 +418,10 @@ class RetentionSettings(Section):
         setting("file that lists what was forgotten, for restore-check; keep it outside the backups; unset: none"),
         Plain,
     ] = None
+    spoken_requests: Annotated[
+        SpokenRequests,
+        per_agent("what people ask memory to forget or correct: hide (at once), review (a person decides) or off"),
+    ] = "hide"
     spoken_erase_days: Annotated[
         int, setting("days until what people have asked to forget is erased for good; 0: never", ge=0, le=36_500)
     ] = 30

@@ -46,7 +46,8 @@ class FormResult(Value):
     """What was formed. `duplicates` counts observations that were known and gained evidence.
 
     `refused` counts refused parts of the answer, by reason. `superseded`: how many observations of earlier runs were
-    superseded, if the conversation was formed again.
+    superseded, if the conversation was formed again or a person said that they were wrong. `hidden`: the ids of those that
+    are quarantined since a person asked memory to forget them (`spoken_requests`).
     """
 
     conversation_id: str
@@ -55,6 +56,7 @@ class FormResult(Value):
     observations: tuple[Observation, ...] = ()
     duplicates: int = 0
     superseded: int = 0
+    hidden: tuple[str, ...] = ()
     refused: dict[str, int] = Field(default_factory=dict)
     model: str | None = None
 

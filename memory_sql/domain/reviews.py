@@ -18,6 +18,8 @@ class Review(Value):
     quarantined since. `instead_of` is what it would replace: the older observation, or the current text; None: nothing, or
     what stands for those sentences. `why` is one word.
     `still`: what else of the older observation would stay, as one of its own; that alone is asked where `why` is `still`.
+    `observations`: the ids of those that a request would forget or replace which has changed nothing yet (`spoken_requests`):
+    then `says` is the message that asks.
     """
 
     id: str
@@ -29,3 +31,4 @@ class Review(Value):
     instead_of: str | None = None
     target_scope_id: ScopeId | None = None
     still: str | None = None
+    observations: tuple[str, ...] = ()

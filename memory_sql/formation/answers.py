@@ -1,9 +1,13 @@
-"""What is asked for in an extraction, and what comes back: for each scope the observations that the model finds."""
+"""What is asked for in an extraction, and what comes back: for each scope the observations that the model finds.
+
+And what people ask of the memory itself: to forget or to correct something.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -103,7 +107,7 @@ class Finding(BaseModel):  # no docstring: it would go into the schema, and so t
     @field_validator("sources", mode="before")
     @classmethod
     def _only_numbers(cls, value: object) -> object:
-        return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
+        return _numbers(value)
 
     @field_validator("about", "terms", mode="before")
     @classmethod
@@ -117,6 +121,24 @@ class ExtractedObservation(Finding):
     scope: str | None = None
 
 
+class SpokenRequest(BaseModel):  # no docstring: it would go into the schema, and so to the model
+    # A person asks the memory itself. Whose it may touch isn't the model's to say.
+    model_config = ConfigDict(extra="ignore")
+
+    kind: Literal["forget", "correct"]
+    what: str
+    sources: list[int]
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _only_numbers(cls, value: object) -> object:
+        return _numbers(value)
+
+
+def _numbers(value: object) -> list[int]:
+    return [n for n in value if isinstance(n, int) and not isinstance(n, bool)] if isinstance(value, list) else []
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """What an answer says. `missing`: the offered scopes that it has no list for; `unknown`: what was for no such scope.
@@ -128,24 +150,32 @@ class Extraction:
     missing: tuple[str, ...] = ()
     unknown: int = 0
     garbled: tuple[str, ...] = ()
+    requests: tuple[SpokenRequest, ...] = ()
 
     def __add__(self, other: Extraction) -> Extraction:
         """What two calls brought together; nothing is missing."""
-        return Extraction(self.observations + other.observations, unknown=self.unknown + other.unknown)
+        return Extraction(
+            self.observations + other.observations,
+            unknown=self.unknown + other.unknown,
+            requests=self.requests + other.requests,
+        )
 
     def only(self, keep: Callable[[ExtractedObservation], bool]) -> Extraction:
         """Without the others, which are counted as unknown."""
         kept = tuple(filter(keep, self.observations))
-        return Extraction(kept, self.missing, self.unknown + len(self.observations) - len(kept))
+        unknown = self.unknown + len(self.observations) - len(kept)
+        return Extraction(kept, self.missing, unknown, requests=self.requests)
 
     @property
     def as_json(self) -> str:
         """An answer that reads as this again: the flat list, and a key without meaning for each that was unknown."""
-        items = [item.model_dump() for item in self.observations]
-        return json.dumps({FLAT: items} | {f"?{n}": None for n in range(self.unknown)}, ensure_ascii=False)
+        lists = {FLAT: [item.model_dump() for item in self.observations]}
+        if self.requests:
+            lists[REQUESTS] = [one.model_dump() for one in self.requests]
+        return json.dumps(lists | {f"?{n}": None for n in range(self.unknown)}, ensure_ascii=False)
 
 
-FLAT = "observations"
+FLAT, REQUESTS = "observations", "requests"
 _FINDINGS = TypeAdapter(list[Finding])
 _FLAT_LIST = TypeAdapter(list[ExtractedObservation])
 
@@ -162,16 +192,14 @@ class ExtractionAnswer(RootModel[dict[str, Any]], AlsoRead):
     @classmethod
     def in_form(cls, value: object) -> object:
         """Findings alone, in a list or under a name of the model's; whose they are is then decided by who said it."""
-        if isinstance(value, dict) and len(value) == 1:
-            (value,) = value.values()
+        asked = {name: value[name] for name in (REQUESTS,) if name in value} if isinstance(value, dict) else {}
+        if isinstance(value, dict) and len(value) == 1 + len(asked):
+            (value,) = (one for name, one in value.items() if name not in asked)
         items = [value] if _is_finding(value) else value
         if not isinstance(items, list) or not items or not all(map(_is_finding, items)):
             return None
-        return {
-            FLAT: items
-            if len(cls.offered) > 1
-            else [{"scope": alias} | item for item in items for alias in cls.offered]
-        }
+        whose = items if len(cls.offered) > 1 else [{"scope": alias} | one for one in items for alias in cls.offered]
+        return {FLAT: whose, **asked}
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -185,8 +213,9 @@ class ExtractionAnswer(RootModel[dict[str, Any]], AlsoRead):
         ]
         missing = [alias for alias, items in lists.items() if items is None and flat is None]
         garbled = tuple(alias for alias in missing if alias in self.root)
-        unknown = len(self.root.keys() - {FLAT, *self.offered})
-        return Extraction((*(flat or ()), *listed), tuple(missing), unknown, garbled)
+        unknown = len(self.root.keys() - {FLAT, REQUESTS, *self.offered})
+        asked = tuple(_requests(self.root.get(REQUESTS)))
+        return Extraction((*(flat or ()), *listed), tuple(missing), unknown, garbled, asked)
 
     @model_validator(mode="after")
     def _has_a_list(self) -> Self:
@@ -207,10 +236,17 @@ def _read(shape: TypeAdapter[T], value: object) -> T | None:
         return None
 
 
+def _requests(value: object) -> Iterator[SpokenRequest]:
+    """Those that can be read: one that can't harms nothing else."""
+    for one in value if isinstance(value, list) else ():
+        with suppress(ValidationError):
+            yield SpokenRequest.model_validate(one)
+
+
 @lru_cache(maxsize=256)
 def answer_for(aliases: tuple[str, ...]) -> type[ExtractionAnswer]:
-    """The answer that offers these scopes; its schema has one list for each and nothing else."""
-    lists: dict[str, Any] = dict.fromkeys(aliases, (list[Finding], ...))
+    """The answer that offers these scopes; its schema has one list for each, one of requests, and nothing else."""
+    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[Finding], ...)), REQUESTS: (list[SpokenRequest], ...)}
     shape = create_model("Extraction", **lists)
 
     class Extraction(ExtractionAnswer):

@@ -13,7 +13,7 @@ An isolated scope has a call of its own, and nothing but that call's answer goes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -24,6 +24,7 @@ from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import NO_CALL, Usage
 from memory_sql.errors import AnswerError, LanguageModelError, PromptTooLongError, RefusedError, TruncatedError
 from memory_sql.formation.answers import ExtractedObservation, Extraction, ExtractionAnswer, OfferedScope, Turn
+from memory_sql.formation.requests import Meant
 from memory_sql.formation.single import tasks_of
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.text import sentence_ends
@@ -60,6 +61,7 @@ class Extracted:
     others: Others = field(default_factory=Others)
     aside: frozenset[int] = frozenset()  # the numbers of the turns that the model refuses
     unheard: frozenset[int] = frozenset()  # and of those that ask to be remembered, and nothing was found in them
+    meant: tuple[Meant, ...] = ()  # by what people ask of the memory itself
 
 
 async def extract(
@@ -82,7 +84,8 @@ async def extract(
         dialogue.refused.usage = dialogue.usage
         raise dialogue.refused
     if not extraction.observations:
-        extraction += await dialogue.about_signals(task)
+        asking = {n for one in extraction.requests if one.kind == "forget" for n in one.sources}
+        extraction += await dialogue.about_signals(task, asking)
     last = dialogue.last
     raw = last.raw if last and last.value.extraction == extraction else extraction.as_json
     aside, unheard = frozenset(dialogue.aside), frozenset(dialogue.unheard)
@@ -120,10 +123,10 @@ class _Dialogue:
     async def about(self, task: ExtractionTask, scope: OfferedScope) -> Extraction:
         return _belonging(await self._complete(replace(task, scopes=(scope,))), scope)
 
-    async def about_signals(self, task: ExtractionTask) -> Extraction:
-        """What messages tell that ask to be remembered; in those that can't be answered about there is nothing."""
+    async def about_signals(self, task: ExtractionTask, but: Collection[int]) -> Extraction:
+        """What messages tell that ask to be remembered, `but` not these: in those that can't be answered about nothing."""
         found: list[ExtractedObservation] = []
-        asked = [single for single in tasks_of(task) if single.turn.n not in self.aside]
+        asked = [single for single in tasks_of(task) if single.turn.n not in self.aside.union(but)]
         for single in asked:
             with suppress(AnswerError, TruncatedError, RefusedError, PromptTooLongError):
                 answer = await self._answer(single.request(single.scope.model or self._model))
@@ -169,7 +172,8 @@ class _Dialogue:
 
     async def _unless_empty(self, task: ExtractionTask, answer: Extraction) -> Extraction:
         """The answer to a second question; where it is empty, what is found in each half."""
-        parts = () if answer.observations or answer.unknown or answer.missing else _halves(task.turns)
+        is_empty = not (answer.observations or answer.requests or answer.unknown or answer.missing)
+        parts = _halves(task.turns) if is_empty else ()
         return await self._of_each(task, parts, once=True) if parts else answer
 
     async def _in_halves(self, task: ExtractionTask, error: LanguageModelError) -> Extraction:

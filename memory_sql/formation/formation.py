@@ -11,7 +11,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, NoReturn
 
@@ -23,7 +23,7 @@ from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.observations import Draft, Saved, observation_of
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
-from memory_sql.domain.ids import OWNER_PREFIX, owner_key
+from memory_sql.domain.ids import OWNER_PREFIX, observation_id, owner_key
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.query import Query
 from memory_sql.domain.usage import NO_CALL
@@ -51,12 +51,19 @@ class ConversationKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`known` counts what was there already; `more`: messages came that this window didn't hold."""
+    """`known` counts what was there already; `more`: messages came that this window didn't hold.
+
+    `ids`: of the observations, also of those that were there, by the places of the drafts. `hidden` and `superseded`: what
+    people have asked of the memory itself.
+    """
 
     observations: tuple[Observation, ...]
     known: int
     refused: dict[str, int]
     more: bool
+    ids: Mapping[int, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+    superseded: int = 0
 
 
 async def take(session: Session, key: ConversationKey, settings: Settings) -> ConversationState | None:
@@ -327,7 +334,8 @@ async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: 
         for one in outcomes
         if one.place is not None and one.key is not None and one.outcome != "known"
     ]
-    return Applied(tuple(stored), len(saved.known), dict(+refused), more=any(one.more for one in outcomes))
+    ids = {one.place: observation_id(*one.key) for one in outcomes if one.place is not None and one.key is not None}
+    return Applied(tuple(stored), len(saved.known), dict(+refused), any(one.more for one in outcomes), ids)
 
 
 async def lock(session: Session, loaded: Loaded) -> ConversationState:

@@ -15,6 +15,7 @@ from memory_sql.domain.messages import Message
 from memory_sql.errors import InvalidMessageError
 from memory_sql.languages.anchors import Anchored, letters_in
 from memory_sql.languages.data import of_all, table
+from memory_sql.languages.requests import requests_in
 from memory_sql.languages.tables import FunctionWords, Signals, ToldBy, Words
 from memory_sql.languages.text import CHARACTERS_PER_TOKEN
 from memory_sql.privacy.classify import mask
@@ -22,6 +23,7 @@ from memory_sql.privacy.classify import mask
 ROLE_WEIGHT = {"user": 1.0, "tool": 0.5, "function": 0.5, "assistant": 0.2, "agent": 0.2}  # R280
 END = 1000  # characters of each end of a long message in which signals are looked for
 SHORT, SMALL_WORDS = 60, 2  # what has more characters is in a language of which it has so many small words
+ASKS_TO_FORGET, ASKS_TO_CORRECT = "request to forget", "request to correct"
 SKIPPED_ROLES = frozenset({"system", "developer"})  # instructions to the agent are not something that was said
 
 
@@ -73,10 +75,21 @@ def weigh(message: Message) -> Weighed:
 
 
 def signal_in(role: str, content: str) -> str | None:
-    """The name of the first signal in what a user said; nobody else can set one off (R145, R147)."""
+    """The name of the first signal in what a user said; nobody else can set one off (R145, R147).
+
+    What they ask memory to forget comes first: it is heard at once, and tells nothing to be remembered.
+    """
     if role != "user":
         return None
-    text = _said(content).replace("’", "'")
+    said = _said(content)
+    asked = {one.kind for one in requests_in(said)}
+    if "forget" in asked:
+        return ASKS_TO_FORGET
+    return _statement_in(said) or (ASKS_TO_CORRECT if asked else None)
+
+
+def _statement_in(said: str) -> str | None:
+    text = said.replace("’", "'")
     lower = text.lower()
     words = letters_in(lower)
     for one in _signals():

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from memory_sql.formation.answers import ExtractionAnswer, OfferedScope, Turn, answer_for
+from memory_sql.formation.answers import REQUESTS, ExtractionAnswer, OfferedScope, Turn, answer_for
+from memory_sql.languages.requests import FoundRequest, requests_in
 from memory_sql.languages.text import normal_form, one_line
 from memory_sql.llm.offline import PERSONAL, SHARED, first_words
 
@@ -30,12 +31,18 @@ _REQUEST = re.compile(r"^(can|could|would|will) you\b|^(what|how|why|when|where|
 _GENERAL = re.compile(r"\b(in general|as a rule|generally)\b", re.IGNORECASE)
 
 
-def extract(turns: Sequence[Turn], scopes: Sequence[OfferedScope], max_items: int, max_words: int) -> ExtractionAnswer:
-    """Sentences in which a user states a preference, a fact about themselves, a decision or a general lesson."""
+def extract(
+    turns: Sequence[Turn], scopes: Sequence[OfferedScope], max_items: int, max_words: int, *, requests: bool = False
+) -> ExtractionAnswer:
+    """Sentences in which a user states a preference, a fact about themselves, a decision or a general lesson.
+
+    With `requests`, what users ask memory to forget or to correct is listed as that, and what they ask to forget isn't kept.
+    """
     found: dict[str, list[dict[str, Any]]] = {scope.alias: [] for scope in scopes}
     known = {scope.alias: {normal_form(text) for text in scope.knows} for scope in scopes}
+    asked = {turn.n: requests_in(turn.text) if requests and turn.role == "user" else [] for turn in turns}
     for turn in turns:
-        for sentence in _statements(turn):
+        for sentence in _statements(turn, asked[turn.n]):
             content = first_words(f"{turn.speaker} said: {sentence}", max_words)
             form = normal_form(content)
             for scope in _scopes(sentence, turn, scopes):
@@ -43,13 +50,19 @@ def extract(turns: Sequence[Turn], scopes: Sequence[OfferedScope], max_items: in
                 if len(found[scope.alias]) < limit and form not in known[scope.alias]:
                     known[scope.alias].add(form)
                     found[scope.alias].append({"content": content, "sources": [turn.n]})
-    return answer_for(tuple(found))(found)
+    wanted = [
+        {"kind": one.kind, "what": one.what, "sources": [n]} for n, some in asked.items() for one in some if one.what
+    ]
+    return answer_for(tuple(found))(found | ({REQUESTS: wanted} if wanted else {}))
 
 
-def _statements(turn: Turn) -> list[str]:
+def _statements(turn: Turn, asked: Sequence[FoundRequest]) -> list[str]:
     if turn.role != "user":
         return []
-    sentences = (one_line(part) for part in _SENTENCE.split(turn.text))
+    text = turn.text
+    for one in reversed([one for one in asked if one.kind == "forget"]):
+        text = f"{text[: one.start]}\n{text[one.end :].lstrip(',; ')}"
+    sentences = (one_line(part) for part in _SENTENCE.split(text))
     return [
         s
         for s in sentences

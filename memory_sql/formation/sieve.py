@@ -14,6 +14,7 @@ from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Draft, Evidence
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.formation.answers import ExtractedObservation, Extraction
+from memory_sql.formation.requests import Asked, asked_in
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.dates import days_of
@@ -47,8 +48,9 @@ def drafts_of(
 
     `elsewhere`: more evidence, of other conversations, by the place in the answer.
     """
-    sieve = _Sieve(loaded, settings)
-    sieve.refused["unknown_scope"] += extraction.unknown
+    asked, refused = asked_in(extraction, loaded, settings)
+    sieve = _Sieve(loaded, settings, asked)
+    sieve.refused.update(refused, unknown_scope=extraction.unknown)
     drafts = [
         replace(draft, evidence=(*draft.evidence, *elsewhere.get(n, ())))
         for n, item in enumerate(extraction.observations)
@@ -71,8 +73,9 @@ class _Placed:
 class _Sieve:
     """Lets through what may be stored, one observation after the other; `refused` counts what isn't, and what was mended."""
 
-    def __init__(self, loaded: Loaded, settings: Settings) -> None:
+    def __init__(self, loaded: Loaded, settings: Settings, asked: Sequence[Asked]) -> None:
         self._loaded = loaded
+        self._asked = asked
         self._window = loaded.window
         self._settings = settings
         self._by_alias = {target.alias.casefold(): target for target in loaded.targets}
@@ -120,6 +123,8 @@ class _Sieve:
             return "agents_own_words"  # it repeats what it was shown, memory included
         if not any(message.role == "user" for message in sources):
             return "no_users_words"  # a tool's or a function's: no user's fact
+        if any(one.would_keep(content, (m.number for m in sources)) for one in self._asked):
+            return "asked_to_forget"
         if self._is_of_conversation(item):
             return None
         if not self._is_said(content, sources):

@@ -18,6 +18,7 @@ from memory_sql.llm import Request, prompts
 from memory_sql.llm.notation import KINDS, as_data, as_lines, in_lines, mark_for, minute_of
 
 GROUP_ITEMS = 30
+NO_CUES, NO_REQUESTS = "Leave `terms` empty.", "Leave `requests` empty."
 AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
 ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """
@@ -33,7 +34,7 @@ class ExtractionTask:
     """`now`: when the conversation was last heard, in its zone.
 
     `silent`: the names, by their handles, of members who say nothing. `max_items` and `group_items` hold for scopes that have
-    no limit of their own. `cues`: search cues are asked for.
+    no limit of their own. `cues`: search cues are asked for; `requests`: what people ask of the memory itself.
     """
 
     turns: tuple[Turn, ...]
@@ -44,6 +45,7 @@ class ExtractionTask:
     group_items: int = GROUP_ITEMS
     silent: Mapping[str, str] = field(default_factory=dict)
     cues: bool = True
+    requests: bool = True
 
     def request(self, model: str, wrong: str | None = None) -> Request[ExtractionAnswer]:
         """`wrong`: why the answer can't be used that is asked for again."""
@@ -77,7 +79,7 @@ class ExtractionTask:
 
     def by_rule(self) -> ExtractionAnswer:
         """The answer without a model."""
-        return offline.extract(self.turns, self.scopes, self.max_items, self.max_words)
+        return offline.extract(self.turns, self.scopes, self.max_items, self.max_words, requests=self.requests)
 
     def _conversation(self) -> Iterator[str]:
         """Who is who; a line for each new conversation and day, and for each turn.
@@ -105,7 +107,8 @@ class ExtractionTask:
 
     def _asked_besides(self, wrong: str | None) -> str:
         repair = f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly." if wrong else ""
-        return "\n".join(filter(None, ("" if self.cues else "Leave `terms` empty.", repair)))
+        cues, requests = "" if self.cues else NO_CUES, "" if self.requests else NO_REQUESTS
+        return "\n".join(filter(None, (cues, requests, repair)))
 
 
 def _offer(scope: OfferedScope) -> str:

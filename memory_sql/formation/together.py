@@ -16,7 +16,7 @@ from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import Usage
 from memory_sql.formation import formation
-from memory_sql.formation.answers import ExtractedObservation, Extraction
+from memory_sql.formation.answers import ExtractedObservation, Extraction, SpokenRequest
 from memory_sql.formation.dialogue import Extracted, Others, extract
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.formation.window import Loaded, task
@@ -104,6 +104,7 @@ class Part:
     items: list[ExtractedObservation] = field(default_factory=list)
     evidence: dict[int, tuple[Evidence, ...]] = field(default_factory=dict)
     unknown: int = 0
+    requests: list[SpokenRequest] = field(default_factory=list)
 
     @property
     def conversation_id(self) -> str:
@@ -111,7 +112,7 @@ class Part:
 
     @property
     def extraction(self) -> Extraction:
-        return Extraction(tuple(self.items), unknown=self.unknown)
+        return Extraction(tuple(self.items), unknown=self.unknown, requests=tuple(self.requests))
 
     def messages(self, item: ExtractedObservation) -> dict[int, BufferedMessage]:
         """Its messages that the observation points at, by the numbers of their turns in the call."""
@@ -137,6 +138,9 @@ def divided(extraction: Extraction, call: Sequence[Loaded]) -> list[Part]:
         parts.append(Part(one, after, frozenset(word for text in said for word in words_of(text))))
         after += len(one.window.spoken)
     parts[0].unknown = extraction.unknown
+    for part in parts:
+        asked = ((request, part.own(request.sources)) for request in extraction.requests)
+        part.requests += [request.model_copy(update={"sources": sorted(own)}) for request, own in asked if own]
     for item in extraction.observations:
         named = [part for part in parts if part.messages(item)]
         home = max(named or parts, key=lambda part: part.fitness(item))

@@ -15,7 +15,7 @@ from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.domain.ids import ScopeKind, owner_key
 from memory_sql.formation.answers import OfferedScope, Turn
-from memory_sql.formation.intake import signal_in
+from memory_sql.formation.intake import ASKS_TO_FORGET, signal_in
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.languages.dates import zone_of
 
@@ -279,7 +279,7 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
             message.said_at.astimezone(window.zone),
             message.content or "",
             person=window.persons.get(message.user_id or "") if several else None,
-            signals=signal_in(message.role, message.content or "") is not None,
+            signals=signal_in(message.role, message.content or "") not in (None, ASKS_TO_FORGET),
         )
         for n, message in enumerate(window.spoken, 1)
     )
@@ -292,4 +292,5 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
         group_items=settings.group_max_items,
         silent={one.alias.removeprefix(PERSON): one.display_name for one in loaded.silent if one.display_name},
         cues=settings.search_cues,
+        requests=settings.spoken_requests != "off",
     )

@@ -24,6 +24,7 @@ from memory_sql.jobs.job import (
     Applied,
     Decided,
     DueJob,
+    FollowedWork,
     Held,
     Job,
     Key,
@@ -127,10 +128,12 @@ class Engine:
         try:
             async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
                 decided = await job.decide(loaded, settings)  # no connection is held here
-            keep = job.keep(loaded, decided, settings)
-            if keep is not None:
-                await self._persist(keep, direct=True)
-            if job.applies_alone:
+            await self._keep(job, loaded, decided, settings)
+            alone = job.applies_alone
+            if _is_followed(job):
+                decided = await self._settle(job, held, loaded, decided, settings)
+                alone = alone and not job.applies_more(decided)
+            if alone:
                 given: dict[str, Any] = {"loaded": loaded, "decided": decided, "settings": settings}
                 applied = await self._nobodys.write(partial(job.apply, **given, now=self._now()), direct=True)
                 return job.result(loaded, decided, applied)
@@ -141,6 +144,28 @@ class Engine:
             await self._record(job.fail, loaded, error, settings)
             raise
         return job.result(loaded, decided, applied)
+
+    async def _keep(
+        self, job: Work[Any, Any, Loaded, Decided, Any, Any], loaded: Loaded, decided: Decided, settings: Settings
+    ) -> None:
+        keep = job.keep(loaded, decided, settings)
+        if keep is not None:
+            await self._persist(keep, direct=True)
+
+    async def _settle(
+        self,
+        job: FollowedWork[Any, Held, Loaded, Decided, Any, Any],
+        held: Held,
+        loaded: Loaded,
+        decided: Decided,
+        settings: Settings,
+    ) -> Decided:
+        """With what the answer asks for looked up; what that has cost is kept as well."""
+        async with self._keeping(lambda unit: job.extend(unit, held, self._lease)):
+            settled = await job.settle(loaded, decided, settings, self._database.write)
+        if settled is not decided:
+            await self._keep(job, loaded, settled, settings)
+        return settled
 
     async def claim_due(self, job: AnyDueJob, agent_id: str | None, by: datetime) -> DueWork | None:
         """What has been due longest, leased, as a call that does it; None where nothing is due."""
@@ -282,6 +307,10 @@ class Engine:
 
 def _is_taken(job: object) -> TypeGuard[TakenJob[Any, Any, Any, Any, Any, Any]]:
     return hasattr(job, "take")
+
+
+def _is_followed(job: object) -> TypeGuard[FollowedWork[Any, Any, Any, Any, Any, Any]]:
+    return hasattr(job, "settle")
 
 
 def _is_shared(job: object) -> TypeGuard[SharedJob[Any, Any, Any, Any, Any, Any]]:

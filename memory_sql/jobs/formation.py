@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.db.repositories.formations import FormationRepository
+from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.results import FormResult, RunDueResult
-from memory_sql.errors import LanguageModelError
-from memory_sql.formation import formation, together
+from memory_sql.errors import ConfigurationError, LanguageModelError
+from memory_sql.formation import formation, requests, together
 from memory_sql.formation.dialogue import Extracted
 from memory_sql.formation.formation import ConversationKey
+from memory_sql.formation.sieve import drafts_of
 from memory_sql.formation.window import Loaded
-from memory_sql.jobs.job import Step
+from memory_sql.jobs.job import Read, Step
+from memory_sql.lifecycle import spoken
 from memory_sql.llm import LanguageModel
+from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, name_of
+
+log = logging.getLogger("memory_sql")
 
 MOST_BESIDE = 11  # conversations that are formed along with one
 
@@ -29,6 +38,7 @@ class Formation:
     """`loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call."""
 
     llm: LanguageModel
+    embeddings: Callable[[], EmbeddingModel | None] = lambda: None
     loaded: tuple[Loaded, ...] = ()
     _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
 
@@ -37,7 +47,6 @@ class Formation:
     take = staticmethod(formation.take)
     refuse = staticmethod(formation.refuse_untaken)
     load_claimed = staticmethod(formation.load_claimed)
-    apply = staticmethod(formation.apply)
     fail = staticmethod(formation.fail)
     give_back = staticmethod(formation.give_back)
 
@@ -56,7 +65,7 @@ class Formation:
         return await FormationRepository(session).claim_resting(held, quiet_since, lease, MOST_BESIDE)
 
     def together(self, loaded: Sequence[Loaded]) -> Formation:
-        return Formation(self.llm, tuple(loaded))
+        return Formation(self.llm, self.embeddings, tuple(loaded))
 
     async def let_go(
         self, session: Session, held: ConversationState, error: BaseException, settings: Settings, now: datetime
@@ -92,9 +101,62 @@ class Formation:
         self._answers.update(zip(runs, answers, strict=True))
 
     def keep(self, loaded: Loaded, decided: Extracted, settings: Settings) -> Step | None:
-        if loaded.answered is not None:  # by whoever died before it was applied
+        if loaded.answered is not None and not decided.meant:  # by whoever died before it was applied
             return None
         return partial(formation.keep, loaded=loaded, answered=decided, settings=settings)
+
+    async def settle(self, loaded: Loaded, decided: Extracted, settings: Settings, read: Read) -> Extracted:
+        """With what people mean who ask something of the memory itself: one more call, where anything may be meant."""
+        asked, _ = requests.asked_in(decided.extraction, loaded, settings)
+        if not asked:
+            return decided
+        vectors = [await self._vector(one.what, settings.embedding_local_seconds) for one in asked]
+        found = await read(partial(requests.candidates, loaded=loaded, asked=asked, vectors=vectors))
+        drafts, _ = drafts_of(decided.extraction, loaded, settings, decided.others.evidence)
+        task = requests.MeantTask(requests.choices(asked, found, drafts, loaded.conversation.conversation_id))
+        answer, usage = await requests.ask_which(self.llm, settings.fast_model, task)
+        return replace(
+            decided,
+            meant=tuple(task.meant(answer, settings)),
+            usage=decided.usage + usage if usage.calls else decided.usage,
+        )
+
+    async def _vector(self, text: str, seconds: float) -> tuple[str | None, str | None]:
+        """With its model's name; without one, or where it takes longer, words alone count."""
+        try:
+            model = self.embeddings()
+            async with asyncio.timeout(seconds):
+                (vector,) = await embed(model, [text]) if model else (None,)
+        except (LanguageModelError, ConfigurationError, TimeoutError) as error:
+            log.info("looking for what is asked for without vectors: %s", type(error).__name__)
+            return None, None
+        return (None, None) if model is None or vector is None else (bits_of(vector), name_of(model))
+
+    def applies_more(self, decided: Extracted) -> bool:
+        return bool(decided.meant)
+
+    async def apply(
+        self, session: Session, loaded: Loaded, decided: Extracted, settings: Settings, now: datetime
+    ) -> formation.Applied:
+        """What is stored and what is asked of the memory itself, in one transaction, under the locks of both."""
+        if not decided.meant:
+            return await formation.apply(session, loaded, decided, settings, now)
+        where = loaded.conversation
+
+        async def act(locks: Locks) -> formation.Applied:
+            applied = await formation.apply(session, loaded, decided, settings, now)
+            stored = {parse_observation_id(one)[0] for one in applied.ids.values()}  # their scopes are locked, or new
+            ours = replace(locks, rows=locks.rows | Rows(frozenset(stored)))
+            wishes = _wishes(loaded, decided, applied)
+            done = await spoken.carry_out(session, ours, where.agent_id, where.conversation_id, wishes, settings, now)
+            seen = tuple(one for one in applied.observations if one.id not in done.hidden)
+            return replace(applied, observations=seen, hidden=tuple(sorted(done.hidden)), superseded=done.superseded)
+
+        known = Rows(
+            frozenset(loaded.shown) | {scope_id for one in decided.meant for scope_id in one.scopes},
+            frozenset({where.conversation_id, *decided.others.epochs}),
+        )
+        return await under_locks(session, where.agent_key, act, known=known, shared=True)
 
     def postpone(self, session: Session, held: ConversationState, until: datetime) -> Awaitable[None]:
         return ConversationRepository(session).postpone(held.agent_id, held.conversation_id, until)
@@ -107,6 +169,8 @@ class Formation:
             observations=applied.observations,
             duplicates=applied.known,
             refused=applied.refused,
+            superseded=applied.superseded,
+            hidden=applied.hidden,
             model=decided.usage.model,
         )
         return result, applied.more
@@ -122,6 +186,7 @@ class Formation:
             observations=tuple(observation for result in results for observation in result.observations),
             duplicates=sum(result.duplicates for result in results),
             superseded=sum(result.superseded for result in results),
+            hidden=tuple(one for result in results for one in result.hidden),
             refused=dict(refused),
             model=results[-1].model if results else None,
         )
@@ -134,3 +199,25 @@ class Formation:
 
     def report(self, result: FormResult) -> RunDueResult:
         return RunDueResult(formed=(result,))
+
+
+def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied) -> list[spoken.Wish]:
+    own = {one.owner: one.state.scope_id for one in loaded.targets if one.is_main and one.state is not None}
+
+    def ids(places: Iterable[int]) -> list[str]:
+        return [applied.ids[place] for place in places if place in applied.ids]
+
+    return [
+        spoken.Wish(
+            kind=one.asked.kind,
+            what=one.asked.what,
+            user_id=one.asked.user_id,
+            numbers=tuple(sorted(one.asked.numbers)),
+            observations=tuple(dict.fromkeys([*one.observations, *ids(one.places)])),
+            news=tuple(ids(one.news)),
+            unsure=one.unsure,
+            scope_id=own.get(loaded.window.owners[one.asked.user_id]),
+            words=one.asked.words,
+        )
+        for one in decided.meant
+    ]

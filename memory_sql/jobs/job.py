@@ -132,6 +132,19 @@ class TakenJob(DueJob[Key, Held, Loaded, Decided, Applied, Result], Protocol):
         """As `give_back`, where somebody waits for it and gets the error."""
 
 
+Read = Callable[[Step], Awaitable[Any]]
+
+
+class FollowedWork(Work[Key_co, Held_contra, Loaded_contra, Decided, Applied, Result], Protocol):
+    """Work whose answer may ask for another look at the database, and for another answer."""
+
+    def settle(self, loaded: Loaded_contra, decided: Decided, settings: Settings, read: Read) -> Awaitable[Decided]:
+        """What is decided once that is done; the same where nothing is asked for. `read` runs a step that only reads."""
+
+    def applies_more(self, decided: Decided) -> bool:
+        """Whether `apply` is more than one statement this time."""
+
+
 class SharedJob(DueJob[Key_co, Held, Loaded, Decided, Applied, Result], Protocol):
     """Work of which several pieces may be decided by one call."""
 

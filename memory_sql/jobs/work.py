@@ -49,7 +49,6 @@ ASKED = "asked"
 DueKind = Literal["formation", "consolidation", "propagation"]
 DUE_KINDS: tuple[DueKind, ...] = get_args(DueKind)  # each makes what the next one reads
 JOBS: dict[DueKind, Callable[[LanguageModel], AnyDueJob]] = {
-    "formation": Formation,
     "consolidation": Consolidation,
     "propagation": Propagation,
 }
@@ -86,7 +85,9 @@ class Jobs:
         return self.breaker.watch(self._asked_llm())
 
     def form(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
-        return self._engine.run(Formation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
+        return self._engine.run(
+            Formation(self._llm(), self._embeddings), ConversationKey(agent_id, conversation_id), ASKED
+        )
 
     def form_again(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Reformation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)
@@ -230,12 +231,16 @@ class Jobs:
         """None also while the provider of the model refuses everybody (`breaker`)."""
         if self.breaker.is_open:
             return None
-        claimed = await self._engine.claim_due(JOBS[kind](self._llm()), agent_id, by)
+        claimed = await self._engine.claim_due(self._job(kind), agent_id, by)
         if claimed is not None:
             self.breaker.let_through()
             if kind == "consolidation":
                 await self._embed_before(claimed.agent_id)
         return claimed
+
+    def _job(self, kind: DueKind) -> AnyDueJob:
+        llm = self._llm()
+        return Formation(llm, self._embeddings) if kind == "formation" else JOBS[kind](llm)
 
     async def retry(self, agent_id: str, run_id: int) -> None:
         await self._database.write(lambda unit: dead.retry(unit, agent_id, run_id, self._settings, self._now()))

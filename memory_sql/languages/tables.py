@@ -99,6 +99,18 @@ class Signals(NamedTuple):
     for_the_record: Mapping[str, str] = _NONE
 
 
+class Requests(NamedTuple):
+    """How a person asks the memory itself to forget or to correct something about them. Case doesn't matter.
+
+    A match ends where begins what is meant: `forget my old address` ends before `my`. `words`: without any of
+    them nobody asks to forget anything in this language.
+    """
+
+    words: Words = frozenset()
+    forget: Mapping[str, str] = _NONE
+    correct: Mapping[str, str] = _NONE
+
+
 class Search(NamedTuple):
     """`forms`: words that no stemmer relates, one line for each set."""
 

@@ -16,12 +16,12 @@ async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey,
     requests, erased = Requests(session, agent_key), 0
     for one in await requests.named_by(key):
         if one in await requests.named_by(key):  # it didn't go with another
-            erased += await _forget(session, asked, Selection(observation_id=observation_id(*one)), joined)
+            erased += await forget(session, asked, Selection(observation_id=observation_id(*one)), joined=joined)
     return erased
 
 
-async def _forget(session: Session, asked: Asked, selection: Selection, joined: bool) -> int:
-    """0: somebody else has forgotten it meanwhile."""
+async def forget(session: Session, asked: Asked, selection: Selection, *, joined: bool) -> int:
+    """As `forget` does, written down in the journal; how many observations. 0: somebody else has forgotten it meanwhile."""
     path = asked.settings.forget_journal
     journal.check(path, session)
     try:

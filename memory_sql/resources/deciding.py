@@ -11,7 +11,7 @@ from memory_sql.consolidation.parts import keep_parts
 from memory_sql.db import Session
 from memory_sql.db.locks import lock_agent
 from memory_sql.db.queries.held_claims import why_not
-from memory_sql.db.queries.requests import RequestKey
+from memory_sql.db.queries.requests import RequestKey, Requests, SpokenKey
 from memory_sql.db.queries.reviews import (
     HeardByOneKey,
     HeldClaimKey,
@@ -29,8 +29,9 @@ from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Contradiction
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import StaleError
-from memory_sql.lifecycle import corrections, requests
+from memory_sql.lifecycle import corrections, requests, spoken
 from memory_sql.resources.runtime import asked_of
 
 
@@ -61,6 +62,9 @@ async def decided(
         case RequestKey():
             asked = asked_of(agent_id, entry.actor, entry.reason, settings, entry.at)
             noted = await _request(session, asked, agent_key, key, accept=accept, joined=joined)
+        case SpokenKey():
+            asked = asked_of(agent_id, entry.actor, entry.reason, settings, entry.at)
+            noted = await _spoken(session, asked, agent_key, key, accept=accept, joined=joined)
     if noted is None:
         return False
     told = {"agent_key": agent_key, "kind": "review", "actor": entry.actor, "reason": entry.reason}
@@ -163,3 +167,19 @@ async def _request(
         is_found = await requests.take_back(session, asked, agent_key, key)
     detail = {"to": "accepted" if accept else "refused", "for": "request"}
     return {"scope_id": key.scope_id, "seq": key.seq, "detail": detail} if is_found else None
+
+
+async def _spoken(
+    session: Session, asked: corrections.Asked, agent_key: int, key: SpokenKey, *, accept: bool, joined: bool
+) -> dict[str, Any] | None:
+    """What it means is forgotten, as by `forget`, or superseded; nothing if it is refused."""
+    await lock_agent(session, agent_key)
+    review = await Requests(session, agent_key).spoken_of(key)
+    if review is None:
+        return None
+    if accept:
+        for one in await spoken.accept(session, asked, agent_key, review):
+            chosen = Selection(user_id=review.user_id, observation_id=one)
+            await requests.forget(session, asked, chosen, joined=joined)
+    detail = {"to": "accepted" if accept else "refused", "for": "request", **key.told}
+    return {"scope_id": review.scope_id, "seq": None, "detail": detail}

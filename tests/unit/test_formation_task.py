@@ -40,9 +40,10 @@ def items(found: Extraction) -> list[tuple[str | None, str, list[int]]]:
 
 def test_answer_is_an_object_with_one_list_for_each_offered_scope() -> None:
     schema = strict_schema(answer_for(OFFERED))
-    assert list(schema["properties"]) == schema["required"] == list(OFFERED)
+    assert list(schema["properties"]) == schema["required"] == [*OFFERED, "requests"]
     assert schema["additionalProperties"] is False
-    (item,) = schema["$defs"].values()
+    item, asked = (schema["$defs"][name] for name in ("Finding", "SpokenRequest"))
+    assert list(asked["properties"]) == asked["required"] == ["kind", "what", "sources"]
     assert list(item["properties"]) == item["required"] == ["content", "sources", "about", "private", "terms"]
     found = said(by_scope(OFFERED, ("Tea.", "individual", [1]), ("April.", "group_1", [1, 2])))
     assert items(found) == [("individual", "Tea.", [1]), ("group_1", "April.", [1, 2])]
@@ -125,12 +126,15 @@ def test_ten_thousand_observations_are_read_in_no_time() -> None:
     assert time.process_time() - started < 5
 
 
+NAMES = ["observations", "requests", "kind", "what", "content", "scope", "sources", "?0", "x"]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inside: (
-        st.lists(inside, max_size=3)
-        | st.dictionaries(st.sampled_from([*OFFERED, "observations", "content", "scope", "sources", "?0", "x"]), inside)
-    ),
+    st.none()
+    | st.booleans()
+    | st.sampled_from(["forget", "correct"])
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from([*OFFERED, *NAMES]), inside),
     max_leaves=20,
 )
 

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, and_, exists, false, func, literal
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import AgentRow, EventRow, ObservationStateRow
+from memory_sql.db.models import AgentRow, EventRow, MessageRow, ObservationStateRow
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.results import Review
@@ -29,6 +29,38 @@ class RequestKey:
 
     def __str__(self) -> str:
         return f"q{self.scope_id}-{self.seq}"
+
+
+SPOKEN = "spoken"  # the kind of an event: asked in a conversation, and not carried out
+_DECIDED = "asked"  # in the event of a decision: that event's id
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenKey:
+    """Of what was asked in a conversation and not carried out: its event."""
+
+    event_id: int
+
+    def __str__(self) -> str:
+        return f"q{self.event_id}"
+
+    @property
+    def told(self) -> dict[str, int]:
+        """As the event of a decision has it."""
+        return {_DECIDED: self.event_id}
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenReview:
+    """`numbers` are those of the messages that ask; `observations` are meant, and `news` says what is so instead."""
+
+    scope_id: int
+    user_id: str
+    conversation_id: str
+    numbers: tuple[int, ...]
+    asked: str
+    observations: tuple[str, ...]
+    news: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +91,54 @@ class Requests:
             for scope_id, seq in (parse_observation_id(row.named),)
         ]
 
+    async def words_of(self, user_id: str) -> list[str]:
+        """In which words the user has asked to forget what waits."""
+        e = EventRow
+        return list(
+            await self._session.scalars(
+                _waiting(e.reason).where(e.agent_key == self._agent_key, e.actor == user_id).distinct()
+            )
+        )
+
+    async def spoken(self, limit: int) -> list[Review]:
+        """What was asked in a conversation and not carried out, oldest first; while the message that asked keeps its text."""
+        e = EventRow
+        found = await self._session.execute(
+            _spoken(self._agent_key, e.event_id, e.scope_id, e.created_at, e.detail, MessageRow.content)
+            .order_by(e.event_id)
+            .limit(limit)
+        )
+        return [
+            Review(
+                id=str(SpokenKey(row.event_id)),
+                kind="request",
+                scope_id=row.scope_id,
+                why=row.detail["why"],
+                since=row.created_at,
+                says=row.content,
+                observations=tuple(row.detail["observations"]),
+            )
+            for row in found
+        ]
+
+    async def spoken_of(self, key: SpokenKey) -> SpokenReview | None:
+        """None: it doesn't wait."""
+        e = EventRow
+        asked = _spoken(self._agent_key, e.scope_id, e.actor, e.conversation_id, e.detail)
+        row = (await self._session.execute(asked.where(e.event_id == key.event_id))).one_or_none()
+        if row is None:
+            return None
+        told = row.detail
+        return SpokenReview(
+            scope_id=row.scope_id,
+            user_id=row.actor,
+            conversation_id=row.conversation_id,
+            numbers=tuple(told["numbers"]),
+            asked=told["asked"],
+            observations=tuple(told["observations"]),
+            news=tuple(told["news"]),
+        )
+
     async def named_by(self, key: RequestKey) -> list[ObservationKey]:
         """What is quarantined since it was asked for; empty: the request doesn't wait."""
         e, named = EventRow, EventRow.detail[REQUEST].astext
@@ -87,6 +167,32 @@ async def next_request(
         return None
     agent = await session.scalar(select(a.agent_id).where(a.agent_key == row.agent_key))
     return None if agent is None else (agent, row.agent_key, RequestKey(*parse_observation_id(row.named)))
+
+
+def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
+    e, m, decided = EventRow, MessageRow, aliased(EventRow)
+    is_decided = exists().where(
+        decided.agent_key == e.agent_key,
+        decided.scope_id == e.scope_id,
+        decided.seq.is_(None),
+        decided.kind == "review",
+        decided.detail[_DECIDED].as_integer() == e.event_id,
+    )
+    return (
+        select(*wanted)
+        .select_from(e)
+        .join(
+            m,
+            and_(
+                m.agent_key == e.agent_key,
+                m.conversation_id == e.conversation_id,
+                m.number == e.detail["numbers"][0].as_integer(),
+            ),
+        )
+        .where(
+            e.agent_key == agent_key, e.kind == SPOKEN, m.content.is_not(None), m.withdrawn_by.is_(None), ~is_decided
+        )
+    )
 
 
 def _waiting(*columns: Any) -> Select[Any]:

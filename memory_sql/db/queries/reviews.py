@@ -14,7 +14,7 @@ from memory_sql.config import Settings
 from memory_sql.db.models import ConversationRow, EventRow, JudgedRow, ObservationRow, RunRow, ScopeRow
 from memory_sql.db.participants import members_who_spoke
 from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
-from memory_sql.db.queries.requests import RequestKey, Requests
+from memory_sql.db.queries.requests import RequestKey, Requests, SpokenKey
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Review
@@ -24,7 +24,7 @@ HEARD_BY_ONE = "heard_by_one"  # in the event of a merge: the keys of what it ha
 _ID = re.compile(
     r"o(?P<source_scope>\d{1,18})-(?P<source>\d{1,9})>s(?P<target>\d{1,18})"
     r"|s(?P<scope>\d{1,18})v(?P<version>\d{1,9})-(?P<older>\d{1,9})|r(?P<run>\d{1,18})"
-    r"|g(?P<group>\d{1,18})-(?P<seq>\d{1,9})|q(?P<asked_scope>\d{1,18})-(?P<asked>\d{1,9})"
+    r"|g(?P<group>\d{1,18})-(?P<seq>\d{1,9})|q(?P<spoken>\d{1,18})|q(?P<asked_scope>\d{1,18})-(?P<asked>\d{1,9})"
 )
 
 
@@ -72,16 +72,18 @@ class HeldTextKey:
         return f"r{self.run_id}"
 
 
-ReviewKey = HeldClaimKey | HeldContradictionKey | HeardByOneKey | HeldTextKey | RequestKey
+ReviewKey = HeldClaimKey | HeldContradictionKey | HeardByOneKey | HeldTextKey | RequestKey | SpokenKey
 
 
 def parse_review_id(value: str) -> ReviewKey:
     """Raises `InvalidIdError`."""
     found = _ID.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise InvalidIdError("review id", "must look like o12-3>s4, s12v3-4, g12-3, r17 or q12-3")
+        raise InvalidIdError("review id", "must look like o12-3>s4, s12v3-4, g12-3, r17, q12-3 or q17")
     if found["run"]:
         return HeldTextKey(int(found["run"]))
+    if found["spoken"]:
+        return SpokenKey(int(found["spoken"]))
     if found["asked"]:
         return RequestKey(int(found["asked_scope"]), int(found["asked"]))
     if found["group"]:
@@ -100,7 +102,8 @@ class Reviews:
         """Reviews of all kinds, oldest first. Not of a claim that, as things are now, can't be shared any more."""
         found = [*await self._claims(limit, settings), *await self._contradictions(limit), *await self._texts(limit)]
         found += await self.heard_by_one(limit)
-        found += await Requests(self._session, self._agent_key).waiting(limit)
+        requests = Requests(self._session, self._agent_key)
+        found += [*await requests.waiting(limit), *await requests.spoken(limit)]
         return sorted(found, key=lambda item: (item.since, item.id))[:limit]
 
     async def _claims(self, limit: int, settings: Settings) -> list[Review]:

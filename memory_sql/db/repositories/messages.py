@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, column, func, select
+from sqlalchemy import and_, bindparam, column, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import BigInteger, DateTime, Double, Integer, Text
+from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer, Text
 
+from memory_sql.db.models import ConversationRow, MessageRow
 from memory_sql.db.repositories.conversations import ConversationState
 from memory_sql.domain.messages import RetainedMessage
 
@@ -66,6 +67,38 @@ _READ = select(
         bindparam("now", type_=DateTime(timezone=True)),
     ).table_valued(*_COLUMNS, name="found")
 )
+
+
+async def end_texts(session: AsyncSession, agent_key: int, conversation_id: str, numbers: Collection[int]) -> None:
+    """Removes the texts of formed messages, as the end of their retention does; the caller has locked the conversation.
+
+    What an open hold covers keeps its text.
+    """
+    m, c = MessageRow, ConversationRow
+    of_it = and_(m.agent_key == agent_key, m.conversation_id == conversation_id)
+    await session.execute(
+        update(m)
+        .where(
+            of_it,
+            m.number.in_(numbers),
+            m.content.is_not(None),
+            ~func.memory.is_held_message(m.agent_key, m.conversation_id, m.number, type_=Boolean),
+        )
+        .values(
+            content=None,
+            content_hash=func.memory.message_hash(m.agent_key, m.number, m.content),
+            speaker=None,
+            search_extra="",
+        )
+        .execution_options(synchronize_session=False)
+    )
+    oldest = select(func.min(m.created_at)).where(of_it, m.content.is_not(None)).scalar_subquery()
+    await session.execute(
+        update(c)
+        .where(c.agent_key == agent_key, c.conversation_id == conversation_id)
+        .values(text_since=oldest)
+        .execution_options(synchronize_session=False)
+    )
 
 
 class MessageRepository:

@@ -14,12 +14,21 @@ the context shows the correction beside it; where something has to leave at once
     quarantine  quarantine, release
     archiving   archive, leave_what_is_strange
     texts       rewinding and rebuilding the scopes' texts
+
+What ends in `_under` works under locks that its caller has.
 """
 
 from memory_sql.lifecycle.corrections.archiving import Archived, archive, leave_what_is_strange
 from memory_sql.lifecycle.corrections.marking import mark, raise_sensitivity
-from memory_sql.lifecycle.corrections.quarantine import quarantine, release
-from memory_sql.lifecycle.corrections.replacing import reinstate, replace_fact, supersede, update, update_alone
+from memory_sql.lifecycle.corrections.quarantine import quarantine, quarantine_under, release
+from memory_sql.lifecycle.corrections.replacing import (
+    reinstate,
+    replace_fact,
+    supersede,
+    supersede_under,
+    update,
+    update_alone,
+)
 from memory_sql.lifecycle.corrections.request import Asked
 from memory_sql.lifecycle.corrections.retracting import retract_few
 from memory_sql.lifecycle.corrections.vouching import verify
@@ -31,12 +40,14 @@ __all__ = [
     "leave_what_is_strange",
     "mark",
     "quarantine",
+    "quarantine_under",
     "raise_sensitivity",
     "reinstate",
     "release",
     "replace_fact",
     "retract_few",
     "supersede",
+    "supersede_under",
     "update",
     "update_alone",
     "verify",

@@ -75,22 +75,29 @@ async def quarantine(session: Session, asked: Asked, selection: Selection, *, is
     if selection.observation_id is not None:
         await _status_of(session, asked, selection, selection.observation_id, aside=("given_up",))
     agent_key = await agent_key_for(session, asked)
-    request = selection.observation_id if is_request else None
 
     async def act(locks: Locks) -> SetAside:
-        poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
-        await change(session, asked, agent_key, poisoned.changes(asked, request))
-        await stand_again(session, asked, agent_key, {one.key[0] for one in poisoned.standings})
-        gone = poisoned.closure.erased.observations
-        await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
-        await erase_derived(session, asked, agent_key, poisoned.closure)
-        followed, more = await follow(session, asked, agent_key, poisoned.scopes)
-        touched = poisoned.scopes | {scope_id for scope_id, _ in followed}
-        await ScopeRepository(session).raise_epochs(agent_key, touched)
-        withheld = await rebuild(session, asked, agent_key, {*tainted, *more}, touched)
-        return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
+        return await quarantine_under(session, asked, locks, selection, is_request=is_request)
 
     return await under_locks(session, agent_key, act, shared=True)  # what is merged may be held
+
+
+async def quarantine_under(
+    session: Session, asked: Asked, locks: Locks, selection: Selection, *, is_request: bool = False
+) -> SetAside:
+    """As `quarantine`, under the locks of the caller, of which the agent is shared; what more it needs, it says to them."""
+    agent_key, request = locks.agent_key, selection.observation_id if is_request else None
+    poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
+    await change(session, asked, agent_key, poisoned.changes(asked, request))
+    await stand_again(session, asked, agent_key, {one.key[0] for one in poisoned.standings})
+    gone = poisoned.closure.erased.observations
+    await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
+    await erase_derived(session, asked, agent_key, poisoned.closure)
+    followed, more = await follow(session, asked, agent_key, poisoned.scopes)
+    touched = poisoned.scopes | {scope_id for scope_id, _ in followed}
+    await ScopeRepository(session).raise_epochs(agent_key, touched)
+    withheld = await rebuild(session, asked, agent_key, {*tainted, *more}, touched)
+    return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
 
 
 async def _status_of(

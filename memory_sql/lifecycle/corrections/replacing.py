@@ -8,6 +8,7 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.locks import Locks
 from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository, correct_one
 from memory_sql.db.repositories.observations import (
     Draft,
@@ -24,7 +25,7 @@ from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.arguments import without_secrets
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SET_ASIDE, Observation
-from memory_sql.errors import InputError
+from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.lifecycle.corrections.request import Asked, Locked, find, lock, must_be_active, observation_at
 from memory_sql.lifecycle.corrections.texts import rebuild_with, rewritten_with
 from memory_sql.privacy.classify import masked_value
@@ -153,6 +154,24 @@ async def supersede(session: Session, asked: Asked, old_id: str, new_id: str, if
     by = {old.key[1]: parse_observation_id(new.id)[1]}
     await _give_way(session, asked.settings, asked.entry, old.scope, by)
     return await old.reread(session)
+
+
+async def supersede_under(session: Session, asked: Asked, locks: Locks, old_id: str, new_id: str) -> bool:
+    """As `supersede`, under the locks of the caller; what more it needs, it says to them. False: nothing can be done."""
+    try:
+        old, new = await find(session, asked, old_id), await find(session, asked, new_id)
+    except NotFoundError:
+        return False
+    (scope_id, seq), (_, by) = (parse_observation_id(one.observation.id) for one in (old, new))
+    locks.need({scope_id, *old.reached})
+    (scope,) = await ScopeRepository(session).lock(locks.agent_key, scope_ids=[scope_id])
+    locked = Locked(locks.agent_key, scope, old.observation, old.subjects)
+    try:
+        _check_newer(locked, new.observation)
+    except (InputError, VersionError):
+        return False
+    await _give_way(session, asked.settings, asked.entry, scope, {seq: by})
+    return True
 
 
 def _check_newer(locked: Locked, new: Observation) -> None:

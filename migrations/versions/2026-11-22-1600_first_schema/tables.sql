@@ -250,12 +250,13 @@ CREATE INDEX events_forget_idx ON memory.events (agent_key, (detail ->> 'id')) W
 CREATE INDEX events_into_user_id_idx ON memory.events (agent_key, (detail ->> 'into_user_id')) WHERE kind = 'alias';
 CREATE INDEX events_request_idx ON memory.events (created_at, event_id) WHERE kind = 'status' AND detail ? 'request' AND reason IS NOT NULL;
 CREATE INDEX events_scope_id_idx ON memory.events (agent_key, scope_id, seq) WHERE scope_id IS NOT NULL;
+CREATE INDEX events_spoken_idx ON memory.events (agent_key, event_id) WHERE kind = 'spoken';
 CREATE INDEX events_user_id_idx ON memory.events (agent_key, coalesce(detail ->> 'user_id', detail ->> 'conversation_id')) WHERE kind IN ('alias', 'membership', 'rename');
 CREATE INDEX events_was_idx ON memory.events (agent_key, (detail ->> 'was')) WHERE kind = 'rename';
 COMMENT ON TABLE memory.events IS 'One row per change by a person, a rule or a run; it outlives its subject and holds none of its text.';
 COMMENT ON COLUMN memory.events.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.events.event_id IS 'Internal key.';
-COMMENT ON COLUMN memory.events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, undo …';
+COMMENT ON COLUMN memory.events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo …';
 COMMENT ON COLUMN memory.events.actor IS 'Who did it, as given by the host; null: a rule or a run.';
 COMMENT ON COLUMN memory.events.reason IS 'Why, in the words of whoever did it.';
 COMMENT ON COLUMN memory.events.scope_id IS 'The scope, which may be gone.';

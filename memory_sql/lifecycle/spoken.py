@@ -1,0 +1,197 @@
+"""What people have asked memory itself, in a conversation: carried out at once where it is clear, else it waits for a person.
+
+What they ask to forget is quarantined, as `quarantine(request=…)` does, and the messages that asked lose their texts. What
+they say is wrong is superseded by what they say instead. Only what the person sees, and owns or alone has said, is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.locks import Locks
+from memory_sql.db.queries.owned import said_alone
+from memory_sql.db.queries.requests import SPOKEN, Requests, SpokenReview
+from memory_sql.db.repositories.events import record_all
+from memory_sql.db.repositories.messages import end_texts
+from memory_sql.domain.ids import observation_id, parse_observation_id
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import InputError, NotFoundError, VersionError
+from memory_sql.languages.wording import is_among, pieces
+from memory_sql.lifecycle import corrections
+from memory_sql.lifecycle.corrections import Asked
+from memory_sql.lifecycle.corrections.request import find
+
+MOST_HIDDEN = 10  # observations, by all requests of one formation; what is more waits for a person
+MOST_CORRECTED = 3  # by one request
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a user asks for in these messages of a conversation. `scope_id`: theirs, where a review is kept.
+
+    `observations` are meant; `news` says instead of them what is so. `unsure`: why a person has to decide, in one word.
+    `words`: by which what is meant is told from other things.
+    """
+
+    kind: Literal["forget", "correct"]
+    what: str
+    user_id: str
+    numbers: tuple[int, ...]
+    observations: tuple[str, ...]
+    news: tuple[str, ...]
+    unsure: str | None
+    scope_id: int | None
+    words: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was hidden, also since it says the same or was made of it; how many observations were superseded."""
+
+    hidden: frozenset[str] = frozenset()
+    superseded: int = 0
+
+
+async def carry_out(
+    session: Session,
+    locks: Locks,
+    agent_id: str,
+    conversation_id: str,
+    wishes: Sequence[Wish],
+    settings: Settings,
+    now: datetime,
+) -> Carried:
+    """Under the locks of the caller, of which the agent is shared: what more is needed, is said to them."""
+    done, left = Carried(), MOST_HIDDEN
+    ended, waiting = set[int](), list[Wish]()
+    for wish in wishes:
+        principal = {"agent_id": agent_id, "user_id": wish.user_id, "conversation_id": conversation_id}
+        asked = Asked(principal, None, wish.what if wish.kind == "forget" else None, settings, now)
+        wish = await _still(session, asked, wish, done.hidden)
+        if wish.kind == "forget" and wish.unsure is None and len(wish.observations) > left:
+            wish = replace(wish, unsure="too_many")
+        if await _is_hidden_already(session, locks.agent_key, wish, settings):
+            ended |= {*wish.numbers}
+        elif wish.unsure is not None:
+            waiting.append(wish)
+        elif wish.kind == "forget":
+            done = replace(done, hidden=done.hidden | await _hide(session, locks, asked, wish))
+            left -= len(wish.observations)
+            ended |= {*wish.numbers}
+        else:
+            superseded = await _correct(session, locks, asked, wish)
+            done = replace(done, superseded=done.superseded + superseded)
+            if not superseded:
+                waiting.append(replace(wish, unsure="nothing_newer"))
+    if ended:
+        await end_texts(session, locks.agent_key, conversation_id, ended)
+    await _file(session, locks.agent_key, conversation_id, waiting, now)
+    return done
+
+
+async def _is_hidden_already(session: Session, agent_key: int, wish: Wish, settings: Settings) -> bool:
+    """Whether nothing was found because the same person has asked for the same before."""
+    if (wish.kind, wish.unsure, settings.spoken_requests) != ("forget", "not_found", "hide"):
+        return False
+    asked = [pieces(words) for words in await Requests(session, agent_key).words_of(wish.user_id)]
+    return bool(wish.words) and any(all(is_among(word, there) for word in wish.words) for there in asked)
+
+
+async def _still(session: Session, asked: Asked, wish: Wish, hidden: Collection[str]) -> Wish:
+    """With what is still theirs alone to ask about, now that nobody changes it any more."""
+    keys = [parse_observation_id(one) for one in wish.observations]
+    own = await said_alone(session, asked.agent_id, wish.user_id, keys)
+    still = [observation_id(*key) for key in keys if key in own and await _is_active(session, asked, key)]
+    if not still and wish.unsure is None and not (keys and {*wish.observations} <= {*hidden}):
+        return replace(wish, observations=(), unsure="not_found")
+    return replace(wish, observations=tuple(still))
+
+
+async def _is_active(session: Session, asked: Asked, key: tuple[int, int]) -> bool:
+    try:
+        found = await find(session, asked, observation_id(*key))
+    except NotFoundError:
+        return False
+    return found.observation.status == "active"
+
+
+async def _hide(session: Session, locks: Locks, asked: Asked, wish: Wish) -> set[str]:
+    hidden = set[str]()
+    for one in wish.observations:
+        if one not in hidden:  # it didn't go with another
+            chosen = Selection(user_id=wish.user_id, observation_id=one)
+            hidden |= {
+                *(await corrections.quarantine_under(session, asked, locks, chosen, is_request=True)).observations
+            }
+    return hidden
+
+
+async def _correct(session: Session, locks: Locks, asked: Asked, wish: Wish) -> int:
+    """Each by the first of the news that can take its place: of the same scope, and newer."""
+    superseded = 0
+    for old in wish.observations[:MOST_CORRECTED]:
+        for new in wish.news:
+            if new != old and await corrections.supersede_under(session, asked, locks, old, new):
+                superseded += 1
+                break
+    return superseded
+
+
+async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[Wish], now: datetime) -> None:
+    """For a person to decide, with their messages in the place of their words; not what nothing can come of.
+
+    What corrects without naming what was wrong has been stored, and the consolidation compares it with all that is known.
+    """
+    await record_all(
+        session,
+        [
+            {
+                "agent_key": agent_key,
+                "kind": SPOKEN,
+                "actor": wish.user_id,
+                "conversation_id": where,
+                "scope_id": wish.scope_id,
+                "detail": {
+                    "asked": wish.kind,
+                    "numbers": list(wish.numbers),
+                    "why": wish.unsure,
+                    "observations": list(wish.observations),
+                    "news": list(wish.news),
+                },
+                "created_at": now,
+            }
+            for wish in wishes
+            if wish.scope_id is not None and not (wish.kind == "correct" and wish.news and not wish.observations)
+        ],
+    )
+
+
+async def accept(session: Session, asked: Asked, agent_key: int, review: SpokenReview) -> list[str]:
+    """What remains to be forgotten of it, once the messages that ask have no text. What corrects is superseded here."""
+    own = await said_alone(
+        session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
+    )
+    still = [one for one in review.observations if parse_observation_id(one) in own]
+    if review.asked == "forget":
+        await end_texts(session, agent_key, review.conversation_id, review.numbers)
+        return still
+    principal = {**asked.principal, "user_id": review.user_id, "conversation_id": review.conversation_id}
+    for old in still[:MOST_CORRECTED]:
+        for new in review.news:
+            given = replace(asked, principal=principal)
+            if new != old and await _superseded(session, given, old, new):
+                break
+    return []
+
+
+async def _superseded(session: Session, asked: Asked, old: str, new: str) -> bool:
+    try:
+        await corrections.supersede(session, asked, old, new, None)
+    except (InputError, NotFoundError, VersionError):
+        return False
+    return True

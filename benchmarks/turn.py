@@ -59,7 +59,9 @@ async def fill(memory: Memory, formed: dict[str, Sequence[str]], said: Sequence[
     for content in texts:
         await memory.observe(content, **MIA)
     async with memory.database.transaction() as session:
-        await session.execute(text(CUES), [{"content": name, "terms": "\n".join(cues)} for name, cues in formed.items()])
+        await session.execute(
+            text(CUES), [{"content": name, "terms": "\n".join(cues)} for name, cues in formed.items()]
+        )
         await session.execute(text(ABSORBED), {"story": " ".join(map(sentence, range(45)))})
     while (await memory.work.embed()).embedded:
         pass

@@ -239,7 +239,12 @@ def _holds(text: str, words: frozenset[str]) -> bool:
 
 def _stands(scopes: Iterable[ScopeText]) -> set[str]:
     """The ids of what is shown as pending, and of what is in a buffer."""
-    return {observation_id(scope.ref.key, item.seq) for scope in scopes for item in (*scope.pending, *scope.buffer)}
+    return {
+        observation_id(key, item.seq)
+        for scope in scopes
+        for key in [scope.ref.key]
+        for item in (*scope.pending, *scope.buffer)
+    }
 
 
 def _last(scopes: Sequence[ScopeText]) -> frozenset[ScopeRef]:

@@ -16,6 +16,7 @@ import logging
 import math
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -41,6 +42,7 @@ log = logging.getLogger("memory_sql.integrations")
 
 LOG_SECONDS = 60.0
 MOST_USERS, MOST_CONVERSATIONS = 10_000, 1_000  # of which something is kept in the process
+MOST_UNSTORED, MOST_UNSTORED_CHARACTERS = 500, 100_000  # of a conversation, while memory fails
 LEAST_TOKENS, MOST_TOKENS = 4, 10**9
 INSTRUCTING, SPEAKING = frozenset({"system", "developer"}), frozenset({"user", "assistant", "agent"})
 TAKEN_BACK = "the host has taken it out of the conversation"
@@ -168,7 +170,8 @@ class Turns:
     async def after(self, conversation_id: Id, said: Sequence[Said], *, key: str | None = None) -> bool:
         """Stores what was said in a turn; False if any of it wasn't stored, as far as is known.
 
-        `key` names the turn where its messages have no ids: given again, they are stored once. A message that can't be stored
+        `key` names the turn where its messages have no ids: given again, they are stored once. What wasn't stored because
+        memory failed is stored with the next turn of the conversation in this process. A message that can't be stored at all
         is left out alone. Never stored is what memory has said itself (system messages, what `before` returned, results of
         its tools), and what the user says again before anybody has answered, as when a run is tried again.
         """
@@ -260,27 +263,37 @@ class Turns:
         return known.told
 
     async def _stored(self, conversation_id: Id, said: Sequence[Said], key: str | None, memory: Memory) -> bool:
-        own, failure = self._own(said, key, self._conversation(conversation_id).told)
-        while own:
+        known = self._conversation(conversation_id)
+        own, failure = self._own(said, key, known.told, memory.now())
+        sent = [*{message.id: message for message in (*known.unstored, *own)}.values()]
+        known.unstored = _latest(sent)
+        while sent:
             try:
-                added = await memory.add(own, **self._who, conversation_id=conversation_id, group_ids=self._group_ids)
+                added = await memory.add(sent, **self._who, conversation_id=conversation_id, group_ids=self._group_ids)
             except InvalidMessageError as error:
                 failure = error
-                del own[error.position]
+                del sent[error.position]
                 continue
+            except InputError:
+                known.unstored = []
+                raise
             for one in added.refused:
                 failure = TooLargeError(f"message {one.position}", one.size, one.limit)
             break
+        stored = {message.id for message in sent}
+        known.unstored = [message for message in known.unstored if message.id not in stored]
         if failure is not None:
             raise failure
         return True
 
-    def _own(self, said: Sequence[Said], key: str | None, told: str) -> tuple[list[Message], InputError | None]:
+    def _own(
+        self, said: Sequence[Said], key: str | None, told: str, now: datetime
+    ) -> tuple[list[Message], InputError | None]:
         """What isn't memory's own, and why a message was left out that is none."""
         own, failure, last = list[Message](), None, None
         for n, one in enumerate(said):
             try:
-                message = Message.parse(self._as_message(one, n, key, told), n)
+                message = Message.parse(self._as_message(one, n, key, told, now), n)
             except InputError as error:
                 failure = error
                 continue
@@ -292,18 +305,20 @@ class Turns:
                 own.append(message)
         return own, failure
 
-    def _as_message(self, one: Said, n: int, key: str | None, told: str) -> dict[str, Any]:
+    def _as_message(self, one: Said, n: int, key: str | None, told: str, now: datetime) -> dict[str, Any]:
+        """With an id and a time, by which it is the same if it has to be sent again."""
         content = one.content
         if told and isinstance(content, str):
             content = content.replace(told, "").strip()
         calls = [{"name": name} for name in one.calls if name not in self._ours]
+        own_id = uuid.uuid4().hex if key is None else f"{key}:{n}"
         return {
             "role": one.role,
             "content": content,
             "tool_calls": calls,
-            "id": f"{key}:{n}" if one.id is None and key is not None else one.id,
+            "id": own_id if one.id is None else one.id,
             "name": one.name,
-            "created_at": one.created_at,
+            "created_at": one.created_at or now,
         }
 
     def _is_memorys(self, one: Said, message: Message) -> bool:
@@ -378,11 +393,13 @@ class _Work(NamedTuple, Generic[R]):
 
 
 class _Conversation:
-    """`told`: what memory had for the prompt, in the turn of that name."""
+    """`told`: what memory had for the prompt, in the turn of that name. `unstored`: messages to send with the next."""
 
-    tools: MemoryTools | None = None
-    turn: str | None = None
-    told: str = ""
+    def __init__(self) -> None:
+        self.tools: MemoryTools | None = None
+        self.turn: str | None = None
+        self.told = ""
+        self.unstored = list[Message]()
 
 
 class _Failures:
@@ -418,6 +435,17 @@ def _ended(task: asyncio.Task[Any]) -> None:
     _ending.discard(task)
     if not task.cancelled():
         task.exception()  # so that nobody complains that it was never read
+
+
+def _latest(messages: Sequence[Message]) -> list[Message]:
+    """Of more than are kept for later, the newest."""
+    kept, size = list[Message](), 0
+    for message in reversed(messages):
+        size += len(message.content)
+        if size > MOST_UNSTORED_CHARACTERS or len(kept) == MOST_UNSTORED:
+            break
+        kept.append(message)
+    return kept[::-1]
 
 
 def _same(one: Message, other: Message) -> bool:

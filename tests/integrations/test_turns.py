@@ -11,8 +11,8 @@ from openai import AsyncOpenAI
 
 from memory_sql import sync
 from memory_sql.config import Settings
-from memory_sql.errors import InputError
-from memory_sql.integrations.turns import AnyMemory, Everyone, Said, Turns
+from memory_sql.errors import DatabaseError, InputError
+from memory_sql.integrations.turns import MOST_UNSTORED, MOST_UNSTORED_CHARACTERS, AnyMemory, Everyone, Said, Turns
 from memory_sql.memory import Memory
 from memory_sql.tools import Policy
 from memory_sql.tools.answers import NOTICE
@@ -121,6 +121,26 @@ async def test_a_secret_that_is_refused_is_left_out_alone(memory: Memory, turns:
     said = [Said("user", "Hello."), Said("user", "My key is sk-proj-abcdefghijklmnopqrstuvwx1234567890ABCDEFGH.")]
     assert not await turns.after("s1", said, key="r1")
     assert await stored(memory) == [("user", "Hello.")]
+
+
+async def test_what_failed_comes_with_the_next_turn_as_much_as_is_kept(
+    memory: Memory, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def down(*_: object, **__: object) -> None:
+        raise DatabaseError("down")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(memory, "add", down)
+        for n in range(MOST_UNSTORED + 5):
+            assert not await turns.after("s1", [Said("user", f"Turn {n}.")])
+        assert not await turns.after("s2", [Said("user", "x" * (MOST_UNSTORED_CHARACTERS + 1))])
+    assert await turns.after("s1", [Said("user", "And now?")])
+    said = [text for _, text in await stored(memory)]
+    assert said == [*(f"Turn {n}." for n in range(5, MOST_UNSTORED + 5)), "And now?"]
+    assert await turns.after("s1", [Said("user", "Well?")])
+    assert len(await stored(memory)) == MOST_UNSTORED + 2
+    assert await turns.after("s2", [])
+    assert len(await stored(memory)) == MOST_UNSTORED + 2
 
 
 async def test_memory_is_asked_once_in_a_turn(memory: Memory, turns: Turns) -> None:

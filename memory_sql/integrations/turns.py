@@ -102,6 +102,7 @@ class Everyone:
             Turns, memory, agent_id=agent_id, budget_tokens=budget_tokens, seconds=seconds, tools=tools
         )
         self._make(user_id="somebody")  # raises for whatever is wrong here
+        self._memory, self._who = memory, {"agent_id": id_of("agent_id", agent_id), "user_id": "unknown"}
         self._policy = tools
         self._known = OrderedDict[tuple[str, tuple[str, ...]], Turns]()
         self._lock = threading.Lock()
@@ -112,6 +113,14 @@ class Everyone:
         with self._lock:
             turns = self._known.pop(key, None) or self._make(user_id=key[0], group_ids=key[1])
             return _keep(self._known, key, turns, MOST_USERS)
+
+    def of_run(self, user_id: Id | None, group_ids: Iterable[Id] = ()) -> Turns | None:
+        """As `of`, of ids that come with a run. None: it is nobody's, or the ids can't be, which the log says."""
+        try:
+            return None if user_id is None else self.of(user_id, group_ids)
+        except InputError as error:
+            _failures_of(self._memory).tell("before", self._who, error)
+            return None
 
     @property
     def tools(self) -> tuple[Declared, ...]:
@@ -216,7 +225,8 @@ class Turns:
             return self._failed(work, error)
 
     def _failed(self, work: _Work[R], error: Exception) -> R:
-        _failures.setdefault(self._memory, _Failures()).tell(work, self._who, error)
+        who = {**self._who, "conversation_id": work.conversation_id}
+        _failures_of(self._memory).tell(work.step, who, error)
         return work.otherwise
 
     async def _within(self, work: _Work[R], memory: Memory) -> R:
@@ -409,7 +419,7 @@ class _Failures:
         self._told_at = -math.inf
         self._untold = 0
 
-    def tell(self, work: _Work[Any], who: Mapping[str, str], error: Exception) -> None:
+    def tell(self, step: Step, who: Mapping[str, Id | None], error: Exception) -> None:
         now = time.monotonic()
         if now - self._told_at < LOG_SECONDS:
             self._untold += 1
@@ -418,17 +428,21 @@ class _Failures:
         self._told_at, self._untold = now, 0
         log.warning(
             "memory failed %s a turn, which went on without it: %s (agent %s, user %s, conversation %s)%s",
-            "in" if work.step == "tool" else work.step,
+            "in" if step in ("tool", "forget") else step,
             type(error).__name__,
-            who["agent_id"],
-            who["user_id"],
-            work.conversation_id,
+            who.get("agent_id"),
+            who.get("user_id"),
+            who.get("conversation_id"),
             more,
         )
 
 
 _failures: WeakKeyDictionary[AnyMemory, _Failures] = WeakKeyDictionary()
 _ending = set[asyncio.Task[Any]]()  # cancelled, and not waited for
+
+
+def _failures_of(memory: AnyMemory) -> _Failures:
+    return _failures.setdefault(memory, _Failures())
 
 
 def _ended(task: asyncio.Task[Any]) -> None:

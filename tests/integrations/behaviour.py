@@ -169,9 +169,7 @@ class Behaviour:
         yield agent
         await agent.close()
 
-    async def test_remembers_in_another_conversation_and_another_process(
-        self, agent: Agent, kept: Memory, llm: Model, database_url: str
-    ) -> None:
+    async def test_remembers_in_another_conversation(self, agent: Agent, kept: Memory, llm: Model) -> None:
         assert await agent.say(TEA) == ANSWER
         assert await stored(kept) == [("user", TEA), ("assistant", ANSWER)]
         await kept.run_due()
@@ -180,6 +178,14 @@ class Behaviour:
         assert "green tea" in llm.asked[-1].instructions
         assert NOTICE in llm.asked[-1].instructions
         assert "green tea" not in llm.asked[0].instructions
+        assert await kept.admin.verify() == []
+
+    @pytest.mark.slow
+    async def test_remembers_in_another_process(
+        self, agent: Agent, kept: Memory, llm: Model, database_url: str
+    ) -> None:
+        await agent.say(TEA)
+        await kept.run_due()
         assert await in_another_process(type(self).make, database_url, llm.url, "Which tea is it?") == ANSWER
         assert llm.asked[-1].said == "Which tea is it?"
         assert "green tea" in llm.asked[-1].instructions

@@ -21,7 +21,8 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
 from memory_sql.domain.ids import Id
-from memory_sql.integrations.turns import AnyMemory, Everyone, Said, Turns
+from memory_sql.integrations.failures import AnyMemory
+from memory_sql.integrations.turns import Everyone, Said, Turns
 from memory_sql.tools import Answer, Policy
 
 NOBODY = "Memory isn't available here."
@@ -37,7 +38,7 @@ class MemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     in its event loop. `user_id`, `group_ids` and `conversation_id` hold for all runs, or are functions of a run's runtime;
     without a user there is no memory in that run. `conversation_id` None: the thread; in a run without a thread, a
     conversation of its own. `budget_tokens` is that of `Memory.context`; `seconds`: how long each step may take; `tools`
-    None: the model gets none. Raises `InputError`; a run does only where code that blocks uses a memory that has to be awaited.
+    None: the model gets none. Raises `InputError`; a run does only where code that blocks uses a memory that is awaited.
     """
 
     def __init__(

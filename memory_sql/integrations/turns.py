@@ -12,18 +12,15 @@ said comes back to it as if somebody had said it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import threading
-import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from memory_sql import sync
 from memory_sql.context.layouts import NOTHING
@@ -32,15 +29,13 @@ from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import Message
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, InvalidMessageError, NotFoundError, TooLargeError
+from memory_sql.integrations.failures import AnyMemory, Step, failures_of
 from memory_sql.memory import Memory
 from memory_sql.telemetry import count_failed_turn
 from memory_sql.tools import TOOLS, Answer, MemoryTools, Policy
 from memory_sql.tools.answers import NOTICE, refused
 from memory_sql.tools.bound import UNREACHED
 
-log = logging.getLogger("memory_sql.integrations")
-
-LOG_SECONDS = 60.0
 MOST_USERS, MOST_CONVERSATIONS = 10_000, 1_000  # of which something is kept in the process
 MOST_UNSTORED, MOST_UNSTORED_CHARACTERS = 500, 100_000  # of a conversation, while memory fails
 LEAST_TOKENS, MOST_TOKENS = 4, 10**9
@@ -51,8 +46,6 @@ NOT_BLOCKING = (
 )
 LATE = "memory takes too long just now; go on without it. Whether anything was changed isn't known; recall it later"
 
-AnyMemory = Memory | sync.Memory
-Step = Literal["before", "after", "tool", "forget"]
 R = TypeVar("R")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -119,7 +112,7 @@ class Everyone:
         try:
             return None if user_id is None else self.of(user_id, group_ids)
         except InputError as error:
-            _failures_of(self._memory).tell("before", self._who, error)
+            failures_of(self._memory).tell("before", self._who, error)
             return None
 
     @property
@@ -176,29 +169,35 @@ class Turns:
         """
         return await self._awaited(self._before(conversation_id, message, turn))
 
-    async def after(self, conversation_id: Id, said: Sequence[Said], *, key: str | None = None) -> bool:
+    async def after(
+        self, conversation_id: Id, said: Sequence[Said], *, key: str | None = None, is_over: bool = True
+    ) -> bool:
         """Stores what was said in a turn; False if any of it wasn't stored, as far as is known.
 
+        If the turn isn't over, it is only kept in the process, to be stored with the rest.
         `key` names the turn where its messages have no ids: given again, they are stored once. What wasn't stored because
         memory failed is stored with the next turn of the conversation in this process. A message that can't be stored at all
         is left out alone. Never stored is what memory has said itself (system messages, what `before` returned, results of
         its tools), and what the user says again before anybody has answered, as when a run is tried again.
         """
-        return await self._awaited(self._after(conversation_id, said, key))
+        return await self._awaited(self._after(conversation_id, said, key, is_over))
 
     async def call(self, conversation_id: Id | None, name: str, arguments: Mapping[str, Any] | str) -> Answer:
         """What one of the tools answers to the model."""
         return await self._awaited(self._call(conversation_id, name, arguments))
 
     async def forget(self, conversation_id: Id, message_ids: Sequence[Id] | None = None) -> bool:
-        """Takes messages of a conversation out of memory again, and what was made of them; None: all of it."""
+        """Takes messages of a conversation out of memory again, and what was made of them; None: all of it.
+
+        What fails is done before the conversation's next turn is stored in this process.
+        """
         return await self._awaited(self._forget(conversation_id, message_ids))
 
     def _before(self, conversation_id: Id | None, message: str | None, turn: str | None) -> _Work[str]:
         return _Work("before", conversation_id, partial(self._told, conversation_id, message, turn), "")
 
-    def _after(self, conversation_id: Id, said: Sequence[Said], key: str | None) -> _Work[bool]:
-        return _Work("after", conversation_id, partial(self._stored, conversation_id, said, key), False)
+    def _after(self, conversation_id: Id, said: Sequence[Said], key: str | None, is_over: bool = True) -> _Work[bool]:
+        return _Work("after", conversation_id, partial(self._stored, conversation_id, said, key, is_over), False)
 
     def _call(self, conversation_id: Id | None, name: str, arguments: Mapping[str, Any] | str) -> _Work[Answer]:
         return _Work("tool", conversation_id, partial(self._answered, conversation_id, name, arguments), refused(LATE))
@@ -226,7 +225,7 @@ class Turns:
 
     def _failed(self, work: _Work[R], error: Exception) -> R:
         who = {**self._who, "conversation_id": work.conversation_id}
-        _failures_of(self._memory).tell(work.step, who, error)
+        failures_of(self._memory).tell(work.step, who, error)
         return work.otherwise
 
     async def _within(self, work: _Work[R], memory: Memory) -> R:
@@ -272,29 +271,39 @@ class Turns:
         known.told = f"{NOTICE}\n{text}"
         return known.told
 
-    async def _stored(self, conversation_id: Id, said: Sequence[Said], key: str | None, memory: Memory) -> bool:
+    async def _stored(
+        self, conversation_id: Id, said: Sequence[Said], key: str | None, is_over: bool, memory: Memory
+    ) -> bool:
         known = self._conversation(conversation_id)
         own, failure = self._own(said, key, known.told, memory.now())
         sent = [*{message.id: message for message in (*known.unstored, *own)}.values()]
         known.unstored = _latest(sent)
-        while sent:
-            try:
-                added = await memory.add(sent, **self._who, conversation_id=conversation_id, group_ids=self._group_ids)
-            except InvalidMessageError as error:
-                failure = error
-                del sent[error.position]
-                continue
-            except InputError:
-                known.unstored = []
-                raise
-            for one in added.refused:
-                failure = TooLargeError(f"message {one.position}", one.size, one.limit)
-            break
-        stored = {message.id for message in sent}
-        known.unstored = [message for message in known.unstored if message.id not in stored]
+        if is_over:
+            await self._take_out(known, conversation_id, memory)
+            failure = await self._add(sent, conversation_id, memory) or failure
+            stored = {message.id for message in sent}
+            known.unstored = [message for message in known.unstored if message.id not in stored]
         if failure is not None:
             raise failure
         return True
+
+    async def _add(self, messages: list[Message], conversation_id: Id, memory: Memory) -> InputError | None:
+        """Why one of the messages was left out, which isn't tried again."""
+        left = messages.copy()
+        failure: InputError | None = None
+        while left:
+            try:
+                added = await memory.add(left, **self._who, conversation_id=conversation_id, group_ids=self._group_ids)
+            except InvalidMessageError as error:
+                failure = error
+                del left[error.position]
+                continue
+            except InputError as error:
+                return error
+            for one in added.refused:
+                failure = TooLargeError(f"message {one.position}", one.size, one.limit)
+            break
+        return failure
 
     def _own(
         self, said: Sequence[Said], key: str | None, told: str, now: datetime
@@ -348,15 +357,19 @@ class Turns:
         return answer
 
     async def _taken_out(self, conversation_id: Id, message_ids: Sequence[Id] | None, memory: Memory) -> bool:
-        for chosen in [None] if message_ids is None else message_ids:
-            with suppress(NotFoundError):  # nothing of it was ever stored
-                await memory.forget(
-                    Selection(conversation_id=conversation_id, message_id=chosen),
-                    agent_id=self._who["agent_id"],
-                    wait=False,
-                    reason=TAKEN_BACK,
-                )
+        known = self._conversation(conversation_id)
+        gone = None if message_ids is None else {str(one) for one in message_ids}
+        known.unstored = [one for one in known.unstored if gone is not None and one.id not in gone]
+        known.untaken += [None] if message_ids is None else message_ids
+        await self._take_out(known, conversation_id, memory)
         return True
+
+    async def _take_out(self, known: _Conversation, conversation_id: Id, memory: Memory) -> None:
+        while known.untaken:
+            chosen = Selection(conversation_id=conversation_id, message_id=known.untaken[0])
+            with suppress(NotFoundError):  # nothing of it was ever stored
+                await memory.forget(chosen, agent_id=self._who["agent_id"], wait=False, reason=TAKEN_BACK)
+            del known.untaken[0]
 
     def _tools(self, conversation_id: Id | None, memory: Memory) -> MemoryTools | None:
         known = self._conversation(conversation_id)
@@ -403,46 +416,20 @@ class _Work(NamedTuple, Generic[R]):
 
 
 class _Conversation:
-    """`told`: what memory had for the prompt, in the turn of that name. `unstored`: messages to send with the next."""
+    """`told`: what memory had for the prompt, in the turn of that name. `unstored`: messages to send with the next.
+
+    `untaken`: those to take out before that; None: all of the conversation.
+    """
 
     def __init__(self) -> None:
         self.tools: MemoryTools | None = None
         self.turn: str | None = None
         self.told = ""
         self.unstored = list[Message]()
+        self.untaken = list[Id | None]()
 
 
-class _Failures:
-    """Tells the log of the failures of a memory, at most once a minute."""
-
-    def __init__(self) -> None:
-        self._told_at = -math.inf
-        self._untold = 0
-
-    def tell(self, step: Step, who: Mapping[str, Id | None], error: Exception) -> None:
-        now = time.monotonic()
-        if now - self._told_at < LOG_SECONDS:
-            self._untold += 1
-            return
-        more = f"; {self._untold} more since the last line" if self._untold else ""
-        self._told_at, self._untold = now, 0
-        log.warning(
-            "memory failed %s a turn, which went on without it: %s (agent %s, user %s, conversation %s)%s",
-            "in" if step in ("tool", "forget") else step,
-            type(error).__name__,
-            who.get("agent_id"),
-            who.get("user_id"),
-            who.get("conversation_id"),
-            more,
-        )
-
-
-_failures: WeakKeyDictionary[AnyMemory, _Failures] = WeakKeyDictionary()
 _ending = set[asyncio.Task[Any]]()  # cancelled, and not waited for
-
-
-def _failures_of(memory: AnyMemory) -> _Failures:
-    return _failures.setdefault(memory, _Failures())
 
 
 def _ended(task: asyncio.Task[Any]) -> None:

@@ -25,7 +25,7 @@ from sqlalchemy import text as sql
 from memory_sql.config import Settings
 from memory_sql.db.engine import OVERFLOW
 from memory_sql.errors import UnavailableError
-from memory_sql.integrations.turns import AnyMemory
+from memory_sql.integrations.failures import AnyMemory
 from memory_sql.llm import Answer, Request
 from memory_sql.memory import Memory
 from memory_sql.tools.answers import NOTICE
@@ -125,10 +125,14 @@ async def in_another_process(make: Any, database_url: str, model_url: str, text:
 
 
 class Behaviour:
-    """`names_turns`: whether the framework knows a message again by a name of the host's."""
+    """`names_turns`: whether the framework knows a message again by a name of the host's.
+
+    `stored_times`: how often it stores something in a turn with a tool.
+    """
 
     make: Make
     names_turns = True
+    stored_times = 1
 
     @pytest.fixture
     def failed(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, int]]]:
@@ -315,7 +319,7 @@ class Behaviour:
         with within(SECONDS):
             assert await agent.say(call("recall", query="tea")) == ANSWER
         assert "go on without it" in llm.asked[-1].results[-1]
-        assert failed() == {"before": 1, "tool": 1, "after": 1}
+        assert failed() == {"before": 1, "tool": 1, "after": self.stored_times}
 
     async def test_a_model_of_memory_that_is_down_fails_no_turn(
         self, database_url: str, llm: Model, failed: Callable[[], dict[str, int]]

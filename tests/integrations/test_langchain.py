@@ -19,8 +19,8 @@ from pydantic import SecretStr
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.errors import InputError
+from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.langchain import MemoryMiddleware
-from memory_sql.integrations.turns import AnyMemory
 from memory_sql.memory import Memory
 from memory_sql.tools import TOOLS, Policy
 from memory_sql.tools.answers import NOTICE

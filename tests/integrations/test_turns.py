@@ -12,7 +12,8 @@ from openai import AsyncOpenAI
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.errors import DatabaseError, InputError
-from memory_sql.integrations.turns import MOST_UNSTORED, MOST_UNSTORED_CHARACTERS, AnyMemory, Everyone, Said, Turns
+from memory_sql.integrations.failures import AnyMemory
+from memory_sql.integrations.turns import MOST_UNSTORED, MOST_UNSTORED_CHARACTERS, Everyone, Said, Turns
 from memory_sql.memory import Memory
 from memory_sql.tools import Policy
 from memory_sql.tools.answers import NOTICE
@@ -143,6 +144,32 @@ async def test_what_failed_comes_with_the_next_turn_as_much_as_is_kept(
     assert len(await stored(memory)) == MOST_UNSTORED + 2
 
 
+async def test_a_turn_that_is_not_over_waits_in_the_process(memory: Memory, turns: Turns) -> None:
+    assert await turns.after("s1", [Said("user", "Hello.", id="1"), Said("user", "You?", id="2")], is_over=False)
+    assert await stored(memory) == []
+    assert await turns.forget("s1", ["1"])
+    assert await turns.after("s1", [Said("assistant", "Good morning.")])
+    assert await stored(memory) == [("user", "You?"), ("assistant", "Good morning.")]
+
+
+async def test_what_could_not_be_forgotten_is_with_the_next_turn(
+    memory: Memory, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def down(*_: object, **__: object) -> None:
+        raise DatabaseError("down")
+
+    await turns.after("s1", [Said("user", "Hello.", id="1")])
+    with monkeypatch.context() as failing:
+        failing.setattr(memory, "forget", down)
+        assert not await turns.forget("s1", ["1"])
+    assert await stored(memory) == [("user", "Hello.")]
+    assert await turns.after("s1", [Said("user", "Good morning.", id="2")])
+    assert await stored(memory) == [("user", "Good morning.")]
+    assert await turns.forget("s1")
+    assert await turns.after("s1", [Said("user", "Good evening.", id="3")])
+    assert await stored(memory) == [("user", "Good evening.")]
+
+
 async def test_memory_is_asked_once_in_a_turn(memory: Memory, turns: Turns) -> None:
     await memory.observe("Mia likes green tea.", agent_id=AGENT, user_id="mia")
     first = await turns.before("s1", "Tea?", turn="t1")
@@ -218,7 +245,7 @@ async def test_the_log_has_a_line_a_minute_that_counts_the_others(
     with told_once(caplog):
         for _ in range(3):
             await turns.before("", "Which tea?")
-    monkeypatch.setattr("memory_sql.integrations.turns.LOG_SECONDS", 0.0)
+    monkeypatch.setattr("memory_sql.integrations.failures.LOG_SECONDS", 0.0)
     with told_once(caplog):
         await turns.before("", "Which tea?")
     assert "2 more since" in caplog.text

@@ -1,0 +1,232 @@
+"""Agents of the OpenAI Agents SDK, with the real package."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    AgentsException,
+    FunctionTool,
+    OpenAIConversationsSession,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+)
+from agents.memory import Session, is_openai_responses_compaction_aware_session
+from openai import AsyncOpenAI
+
+from memory_sql import sync
+from memory_sql.config import Settings
+from memory_sql.errors import InputError
+from memory_sql.integrations.failures import AnyMemory
+from memory_sql.integrations.openai_agents import AgentMemory, MemorySession
+from memory_sql.memory import Memory
+from memory_sql.tools.answers import NOTICE
+from tests.integrations.behaviour import AGENT, TEA, Behaviour, observed, stored
+from tests.integrations.model import ANSWER, Model, call, model
+
+
+class Chat:
+    def __init__(self, memory: AnyMemory, model_url: str, seconds: float) -> None:
+        self.memory = AgentMemory(memory, agent_id=AGENT, seconds=seconds)
+        self.client = AsyncOpenAI(base_url=model_url, api_key="none", max_retries=0)
+        self.agent = Agent[Any](
+            name="Ada", instructions="You are kind.", model=OpenAIResponsesModel("gpt-5-mini", self.client)
+        )
+        self.inner: dict[str, SQLiteSession] = {}
+
+    async def say(self, text: str, *, user: str = "mia", conversation: str = "s1", turn: str | None = None) -> str:
+        inner = self.inner.setdefault(conversation, SQLiteSession(conversation))
+        session = self.memory.session(inner, user_id=user)
+        ran = await Runner.run(
+            session.remembering(self.agent), text, session=session, run_config=RunConfig(tracing_disabled=True)
+        )
+        return str(ran.final_output)
+
+    async def close(self) -> None:
+        await self.client.close()
+        for one in self.inner.values():
+            one.close()
+
+
+class TestOpenAIAgents(Behaviour):
+    make = Chat
+    names_turns = False
+    stored_times = 2  # the tool's result, then the answer
+
+
+MIA: dict[str, Any] = {"agent_id": AGENT, "user_id": "mia"}
+QUIET = RunConfig(tracing_disabled=True)
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[Model]:
+    async with model() as served:
+        yield served
+
+
+@pytest.fixture
+async def chat(memory: Memory, llm: Model) -> AsyncIterator[Chat]:
+    made = Chat(memory, llm.url, 20.0)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def inner() -> Iterator[SQLiteSession]:
+    made = SQLiteSession("s1")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def session(chat: Chat, inner: SQLiteSession) -> MemorySession:
+    return chat.memory.session(inner, user_id="mia")
+
+
+async def test_memory_stands_behind_the_instructions(chat: Chat, memory: Memory, llm: Model) -> None:
+    await memory.observe("Mia likes green tea.", **MIA)
+    await chat.say("Which tea?")
+    told = llm.asked[0].instructions
+    assert told.startswith(f"You are kind.\n\n{NOTICE}\n<MemoryContext")
+    assert "green tea" in told
+    assert "green tea" not in str(await chat.inner["s1"].get_items())
+
+
+async def test_instructions_may_be_functions_or_missing(chat: Chat, memory: Memory, llm: Model, session: Any) -> None:
+    await memory.observe("Mia likes green tea.", **MIA)
+
+    async def awaited(run: Any, agent: Any) -> str:
+        return f"You are {agent.name}."
+
+    for own, expected in ((awaited, "You are Ada.\n\n"), (lambda _, agent: agent.name, "Ada\n\n"), (None, NOTICE)):
+        agent = session.remembering(chat.agent.clone(instructions=own))
+        await Runner.run(agent, "Which tea?", session=session, run_config=QUIET)
+        assert llm.asked[-1].instructions.startswith(expected)
+        assert "green tea" in llm.asked[-1].instructions
+
+
+async def test_the_sdk_takes_it_for_a_session(session: MemorySession) -> None:
+    assert isinstance(session, Session)
+    assert not is_openai_responses_compaction_aware_session(session)
+
+
+async def test_no_id_of_ours_reaches_a_model_or_a_host(chat: Chat, llm: Model, session: MemorySession) -> None:
+    await chat.say("Hello.")
+    await chat.say("Which tea?")
+    kept = chat.inner["s1"]
+    assert "memory_sql" in str(await kept.get_items())
+    mine = chat.memory.session(kept, user_id="mia")
+    assert "memory_sql" not in str(await mine.get_items())
+    await Runner.run(chat.agent, "Without memory.", session=kept, run_config=QUIET)
+    assert "created_by" not in str([one.body for one in llm.server.requests])
+    assert "Which tea?" in str(llm.server.requests[-1].body)
+
+
+async def test_what_is_popped_is_forgotten_formed_or_not(chat: Chat, memory: Memory) -> None:
+    await chat.say(TEA)
+    await memory.run_due()
+    assert await observed(memory)
+    session = chat.memory.session(chat.inner["s1"], user_id="mia")
+    assert "memory_sql" not in str(await session.pop_item())
+    while await session.pop_item():
+        pass
+    assert await stored(memory) == []
+    assert await observed(memory) == []
+    await chat.say(TEA)
+    assert await stored(memory) == [("user", TEA), ("assistant", ANSWER)]
+    assert await memory.admin.verify() == []
+
+
+async def test_a_cleared_session_is_forgotten(chat: Chat, memory: Memory) -> None:
+    await chat.say(TEA)
+    await chat.say("Hello.", conversation="s2")
+    await memory.run_due()
+    await chat.memory.session(chat.inner["s1"], user_id="mia").clear_session()
+    assert await stored(memory) == [("user", "Hello."), ("assistant", ANSWER)]
+    assert await observed(memory) == []
+    await chat.say("Good morning.")
+    assert ("user", "Good morning.") in await stored(memory)
+
+
+async def test_what_is_taken_back_and_added_again_is_stored_once(memory: Memory, session: MemorySession) -> None:
+    """As the SDK does when it tries a request again."""
+    said: Any = {"role": "user", "content": "Hello."}
+    answer: Any = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]}
+    await session.add_items([said])
+    assert await session.pop_item() == said
+    await session.add_items([said])
+    await session.add_items([answer])
+    assert await session.pop_item() == answer
+    await session.add_items([answer])
+    assert await stored(memory) == [("user", "Hello."), ("assistant", ANSWER)]
+
+
+async def test_results_of_other_tools_are_stored_and_those_of_memorys_are_not(
+    chat: Chat, memory: Memory, session: MemorySession
+) -> None:
+    async def weather(_: Any, __: str) -> str:
+        return "Rain."
+
+    own = FunctionTool(
+        "weather", "The weather.", {"type": "object", "properties": {}}, weather, strict_json_schema=False
+    )
+    agent = session.remembering(chat.agent.clone(tools=[own]))
+    for text in ("CALL weather", call("remember", text="Mia likes tea.")):
+        await Runner.run(agent, text, session=session, run_config=QUIET)
+    assert [one for one in await stored(memory) if one[0] != "user"] == [
+        ("assistant", "[used tools: weather]"), ("tool", "Rain."), ("assistant", ANSWER), ("assistant", ANSWER),
+    ]  # fmt: skip
+
+
+async def test_parts_are_stored_as_text(chat: Chat, memory: Memory, session: MemorySession, llm: Model) -> None:
+    parts: Any = [{"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": "data:,"}]
+    agent = session.remembering(chat.agent)
+    await Runner.run(agent, [{"role": "user", "content": parts}], session=session, run_config=QUIET)
+    assert (await stored(memory))[0] == ("user", "What is this?\n[input_image]")
+
+
+async def test_a_streamed_run_is_stored(chat: Chat, memory: Memory, session: MemorySession, llm: Model) -> None:
+    ran = Runner.run_streamed(session.remembering(chat.agent), "Hello.", session=session, run_config=QUIET)
+    with pytest.raises(AgentsException):  # the loopback model doesn't stream
+        async for _ in ran.stream_events():
+            pass
+
+
+async def test_run_sync_remembers_with_a_sync_memory(database_url: str, llm: Model, inner: SQLiteSession) -> None:
+    def visit() -> None:
+        with sync.Memory(database_url, settings=Settings(llm="offline")) as memory:
+            memory.observe("Mia likes green tea.", **MIA)
+            ada = Chat(memory, llm.url, 20.0)
+            for text in ("Which tea?", call("remember", text="Mia lives in Porto.")):
+                session = ada.memory.session(inner, user_id="mia")
+                Runner.run_sync(session.remembering(ada.agent), text, session=session, run_config=QUIET)
+            assert "Porto" in str(memory.search("Porto", agent_id=AGENT, user_id="mia").results[0].observation.content)
+
+    await asyncio.to_thread(visit)
+    assert "green tea" in llm.asked[0].instructions
+
+
+def test_a_session_at_openai_is_refused(memory_nowhere: Memory) -> None:
+    ada = AgentMemory(memory_nowhere, agent_id=AGENT)
+    with pytest.raises(InputError, match="keeps its items at OpenAI"):
+        ada.session(OpenAIConversationsSession(openai_client=AsyncOpenAI(api_key="none")), user_id="mia")
+
+
+def test_what_cannot_be_is_refused_when_it_is_made(memory_nowhere: Memory, inner: SQLiteSession) -> None:
+    with pytest.raises(InputError):
+        AgentMemory(memory_nowhere, agent_id="")
+    with pytest.raises(InputError):
+        AgentMemory(memory_nowhere, agent_id=AGENT).session(inner, user_id="")
+    session = AgentMemory(memory_nowhere, agent_id=AGENT, tools=None).session(inner, user_id="mia")
+    assert session.tools == []
+
+
+@pytest.fixture
+def memory_nowhere() -> Memory:
+    return Memory("postgresql://nobody@127.0.0.1:9/nothing")

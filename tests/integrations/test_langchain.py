@@ -21,11 +21,12 @@ from memory_sql.config import Settings
 from memory_sql.errors import InputError
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.langchain import MemoryMiddleware
+from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from memory_sql.tools import TOOLS, Policy
 from memory_sql.tools.answers import NOTICE
 from tests.database import rows
-from tests.integrations.behaviour import AGENT, Behaviour, stored
+from tests.integrations.behaviour import AGENT, SETTINGS, Behaviour, stored
 from tests.integrations.model import ANSWER, Model, call, model
 
 
@@ -71,49 +72,62 @@ IN_S1: Any = {"configurable": {"thread_id": "s1"}}
 
 
 @pytest.fixture
-async def llm() -> AsyncIterator[Model]:
-    async with model() as served:
-        yield served
+async def served() -> AsyncIterator[Model]:
+    async with model() as running:
+        yield running
 
 
 @pytest.fixture
-async def chat(memory: Memory, llm: Model) -> AsyncIterator[Chat]:
+def llm() -> Offline:
+    """Memory's own."""
+    return Offline()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return SETTINGS
+
+
+@pytest.fixture
+async def chat(memory: Memory, served: Model) -> AsyncIterator[Chat]:
     await memory.observe("Mia likes green tea.", **MIA)
-    made = Chat(memory, llm.url, 20.0, user_id="mia")
+    made = Chat(memory, served.url, 20.0, user_id="mia")
     yield made
     await made.close()
 
 
 @pytest.fixture
-async def blocking(database_url: str, llm: Model) -> AsyncIterator[Chat]:
+async def blocking(database_url: str, served: Model) -> AsyncIterator[Chat]:
     """Of a `sync.Memory`."""
     memory = sync.Memory(database_url, settings=Settings(llm="offline"))
     await asyncio.to_thread(memory.open)
     await asyncio.to_thread(memory.observe, "Mia likes green tea.", **MIA)
-    made = Chat(memory, llm.url, 20.0, user_id="mia")
+    made = Chat(memory, served.url, 20.0, user_id="mia")
     yield made
     await made.close()
     await asyncio.to_thread(memory.close)
 
 
-async def test_memory_stands_at_the_end_of_the_system_prompt_and_in_no_state(chat: Chat, llm: Model) -> None:
+async def test_memory_stands_at_the_end_of_the_system_prompt_and_in_no_state(chat: Chat, served: Model) -> None:
     state = await chat.agent.ainvoke(ASKED, IN_S1)
-    assert llm.asked[0].instructions.startswith(f"You are kind.\n\n{NOTICE}\n<MemoryContext")
-    assert "green tea" in llm.asked[0].instructions
+    assert served.asked[0].instructions.startswith(f"You are kind.\n\n{NOTICE}\n<MemoryContext")
+    assert "green tea" in served.asked[0].instructions
     assert "green tea" not in str(state)
     assert "green tea" not in str(await chat.agent.aget_state(IN_S1))
 
 
 @pytest.mark.parametrize("prompt", [None, SystemMessage([{"type": "text", "text": "You are kind."}])])
-async def test_any_system_prompt_is_kept(memory: Memory, llm: Model, chat: Chat, prompt: SystemMessage | None) -> None:
+async def test_any_system_prompt_is_kept(
+    memory: Memory, served: Model, chat: Chat, prompt: SystemMessage | None
+) -> None:
     agent: Any = create_agent(chat.model, system_prompt=prompt, middleware=[chat.middleware])
     await agent.ainvoke(ASKED)
-    told = llm.asked[0].instructions
+    told = served.asked[0].instructions
     assert "green tea" in told
     assert told.startswith("You are kind." if prompt else NOTICE)
 
 
-async def test_code_that_blocks_remembers_also_where_a_loop_runs(blocking: Chat, llm: Model) -> None:
+async def test_code_that_blocks_remembers_also_where_a_loop_runs(blocking: Chat, served: Model) -> None:
     said = {"messages": [HumanMessage(call("remember", text="Mia lives in Porto."))]}
 
     def answered() -> str:
@@ -123,14 +137,14 @@ async def test_code_that_blocks_remembers_also_where_a_loop_runs(blocking: Chat,
         return asyncio.run(in_a_notebook())
 
     assert await asyncio.to_thread(answered) == ANSWER
-    assert "green tea" in llm.asked[-1].instructions
+    assert "green tea" in served.asked[-1].instructions
     await asyncio.to_thread(blocking.agent.invoke, said, IN_S1)
-    assert "Remembered as" in llm.asked[-1].results[-1]
+    assert "Remembered as" in served.asked[-1].results[-1]
     streamed = await asyncio.to_thread(lambda: [*blocking.agent.stream(ASKED, IN_S1)])
     assert any("model" in one for one in streamed)
-    assert "Porto" in llm.asked[-1].instructions
+    assert "Porto" in served.asked[-1].instructions
     await blocking.agent.ainvoke(ASKED, IN_S1)  # in this loop
-    assert "Porto" in llm.asked[-1].instructions
+    assert "Porto" in served.asked[-1].instructions
 
 
 async def test_what_was_said_in_blocking_code_is_stored(blocking: Chat, database_url: str) -> None:
@@ -144,17 +158,19 @@ async def test_blocking_code_is_told_that_its_memory_has_to_be_awaited(chat: Cha
         await asyncio.to_thread(chat.agent.invoke, ASKED, IN_S1)
 
 
-async def test_a_run_that_failed_behind_a_tool_is_stored_with_the_next(chat: Chat, memory: Memory, llm: Model) -> None:
+async def test_a_run_that_failed_behind_a_tool_is_stored_with_the_next(
+    chat: Chat, memory: Memory, served: Model
+) -> None:
     @tool
     def weather() -> str:
         """The weather."""
-        llm.refuses = True
+        served.refuses = True
         return "Rain."
 
     agent: Any = create_agent(chat.model, tools=[weather], middleware=[chat.middleware], checkpointer=InMemorySaver())
     with pytest.raises(BadRequestError):
         await agent.ainvoke({"messages": [HumanMessage("CALL weather")]}, IN_S1)
-    llm.refuses = False
+    served.refuses = False
     await agent.ainvoke({"messages": [HumanMessage("And now?")]}, IN_S1)
     assert await stored(memory) == [
         ("user", "CALL weather"),
@@ -165,7 +181,9 @@ async def test_a_run_that_failed_behind_a_tool_is_stored_with_the_next(chat: Cha
     ]
 
 
-async def test_a_history_that_the_host_sends_each_time_is_stored_once(memory: Memory, llm: Model, chat: Chat) -> None:
+async def test_a_history_that_the_host_sends_each_time_is_stored_once(
+    memory: Memory, served: Model, chat: Chat
+) -> None:
     agent: Any = create_agent(chat.model, middleware=[chat.middleware])
     history: list[Any] = []
     for text in ("One.", "Two.", "Three."):
@@ -177,29 +195,29 @@ async def test_a_history_that_the_host_sends_each_time_is_stored_once(memory: Me
     assert len(await rows(memory, "SELECT 1 FROM memory.conversations")) == 3
 
 
-async def test_a_summary_is_nobodys_word(memory: Memory, llm: Model, chat: Chat) -> None:
+async def test_a_summary_is_nobodys_word(memory: Memory, served: Model, chat: Chat) -> None:
     summary = SummarizationMiddleware(chat.model, trigger=("messages", 4), keep=("messages", 1))
     agent: Any = create_agent(chat.model, middleware=[summary, chat.middleware], checkpointer=InMemorySaver())
     said = [f"Turn {n}." for n in range(4)]
     for text in said:
         await agent.ainvoke({"messages": [HumanMessage(text)]}, IN_S1)
-    assert any("summary of the conversation" in str(one.body) for one in llm.server.requests)
+    assert any("summary of the conversation" in str(one.body) for one in served.server.requests)
     assert [text for role, text in await stored(memory) if role == "user"] == said
 
 
 @pytest.mark.parametrize("user", [None, "", "x" * 300])
-async def test_a_run_of_nobodys_has_no_memory(memory: Memory, llm: Model, chat: Chat, user: str | None) -> None:
+async def test_a_run_of_nobodys_has_no_memory(memory: Memory, served: Model, chat: Chat, user: str | None) -> None:
     nobodys = MemoryMiddleware(memory, agent_id=AGENT, user_id=lambda _: user)
     agent: Any = create_agent(chat.model, middleware=[nobodys])
     assert (await agent.ainvoke(ASKED))["messages"][-1].text == ANSWER
-    assert "tools" not in llm.server.requests[-1].body
-    assert "MemoryContext" not in llm.asked[-1].instructions
+    assert "tools" not in served.server.requests[-1].body
+    assert "MemoryContext" not in served.asked[-1].instructions
     await agent.ainvoke({"messages": [HumanMessage(call("recall"))]})
-    assert llm.asked[-1].results == ("Memory isn't available here.",)
+    assert served.asked[-1].results == ("Memory isn't available here.",)
     assert await stored(memory) == []
 
 
-async def test_groups_and_conversations_may_be_those_of_a_run(memory: Memory, llm: Model, chat: Chat) -> None:
+async def test_groups_and_conversations_may_be_those_of_a_run(memory: Memory, served: Model, chat: Chat) -> None:
     made = MemoryMiddleware(
         memory,
         agent_id=AGENT,
@@ -212,7 +230,7 @@ async def test_groups_and_conversations_may_be_those_of_a_run(memory: Memory, ll
     text = call("remember", text="The gate opens at seven.", group="harbor")
     for groups in (["harbor"], []):
         await agent.ainvoke({"messages": [HumanMessage(text)]}, context={"groups": groups, "case": f"c{len(groups)}"})
-    assert [one.results[-1][:18] for one in llm.asked if one.results] == ["Remembered as o2-1", "group: the user's "]
+    assert [one.results[-1][:18] for one in served.asked if one.results] == ["Remembered as o2-1", "group: the user's "]
     assert await memory.groups.members("harbor", agent_id=AGENT)
 
 

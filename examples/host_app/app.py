@@ -107,9 +107,9 @@ async def main(url: str) -> None:
         try:
             await retrying(lambda: book(async_sessionmaker(engine), memory, wish))
         except IntegrityError:
-            print(f"Berth {wish.berth} is taken.")  # noqa: T201
+            print(f"Berth {wish.berth} is taken.")
         await catch_up(memory)
-        print(await memory.context(agent_id=AGENT, user_id="mia"))  # noqa: T201
+        print(await memory.context(agent_id=AGENT, user_id="mia"))
     await engine.dispose()
 
 

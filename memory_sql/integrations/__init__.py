@@ -1,4 +1,7 @@
-"""Memory for agents that are made with a framework. Each module needs the extra of its name.
+"""Memory for agents that are made with a framework. Each module but the first two needs the extra of its name.
 
-turns       what all of them do before and after a turn, within a time, and without failing it
+turns             what all of them do before and after a turn, within a time, and without failing it
+failures          what the log says of that
+langchain         middleware of LangChain and LangGraph
+openai_agents     sessions of the OpenAI Agents SDK
 """

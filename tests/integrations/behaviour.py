@@ -22,7 +22,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from pydantic import BaseModel
 from sqlalchemy import text as sql
 
+from memory_sql import embedded
 from memory_sql.config import Settings
+from memory_sql.db import migrate
 from memory_sql.db.engine import OVERFLOW
 from memory_sql.errors import UnavailableError
 from memory_sql.integrations.failures import AnyMemory
@@ -281,6 +283,27 @@ class Behaviour:
         users = [text for role, text in await stored(kept) if role == "user"]
         assert users == ["Hello.", TEA, "And now?"]
         assert len(await stored(kept)) == 6
+
+    @pytest.mark.slow
+    async def test_a_server_that_is_stopped_fails_no_turn(
+        self, tmp_path: Path, llm: Model, caplog: pytest.LogCaptureFixture, failed: Callable[[], dict[str, int]]
+    ) -> None:
+        """A real one, and what it couldn't store comes when it is there again."""
+        data = tmp_path / "data"
+        server = await asyncio.to_thread(embedded.acquire, data)
+        await asyncio.to_thread(migrate.upgrade, server.url)
+        async with Memory(server.url, settings=SETTINGS) as memory:
+            agent = self.make(memory, llm.url, PATIENT_SECONDS)
+            await agent.say("Hello.")
+            await asyncio.to_thread(server.release)
+            with within(SECONDS), told_once(caplog):
+                assert await agent.say(TEA) == ANSWER
+            assert failed() == {"before": 1, "after": 1}
+            server = await asyncio.to_thread(embedded.acquire, data)
+            await agent.say("And now?")
+            assert [text for role, text in await stored(memory) if role == "user"] == ["Hello.", TEA, "And now?"]
+            await agent.close()
+        await asyncio.to_thread(server.release)
 
     async def test_a_memory_that_hangs_fails_no_turn(
         self,

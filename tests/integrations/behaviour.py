@@ -309,6 +309,7 @@ class Behaviour:
         self,
         agent: Agent,
         hasty: Agent,
+        kept: Memory,
         wire: Line,
         caplog: pytest.LogCaptureFixture,
         failed: Callable[[], dict[str, int]],
@@ -318,6 +319,11 @@ class Behaviour:
         with within(2 * SECONDS), told_once(caplog):
             assert await hasty.say(TEA) == ANSWER
         assert failed() == {"before": 1, "after": 1}
+        wire.go_on()
+        await agent.say("And now?", conversation="s2")
+        users = [text for role, text in await stored(kept) if role == "user"]
+        assert users.count("And now?") == 1
+        assert users.count(TEA) <= 1  # it may have come through when the line went on
 
     async def test_a_full_pool_fails_no_turn(
         self,

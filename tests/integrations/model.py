@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -78,7 +79,26 @@ class Model:
     async def respond(self, request: web.Request, received: Received) -> web.StreamResponse:
         act = asked(received).act()
         reply = status(400) if self.refuses else good(act) if isinstance(act, str) else calling(*act)
-        return await reply.respond(request, received)
+        answer = await reply.respond(request, received)
+        is_streamed = received.body.get("stream") and answer.status == HTTPStatus.OK
+        return await _streamed(request, received, answer) if is_streamed else answer
+
+
+async def _streamed(request: web.Request, received: Received, answer: web.StreamResponse) -> web.StreamResponse:
+    """All of the answer as one event."""
+    assert isinstance(answer, web.Response)
+    body = json.loads(answer.text or "")
+    event = {"type": "response.completed", "sequence_number": 1, "response": body}
+    if received.is_chat:
+        delta = body["choices"][0]["message"]
+        delta["tool_calls"] = [{"index": n, **one} for n, one in enumerate(delta.get("tool_calls") or ())] or None
+        choice = {"index": 0, "delta": delta, "finish_reason": body["choices"][0]["finish_reason"]}
+        event = {**body, "object": "chat.completion.chunk", "choices": [choice]}
+    response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+    await response.prepare(request)
+    name = "" if received.is_chat else f"event: {event['type']}\n"
+    await response.write(f"{name}data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode())
+    return response
 
 
 @asynccontextmanager

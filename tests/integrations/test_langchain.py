@@ -13,6 +13,7 @@ from langchain.messages import HumanMessage, SystemMessage
 from langchain.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from openai import BadRequestError
 from pydantic import SecretStr
 
@@ -158,6 +159,17 @@ async def test_blocking_code_is_told_that_its_memory_has_to_be_awaited(chat: Cha
         await asyncio.to_thread(chat.agent.invoke, ASKED, IN_S1)
 
 
+async def test_a_streamed_run_is_stored(chat: Chat, memory: Memory, served: Model) -> None:
+    for text in ("Hello.", call("recall", query="tea")):
+        said = {"messages": [HumanMessage(text)]}
+        streamed = [part async for part in chat.agent.astream(said, IN_S1, stream_mode="messages")]
+        assert any(part.text == ANSWER for part, _ in streamed)
+    assert served.server.requests[0].body["stream"]
+    assert "green tea" in served.asked[0].instructions
+    assert "green tea" in served.asked[-1].results[-1]
+    assert [role for role, _ in await stored(memory)] == ["user", "assistant"] * 2
+
+
 async def test_a_run_that_failed_behind_a_tool_is_stored_with_the_next(
     chat: Chat, memory: Memory, served: Model
 ) -> None:
@@ -179,6 +191,23 @@ async def test_a_run_that_failed_behind_a_tool_is_stored_with_the_next(
         ("user", "And now?"),
         ("assistant", ANSWER),
     ]
+
+
+async def test_an_agent_may_be_a_node_of_a_graph(memory: Memory, chat: Chat, served: Model) -> None:
+    async def asking(state: Any) -> Any:
+        found = await agent.ainvoke({"messages": state["messages"]})
+        return {"messages": found["messages"][-1:]}
+
+    agent: Any = create_agent(chat.model, middleware=[chat.middleware])
+    for thread, node in (("g1", agent), ("g2", asking)):
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("ada", node)
+        graph.add_edge(START, "ada")
+        app = graph.compile(checkpointer=InMemorySaver())
+        for text in ("Which tea?", "And now?"):
+            await app.ainvoke({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": thread}})
+        assert "green tea" in served.asked[-1].instructions
+    assert [text for role, text in await stored(memory) if role == "user"] == ["Which tea?", "And now?"] * 2
 
 
 async def test_a_history_that_the_host_sends_each_time_is_stored_once(

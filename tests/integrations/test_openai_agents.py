@@ -17,7 +17,7 @@ from agents import (
     Runner,
     SQLiteSession,
 )
-from agents.memory import Session, is_openai_responses_compaction_aware_session
+from agents.memory import OpenAIResponsesCompactionSession, Session, is_openai_responses_compaction_aware_session
 from openai import AsyncOpenAI
 
 from memory_sql.config import Settings
@@ -181,6 +181,29 @@ async def test_what_is_taken_back_and_added_again_is_stored_once(memory: Memory,
     assert await stored(memory) == [("user", "Hello."), ("assistant", ANSWER)]
 
 
+async def test_a_session_that_compacts_belongs_inside(
+    chat: Chat, memory: Memory, served: Model, inner: SQLiteSession
+) -> None:
+    asked = list[int]()
+
+    def hook(context: Any) -> bool:
+        asked.append(len(context["session_items"]))
+        return False
+
+    compacting = OpenAIResponsesCompactionSession(
+        "s1", inner, client=chat.client, should_trigger_compaction=hook, compaction_mode="input"
+    )
+    session = chat.memory.session(compacting, user_id="mia")
+    is_compacting: bool = is_openai_responses_compaction_aware_session(session)
+    assert is_compacting
+    for text in ("Hello.", "And now?"):
+        await Runner.run(session.remembering(chat.agent), text, session=session, run_config=QUIET)
+    assert len(asked) == 2
+    assert [text for role, text in await stored(memory) if role == "user"] == ["Hello.", "And now?"]
+    await compacting.clear_session()  # as it does when it has compacted
+    assert len(await stored(memory)) == 4
+
+
 async def test_results_of_other_tools_are_stored_and_those_of_memorys_are_not(
     chat: Chat, memory: Memory, session: MemorySession
 ) -> None:
@@ -203,6 +226,18 @@ async def test_parts_are_stored_as_text(chat: Chat, memory: Memory, session: Mem
     agent = session.remembering(chat.agent)
     await Runner.run(agent, [{"role": "user", "content": parts}], session=session, run_config=QUIET)
     assert (await stored(memory))[0] == ("user", "What is this?\n[input_image]")
+
+
+async def test_a_streamed_run_is_stored(chat: Chat, memory: Memory, session: MemorySession, served: Model) -> None:
+    await memory.observe("Mia likes green tea.", **MIA)
+    for text in ("Hello.", call("recall", query="tea")):
+        ran = Runner.run_streamed(session.remembering(chat.agent), text, session=session, run_config=QUIET)
+        async for _ in ran.stream_events():
+            pass
+        assert ran.final_output == ANSWER
+    assert "green tea" in served.asked[0].instructions
+    assert "green tea" in served.asked[-1].results[-1]
+    assert [role for role, _ in await stored(memory)] == ["user", "assistant"] * 2
 
 
 RUN_SYNC = """

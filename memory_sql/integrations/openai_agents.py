@@ -98,13 +98,15 @@ class MemorySession:
         return [_plain(item) for item in await self._inner.get_items(limit)]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """To the other session first. What the user says again at its end, before an answer, is stored in memory once."""
-        last = [_plain(item) for item in await self._inner.get_items(1)] if items and _is_users(items[0]) else []
-        marked = [item if item in last else _marked(item) for item in items]
+        """To the other session first. A question at its end that nobody has answered is stored along; repeated, once."""
+        last = await self._inner.get_items(1) if items and _is_users(items[0]) else []
+        unanswered = [one for one in last if _is_users(one) and _mark_of(one)]
+        again = [*map(_plain, unanswered)]
+        marked = [item if item in again else _marked(item) for item in items]
         await self._inner.add_items(marked)
         if any(map(_is_users, items)):
             self._turn = uuid.uuid4().hex
-        said = _said([item for item in marked if _mark_of(item)], await self._names(items))
+        said = _said(filter(_mark_of, (*unanswered, *marked)), await self._names(items))
         if said:  # a question alone waits in the process for what comes of it
             await self._turns.after(self.session_id, said, is_over=not all(map(_is_users, items)))
 

@@ -18,7 +18,7 @@ from agents import (
     SQLiteSession,
 )
 from agents.memory import OpenAIResponsesCompactionSession, Session, is_openai_responses_compaction_aware_session
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, BadRequestError
 
 from memory_sql.config import Settings
 from memory_sql.errors import InputError
@@ -179,6 +179,23 @@ async def test_what_is_taken_back_and_added_again_is_stored_once(memory: Memory,
     assert await session.pop_item() == answer
     await session.add_items([answer])
     assert await stored(memory) == [("user", "Hello."), ("assistant", ANSWER)]
+
+
+@pytest.mark.parametrize("next_said", ["Hello.", "And now?"])
+async def test_a_question_that_another_process_left_unanswered_is_stored(
+    chat: Chat, memory: Memory, served: Model, next_said: str
+) -> None:
+    served.refuses = True
+    with pytest.raises(BadRequestError):
+        await chat.say("Hello.")
+    served.refuses = False
+    other = Chat(memory, served.url, 20.0)
+    other.inner = chat.inner
+    await other.say(next_said)
+    await chat.say("Well?")
+    await other.client.close()
+    asked = dict.fromkeys(["Hello.", next_said, "Well?"])
+    assert [text for role, text in await stored(memory) if role == "user"] == [*asked]
 
 
 async def test_a_session_that_compacts_belongs_inside(

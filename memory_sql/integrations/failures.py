@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from memory_sql import sync
 from memory_sql.domain.ids import Id
+from memory_sql.errors import ForkedError, InputError
 from memory_sql.memory import Memory
 
 log = logging.getLogger("memory_sql.integrations")
@@ -39,12 +40,18 @@ class Failures:
         log.warning(
             "memory failed %s a turn, which went on without it: %s (agent %s, user %s, conversation %s)%s",
             WHEN[step],
-            type(error).__name__,
+            _said_of(error),
             who.get("agent_id"),
             who.get("user_id"),
             who.get("conversation_id"),
             more,
         )
+
+
+def _said_of(error: Exception) -> str:
+    """The kind; and why, where that is how memory is used: it isn't open, or belongs to another loop."""
+    name = type(error).__name__
+    return f"{name}: {error}" if type(error) in (InputError, ForkedError) else name
 
 
 _known: WeakKeyDictionary[AnyMemory, Failures] = WeakKeyDictionary()

@@ -251,6 +251,18 @@ async def test_the_log_has_a_line_a_minute_that_counts_the_others(
     assert "2 more since" in caplog.text
 
 
+async def test_the_log_says_what_is_wrong_with_how_memory_is_used(
+    memory: Memory, turns: Turns, memory_nowhere: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    with told_once(caplog):
+        assert await Turns(memory_nowhere, agent_id=AGENT, user_id="mia").before("s1", "Which tea?") == ""
+    assert "this Memory is not open" in caplog.text
+    await turns.before("s1", "Which tea?")
+    with told_once(caplog):
+        assert await asyncio.to_thread(lambda: asyncio.run(turns.before("s1", "Which tea?"))) == ""
+    assert "event loop" in caplog.text
+
+
 def test_an_everyone_keeps_the_turns_of_a_user(memory_nowhere: Memory) -> None:
     everyone = Everyone(memory_nowhere, agent_id=AGENT, tools=Policy(writes=False, forget="no"))
     assert everyone.of("mia") is everyone.of("mia")

@@ -235,6 +235,8 @@ class Turns:
             done, _ = await asyncio.wait({task}, timeout=self._seconds)
             if not done:
                 raise TimeoutError
+            if task.cancelled():  # not by whoever waits for it
+                raise InterruptedError
             return task.result()
         except Exception:
             count_failed_turn(memory, work.step)
@@ -251,24 +253,16 @@ class Turns:
         known = self._conversation(conversation_id)
         if turn is not None and known.turn == turn:
             return known.told
-        known.turn, known.told = (
-            turn,
-            "",
-        )  # kept if it fails: no other question to the model in this turn waits for it again
-        tools = self._tools(conversation_id, memory)
-        if tools is not None:
+        known.begin(turn)
+        if (tools := self._tools(conversation_id, memory)) is not None:
             tools.turn()
-        text = str(
-            await memory.context(
-                **self._who,
-                conversation_id=conversation_id,
-                message=message or None,
-                budget_tokens=self._budget_tokens,
-            )
-        )
-        if text in ("", NOTHING):
-            return ""
-        known.told = f"{NOTICE}\n{text}"
+        asked: dict[str, Any] = {
+            "conversation_id": conversation_id,
+            "message": message or None,
+            "budget_tokens": self._budget_tokens,
+        }
+        text = str(await memory.context(**self._who, **asked))
+        known.told = "" if text in ("", NOTHING) else f"{NOTICE}\n{text}"
         return known.told
 
     async def _stored(
@@ -366,10 +360,12 @@ class Turns:
 
     async def _take_out(self, known: _Conversation, conversation_id: Id, memory: Memory) -> None:
         while known.untaken:
-            chosen = Selection(conversation_id=conversation_id, message_id=known.untaken[0])
+            first = known.untaken[0]
+            chosen = Selection(conversation_id=conversation_id, message_id=first)
             with suppress(NotFoundError):  # nothing of it was ever stored
                 await memory.forget(chosen, agent_id=self._who["agent_id"], wait=False, reason=TAKEN_BACK)
-            del known.untaken[0]
+            with suppress(ValueError):  # meanwhile, by another call
+                known.untaken.remove(first)
 
     def _tools(self, conversation_id: Id | None, memory: Memory) -> MemoryTools | None:
         known = self._conversation(conversation_id)
@@ -427,6 +423,10 @@ class _Conversation:
         self.told = ""
         self.unstored = list[Message]()
         self.untaken = list[Id | None]()
+
+    def begin(self, turn: str | None) -> None:
+        """What memory has for it is "" until it is known, also if that fails: the next question in it doesn't wait again."""
+        self.turn, self.told = turn, ""
 
 
 _ending = set[asyncio.Task[Any]]()  # cancelled, and not waited for

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 AGENT = "ada"
 TEA = "Actually, I prefer green tea from Uji."  # a signal: it is due at once
 SECONDS, PATIENT_SECONDS = 0.5, 20.0
-SPARE = 1.5  # of a slow machine
+SPARE = 4.0  # of a slow machine
 SETTINGS = Settings(llm="offline", telemetry=True, pool_size=2, formation_min_messages=1)
 
 

@@ -251,6 +251,23 @@ async def test_the_log_has_a_line_a_minute_that_counts_the_others(
     assert "2 more since" in caplog.text
 
 
+async def test_work_that_somebody_else_cancels_cancels_no_turn(
+    memory: Memory, turns: Turns, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def cancelled(*_: object, **__: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(memory, "context", cancelled)
+    with told_once(caplog):
+        assert await turns.before("s1", "Which tea?") == ""
+
+
+async def test_two_at_once_take_back_what_each_was_told(memory: Memory, turns: Turns) -> None:
+    await turns.after("s1", [Said("user", f"Turn {n}.", id=str(n)) for n in range(6)])
+    assert all(await asyncio.gather(*(turns.forget("s1", [str(n)]) for n in range(5))))
+    assert await stored(memory) == [("user", "Turn 5.")]
+
+
 async def test_the_log_says_what_is_wrong_with_how_memory_is_used(
     memory: Memory, turns: Turns, memory_nowhere: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:

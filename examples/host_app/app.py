@@ -107,9 +107,9 @@ async def main(url: str) -> None:
         try:
             await retrying(lambda: book(async_sessionmaker(engine), memory, wish))
         except IntegrityError:
-            print(f"Berth {wish.berth} is taken.")
+            print(f"Berth {wish.berth} is taken.")  # noqa: T201
         await catch_up(memory)
-        print(await memory.context(agent_id=AGENT, user_id="mia"))
+        print(await memory.context(agent_id=AGENT, user_id="mia"))  # noqa: T201
     await engine.dispose()
 
 

@@ -12,7 +12,7 @@ def main(url: str, customer: str) -> None:
     with Memory(url) as memory:
         memory.observe("Was written to.", agent_id="harbour-desk", user_id=customer, kind="episode", importance=0.2)
         context: Context = memory.context(agent_id="harbour-desk", user_id=customer)
-        print(context)
+        print(context)  # noqa: T201
 
 
 if __name__ == "__main__":

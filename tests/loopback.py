@@ -112,6 +112,23 @@ def answering(answer: Callable[[Received], str]) -> Reply:
     return Reply(respond)
 
 
+def calling(name: str, arguments: str) -> Reply:
+    """A call of a tool in place of an answer."""
+
+    async def respond(_: web.Request, received: Received) -> web.Response:
+        if not received.is_chat:
+            body = _response(received, None)
+            call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed"}
+            body["output"].append({**call, "name": name, "arguments": arguments})
+            return web.json_response(body)
+        body = _completion(received, None, finish_reason="tool_calls")
+        function = {"name": name, "arguments": arguments}
+        body["choices"][0]["message"]["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+        return web.json_response(body)
+
+    return Reply(respond)
+
+
 def status(code: int, body: object = None, headers: Mapping[str, str] = RETRY_SOON) -> Reply:
     """An HTTP error. A `body` that isn't a dict becomes the message of an OpenAI error."""
     said = body if isinstance(body, dict) else {"error": {"message": str(body or "scripted"), "type": "error"}}

@@ -37,6 +37,9 @@ class Telemetry(Protocol):
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
         """Returns the model with its calls and tokens measured."""
 
+    def turn_failed(self, step: str) -> None:
+        """Counts a step of an agent's turn that went on without memory."""
+
     def backlog(self, backlog: Backlog, age_seconds: float) -> None:
         """Records what is waiting, of all agents, and for how long the oldest item has been due."""
 
@@ -56,6 +59,9 @@ class Off:
 
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
         return model
+
+    def turn_failed(self, step: str) -> None:
+        """Does nothing."""
 
     def backlog(self, backlog: Backlog, age_seconds: float) -> None:
         """Does nothing."""
@@ -80,3 +86,8 @@ def measured(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
             return await call(*args, **named)
 
     return step
+
+
+def count_failed_turn(memory: Any, step: str) -> None:
+    """Counts a step of an agent's turn that this `Memory` failed in."""
+    memory._runtime.telemetry.turn_failed(step)

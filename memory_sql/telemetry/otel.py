@@ -64,6 +64,9 @@ class OpenTelemetry:
             explicit_bucket_boundaries_advisory=TOKENS,
         )
         self._waiting = meter.create_gauge("memory_sql.backlog", "{item}", "What waits, by what it waits for.")
+        self._failed_turns = meter.create_counter(
+            "memory_sql.turns.failed", "{step}", "Steps of an agent's turn that went on without memory, by step."
+        )
         self._age = meter.create_gauge("memory_sql.backlog.age", "s", "How long the oldest due work has been due.")
 
     @contextmanager
@@ -102,6 +105,9 @@ class OpenTelemetry:
 
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
         return _Watched(model, self, provider)
+
+    def turn_failed(self, step: str) -> None:
+        self._failed_turns.add(1, {"memory_sql.step": step})
 
     def backlog(self, backlog: Backlog, age_seconds: float) -> None:
         for name in WAITING:

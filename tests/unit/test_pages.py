@@ -100,7 +100,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 def test_index_names_every_page() -> None:
-    listed = re.findall(r"\]\(([\w.]+)(?:#[\w-]+)?\)", read("docs/README.md"))
+    listed = re.findall(r"\]\(([\w.-]+)(?:#[\w-]+)?\)", read("docs/README.md"))
     assert sorted(set(listed)) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md")
     assert len(listed) == len(set(listed))
 

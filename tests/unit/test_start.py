@@ -14,11 +14,12 @@ from memory_sql.db.repositories import retrievals
 from memory_sql.domain.observations import Observation, Source
 
 FEW_CALL = (
-    "alembic", "fastapi", "mcp", "mcp_types", "openai", "pydantic_settings", "rich", "starlette", "typer", "uvicorn",
+    "agents", "alembic", "fastapi", "langchain", "langchain_core", "langgraph", "mcp", "mcp_types", "openai",
+    "pydantic_settings", "rich", "starlette", "typer", "uvicorn",
 )  # fmt: skip
 OURS_FEW_CALL = (
-    "cli", "consolidation", "db.models", "domain.results", "importers", "jobs", "lifecycle", "mcp", "propagation", "server",
-    "tools",
+    "cli", "consolidation", "db.models", "domain.results", "importers", "integrations", "jobs", "lifecycle", "mcp",
+    "propagation", "server", "tools",
 )  # fmt: skip
 
 

@@ -196,7 +196,7 @@ BEGIN
                 ORDER BY m.n
             );
         END IF;
-        v_idf := memory.word_rarities(v_total, v_common, v_hit_masks, NULL);
+        SELECT r.idf INTO v_idf FROM memory.word_rarities(v_total, v_common, v_hit_masks, NULL) r;
         v_hit_words := ARRAY(
             SELECT memory.word_points(i.idf, h.length, v_average, w.k1, w.b)
             FROM unnest(v_hit_masks, v_hit_lengths) WITH ORDINALITY h(mask, length, n)

@@ -21,29 +21,33 @@ BEGIN
            n.distance < c_chance * length(p_bits)
     FROM (
         SELECT e.scope_id, e.seq, bit_count(e.bits # p_bits) AS distance
-        FROM unnest(p_scopes) s(scope_id)
-        CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-            (SELECT e.scope_id, e.seq, e.bits
+        FROM (
+            SELECT e.scope_id, e.seq, e.bits
             FROM memory.observation_vectors e
-            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND e.standing IN ('active', 'archived')
-              AND p_known_scopes IS NULL AND e.model = p_model AND length(e.bits) = length(p_bits)
-            OFFSET 0)
+            WHERE p_known_scopes IS NULL AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
+              AND e.standing IN ('active', 'archived') AND e.model = p_model AND length(e.bits) = length(p_bits)
             UNION ALL
-            (SELECT e.scope_id, e.seq, e.bits
-            FROM memory.observation_vectors e
-            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND e.standing = 'superseded'
-              AND p_known_scopes IS NULL AND e.model = p_model AND length(e.bits) = length(p_bits)
-            ORDER BY e.seq DESC LIMIT p_gone)
+            SELECT e.scope_id, e.seq, e.bits
+            FROM unnest(p_scopes) s(scope_id)
+            CROSS JOIN LATERAL (
+                SELECT e.scope_id, e.seq, e.bits
+                FROM memory.observation_vectors e
+                WHERE p_known_scopes IS NULL AND e.agent_key = p_agent AND e.scope_id = s.scope_id
+                  AND e.standing = 'superseded' AND e.model = p_model AND length(e.bits) = length(p_bits)
+                ORDER BY e.seq DESC LIMIT p_gone
+            ) e
             UNION ALL
-            (SELECT e.scope_id, e.seq, e.bits
-            FROM memory.observation_vectors e
-            WHERE e.agent_key = p_agent AND e.scope_id = s.scope_id AND p_known_scopes IS NOT NULL
-              AND e.model = p_model AND length(e.bits) = length(p_bits)
-            OFFSET 0)
+            SELECT e.scope_id, e.seq, e.bits
+            FROM unnest(p_known_scopes, p_known_seqs) k(scope_id, seq)
+            CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
+                SELECT e.scope_id, e.seq, e.bits
+                FROM memory.observation_vectors e
+                WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+                  AND e.model = p_model AND length(e.bits) = length(p_bits)
+                LIMIT 1
+            ) e
+            WHERE k.scope_id = ANY (p_scopes)
         ) e
-        WHERE p_known_scopes IS NULL OR (e.scope_id, e.seq) IN (
-            SELECT l.scope_id, l.seq FROM unnest(p_known_scopes, p_known_seqs) l(scope_id, seq)
-        )
         ORDER BY distance, e.seq DESC, e.scope_id
         LIMIT 50
     ) n

@@ -10,27 +10,27 @@ AS $$ SELECT coalesce(p_idf * (1 + p_k1) / (1 + p_k1 * (1 - p_b + p_b * p_length
 COMMENT ON FUNCTION memory.word_points IS 'What the words of a query that stand in a text come to (BM25).';
 
 -- memory.word_rarities(total, common, masks, texts): what each word of a query is worth (IDF), by its number: the more the
--- fewer of `total` texts have it. `common`: in how many at least, by an estimate; of the texts found so many have each mask (null: one).
+-- fewer of `total` texts have it. `common`: in how many at least, by an estimate; of the texts found so many have each mask
+-- (null: one). One row. The planner puts it into the query that asks.
 CREATE OR REPLACE FUNCTION memory.word_rarities(
     p_total double precision, p_common double precision[], p_masks bigint[], p_texts bigint[]
 )
-RETURNS double precision[]
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    RETURN ARRAY(
-        WITH tally AS MATERIALIZED (  -- each mask once: few texts have other words than the others
-            SELECT m.mask, sum(coalesce(m.texts, 1)::double precision) AS texts
-            FROM unnest(p_masks, p_texts) m(mask, texts)
-            GROUP BY m.mask
-        )
+RETURNS TABLE (idf double precision[])
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
+AS $$
+    WITH tally AS MATERIALIZED (  -- each mask once: few texts have other words than the others
+        SELECT m.mask, sum(coalesce(m.texts, 1)::double precision) AS texts
+        FROM unnest(p_masks, p_texts) m(mask, texts)
+        GROUP BY m.mask
+    )
+    SELECT ARRAY(
         SELECT ln(1 + (greatest(p_total, x.df) - x.df + 0.5) / (x.df + 0.5))
         FROM unnest(p_common) WITH ORDINALITY c(common, g)
         CROSS JOIN LATERAL (
             SELECT greatest(c.common, coalesce(sum(m.texts), 0)) AS df FROM tally m WHERE m.mask >> (c.g::integer - 1) & 1 = 1
         ) x
         ORDER BY c.g
-    );
-END
+    )
 $$;
 
 COMMENT ON FUNCTION memory.word_rarities IS 'What each word of a query is worth, the rarer the more (IDF).';

@@ -279,26 +279,32 @@ BEGIN
         WHERE h.mask | h.cues <> 0
         GROUP BY h.mask, h.cues
     ), rarity AS MATERIALIZED (
-        SELECT r.*, (SELECT sum(i) FROM unnest(r.idf) i) AS whole
+        SELECT t.average, i.idf, (SELECT sum(i) FROM unnest(i.idf) i) AS whole
         FROM (
             SELECT coalesce(sum(t.length) / sum(t.texts), sum(t.length_with_gone) / sum(t.with_gone))::float8 AS average,
-                   memory.word_rarities(seen.total, v_common, array_agg(t.mask | t.cues), array_agg(t.texts)) AS idf
+                   array_agg(t.mask | t.cues) AS masks, array_agg(t.texts) AS texts
             FROM tally t
-        ) r
+        ) t
+        CROSS JOIN LATERAL memory.word_rarities(seen.total, v_common, t.masks, t.texts) i
     ), worth AS MATERIALIZED (
         SELECT t.mask, t.cues, r.average, x.words, x.cues AS terms, (coalesce(x.words, 0) + coalesce(x.cues, 0)) / r.whole AS covered
         FROM tally t
         CROSS JOIN rarity r
         CROSS JOIN LATERAL memory.words_worth(t.mask, t.cues, r.idf) x
     ), wordless AS MATERIALIZED (  -- the best that only its meaning brings before what has a word; `strong`: if that isn't chance
-        SELECT max(y.score) AS score, max(y.score) FILTER (WHERE h.close OR h.date > 0) AS strong
-        FROM hit h CROSS JOIN LATERAL (SELECT (h.date + h.vector) * (1 - h.taken_off) AS score) y
-        WHERE h.mask | h.cues = 0 AND h.vector > 0 AND h.fits AND NOT h.gone
+        SELECT max(y.score) FILTER (WHERE y.counts) AS score, max(y.score) FILTER (WHERE y.counts AND (h.close OR h.date > 0)) AS strong,
+               bool_or(h.gone) AS any_gone
+        FROM hit h
+        CROSS JOIN LATERAL (
+            SELECT (h.date + h.vector) * (1 - h.taken_off) AS score,
+                   h.mask | h.cues = 0 AND h.vector > 0 AND h.fits AND NOT h.gone AS counts
+        ) y
     ), pool AS NOT MATERIALIZED (
         SELECT h.*, coalesce(x.covered, 0) AS covered, memory.word_points(x.words, h.length, x.average, w.k1, w.b) AS words,
                w.terms * memory.word_points(x.terms, h.length, x.average, w.k1, w.b) AS terms
         FROM hit h
-        LEFT JOIN worth x ON x.mask = h.mask AND x.cues = h.cues
+        FULL JOIN worth x ON x.mask = h.mask AND x.cues = h.cues
+        OFFSET 0  -- it stays a full join, which no nested loop can do; each is of a hit
     )
     SELECT array_agg(c.scope_id) AS scopes, array_agg(c.seq) AS seqs, array_agg(c.observed_at) AS times,
            array_agg(c.status) AS statuses, array_agg(c.pending) AS pending, array_agg(c.gone) AS gone, array_agg(c.score) AS scores,
@@ -323,7 +329,7 @@ BEGIN
             UNION ALL
             (
                 SELECT p.*
-                FROM pool p
+                FROM (SELECT FROM wordless b WHERE b.any_gone) b CROSS JOIN pool p
                 WHERE p.gone
                 ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
                 LIMIT c_gone

@@ -190,16 +190,29 @@ def told_in(static: Static, hits: Sequence[Hit]) -> set[str]:
     scopes = static.scopes
     seen, kinds = _stands(scopes), static.style.order
     texts = [_Searched(scope.consolidation) for scope in scopes if hits and scope.consolidation]
-    told = set[str]()
-    shown = {frozenset(words_of(item.content)) for scope in scopes for item in scope.pending}
+    told, above = set[str](), set[frozenset[str]]()
+    pending = _Lines([item.content for scope in scopes for item in scope.pending] if hits else [])
     for observation in sorted((hit.observation for hit in hits), key=lambda one: one.status == "superseded"):
         words = frozenset(words_of(observation.content))
-        stands = words in shown or any(text.says(words) for text in texts)
+        stands = words in above or pending.have(words) or any(text.says(words) for text in texts)
         again = observation.verification != "disputed" and words and stands
         if again or observation.id in seen or observation.scope.kind not in kinds:
             told.add(observation.id)
-        shown.add(words)
+        above.add(words)
     return told
+
+
+class _Lines:
+    """Lines of which those with certain words and no others are looked for: few are cut up, since most hits have others."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+        self._folded = folded("\n".join(lines))
+
+    def have(self, words: frozenset[str]) -> bool:
+        return _holds(self._folded, words) and any(
+            _holds(folded(line), words) and words == frozenset(words_of(line)) for line in self._lines
+        )
 
 
 class _Searched:
@@ -226,7 +239,12 @@ def _holds(text: str, words: frozenset[str]) -> bool:
 
 def _stands(scopes: Iterable[ScopeText]) -> set[str]:
     """The ids of what is shown as pending, and of what is in a buffer."""
-    return {observation_id(scope.ref.key, item.seq) for scope in scopes for item in (*scope.pending, *scope.buffer)}
+    return {
+        observation_id(key, item.seq)
+        for scope in scopes
+        for key in [scope.ref.key]
+        for item in (*scope.pending, *scope.buffer)
+    }
 
 
 def _last(scopes: Sequence[ScopeText]) -> frozenset[ScopeRef]:

@@ -20,6 +20,13 @@ from memory_sql.memory import Memory
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 ROUNDS = 300
 WORDS = "harbour gate berth boat ferry price kronor report freeze ship tea coffee map list server backup".split()
+ABSORBED = """
+    WITH told AS (
+        INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)
+        SELECT agent_key, scope_id, 1, 0, 1, last_seq, :story, 0, 'asked' FROM memory.scopes WHERE kind = 'individual'
+    )
+    UPDATE memory.scopes SET version = 1, done_seq = last_seq WHERE kind = 'individual'
+"""
 
 
 def sentence(n: int) -> str:
@@ -29,8 +36,9 @@ def sentence(n: int) -> str:
 async def fill(memory: Memory) -> None:
     await memory.add([{"role": "user", "content": "Hello"}], **MIA, conversation_id="s", group_ids=["harbor"])
     for n in range(1000):
-        scope = (await memory.observe(sentence(n), **MIA)).scope
-    await memory.scopes.consolidate(agent_id="ada", scope_id=scope.id)
+        await memory.observe(sentence(n), **MIA)
+    async with memory.database.transaction() as session:
+        await session.execute(text(ABSORBED), {"story": " ".join(map(sentence, range(45)))[:2500]})
     for n in range(20):
         await memory.observe(sentence(2000 + n), **MIA)
         await memory.observe(sentence(3000 + n), agent_id="ada", group_id="harbor")

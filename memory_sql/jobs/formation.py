@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -26,10 +27,14 @@ MOST_BESIDE = 11  # conversations that are formed along with one
 
 @dataclass(frozen=True)
 class Formation:
-    """`loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call."""
+    """`metadata`: of each observation that it stores.
+
+    `loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call.
+    """
 
     llm: LanguageModel
     loaded: tuple[Loaded, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
 
     due_reason = "due"
@@ -37,7 +42,6 @@ class Formation:
     take = staticmethod(formation.take)
     refuse = staticmethod(formation.refuse_untaken)
     load_claimed = staticmethod(formation.load_claimed)
-    apply = staticmethod(formation.apply)
     fail = staticmethod(formation.fail)
     give_back = staticmethod(formation.give_back)
 
@@ -90,6 +94,11 @@ class Formation:
             self._answers.update(dict.fromkeys(runs, error))
             raise
         self._answers.update(zip(runs, answers, strict=True))
+
+    def apply(
+        self, session: Session, loaded: Loaded, decided: Extracted, settings: Settings, now: datetime
+    ) -> Awaitable[formation.Applied]:
+        return formation.apply(session, loaded, decided, settings, now, self.metadata)
 
     def keep(self, loaded: Loaded, decided: Extracted, settings: Settings) -> Step | None:
         if loaded.answered is not None:  # by whoever died before it was applied

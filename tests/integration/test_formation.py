@@ -597,4 +597,4 @@ async def test_metadata_is_kept_with_what_the_call_forms(memory: Memory, llm: Sc
     assert other.metadata == {}
     for wrong in ({"again": True, "metadata": {"a": 1}}, {"metadata": {"a": "x" * 20_000}}, {"metadata": [1]}):
         with pytest.raises(InputError):
-            await memory.conversations.form(**SESSION, **wrong)  # type: ignore[arg-type]
+            await memory.conversations.form(**SESSION, **wrong)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from memory_sql.config import Settings
@@ -305,13 +306,23 @@ def _masked_answer(raw: str) -> str:
     return json.dumps(value, ensure_ascii=False) if found else raw
 
 
-async def apply(session: Session, loaded: Loaded, decided: Extracted, settings: Settings, now: datetime) -> Applied:
-    """Stores the observations and moves the cursor, in one statement.
+async def apply(
+    session: Session,
+    loaded: Loaded,
+    decided: Extracted,
+    settings: Settings,
+    now: datetime,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+) -> Applied:
+    """Stores the observations, each with the metadata, and moves the cursor, in one statement.
 
     Raises `StaleError` when what the model saw has changed.
     """
     others = decided.others
     drafts, refused = drafts_of(decided.extraction, loaded, settings, others.evidence)
+    if metadata:
+        given = dict(metadata) if settings.secrets == "keep" else masked_value(dict(metadata))[0]
+        drafts = [replace(draft, metadata=given) for draft in drafts]
     refused += Counter(messages_set_aside=len(decided.aside), signals_unheard=len(decided.unheard))
     to_number = loaded.window.messages[-1].number
     outcomes = await FormationRepository(session).apply(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
@@ -35,11 +36,15 @@ MOST_BESIDE = 11  # conversations that are formed along with one
 
 @dataclass(frozen=True)
 class Formation:
-    """`loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call."""
+    """`metadata`: of each observation that it stores.
+
+    `loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call.
+    """
 
     llm: LanguageModel
     embeddings: Callable[[], EmbeddingModel | None] = lambda: None
     loaded: tuple[Loaded, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
 
     due_reason = "due"
@@ -140,11 +145,11 @@ class Formation:
     ) -> formation.Applied:
         """What is stored and what is asked of the memory itself, in one transaction, under the locks of both."""
         if not decided.meant:
-            return await formation.apply(session, loaded, decided, settings, now)
+            return await formation.apply(session, loaded, decided, settings, now, self.metadata)
         where = loaded.conversation
 
         async def act(locks: Locks) -> formation.Applied:
-            applied = await formation.apply(session, loaded, decided, settings, now)
+            applied = await formation.apply(session, loaded, decided, settings, now, self.metadata)
             stored = {parse_observation_id(one)[0] for one in applied.ids.values()}  # their scopes are locked, or new
             ours = replace(locks, rows=locks.rows | Rows(frozenset(stored)))
             wishes = _wishes(loaded, decided, applied)

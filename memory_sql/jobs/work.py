@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal, get_args
@@ -84,10 +84,9 @@ class Jobs:
     def _llm(self) -> LanguageModel:
         return self.breaker.watch(self._asked_llm())
 
-    def form(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
-        return self._engine.run(
-            Formation(self._llm(), self._embeddings), ConversationKey(agent_id, conversation_id), ASKED
-        )
+    def form(self, agent_id: str, conversation_id: str, metadata: Mapping[str, Any]) -> Coroutine[Any, Any, FormResult]:
+        job = Formation(self._llm(), self._embeddings, metadata=metadata)
+        return self._engine.run(job, ConversationKey(agent_id, conversation_id), ASKED)
 
     def form_again(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
         return self._engine.run(Reformation(self._llm()), ConversationKey(agent_id, conversation_id), ASKED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from memory_sql.db import Joinable, Session
@@ -15,8 +15,9 @@ from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.domain.arguments import flags, id_of, listed, message_before, needed_text, principal_of, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.messages import RetainedMessage
+from memory_sql.domain.observations import storable_metadata
 from memory_sql.domain.results import FormResult
-from memory_sql.errors import NotFoundError
+from memory_sql.errors import InputError, NotFoundError
 from memory_sql.resources.runtime import Face
 
 
@@ -62,8 +63,18 @@ class Conversations(Face):
             hashes = await keyed_hashes(unit, "file", contents)
         return [one.hex()[:8] for one in hashes]
 
-    def form(self, *, agent_id: Id, conversation_id: Id, again: bool = False) -> Coroutine[Any, Any, FormResult]:
+    def form(
+        self,
+        *,
+        agent_id: Id,
+        conversation_id: Id,
+        again: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Coroutine[Any, Any, FormResult]:
         """Forms observations from every unformed message of the conversation, whether or not it is due.
+
+        `metadata` is kept with each new observation; not with those that another process forms, as a worker does after a
+        failure here.
 
         With `again`, messages that were formed before are formed again, for example with another model. The observations
         that earlier runs made of them are superseded (`observations.reinstate` brings one back) and removed from the texts.
@@ -75,8 +86,13 @@ class Conversations(Face):
         the conversation, `NotFoundError`. The work is never given up (`work.dead`): the caller gets the error.
         """
         flags(again=again)
-        form = self._jobs.form_again if again else self._jobs.form
-        return form(id_of("agent_id", agent_id), id_of("conversation_id", conversation_id))
+        agent, conversation = id_of("agent_id", agent_id), id_of("conversation_id", conversation_id)
+        given = storable_metadata({} if metadata is None else metadata, self._settings.metadata_max_characters)
+        if not again:
+            return self._jobs.form(agent, conversation, given)
+        if given:
+            raise InputError("metadata= goes with what is formed for the first time; leave out again=True")
+        return self._jobs.form_again(agent, conversation)
 
     async def unformed(self, *, agent_id: Id) -> Sequence[str]:
         """The ids of conversations with unformed messages, oldest first."""

@@ -582,3 +582,19 @@ async def test_conversation_was_last_heard_when_its_last_turn_was_said(memory: M
     llm.then(extracted())
     await memory.conversations.form(**SESSION)
     assert "last heard at 2026-03-02T09:02Z (Monday)." in llm.requests[0].prompt
+
+
+async def test_metadata_is_kept_with_what_the_call_forms(memory: Memory, llm: Scripted) -> None:
+    await memory.add([message("I sail.")], **HERE)
+    llm.then(extracted(("Mia sails.", "individual")), extracted(("Mia rows.", "individual")))
+    formed = await memory.conversations.form(**SESSION, metadata={"ticket": 17, "login": "password: hunter2!x"})
+    (one,) = formed.observations
+    assert one.metadata["ticket"] == 17
+    assert "hunter2" not in str(one.metadata)
+    assert (await memory.observations.get(one.id, agent_id="ada", user_id="mia")).metadata == one.metadata
+    await memory.add([message("I row.", n=2)], **HERE)
+    (other,) = (await memory.conversations.form(**SESSION)).observations
+    assert other.metadata == {}
+    for wrong in ({"again": True, "metadata": {"a": 1}}, {"metadata": {"a": "x" * 20_000}}, {"metadata": [1]}):
+        with pytest.raises(InputError):
+            await memory.conversations.form(**SESSION, **wrong)

@@ -140,6 +140,23 @@ async def test_two_calls_at_once_are_both_formed(facade: AsyncMemory, llm: Scrip
     assert sorted(text for one in added for text in texts(one)) == ["Alice rows.", "Alice sails."]
 
 
+async def test_what_is_formed_has_the_metadata_of_its_call(facade: AsyncMemory, llm: Scripted, checked: None) -> None:
+    given: dict[str, Any] = {
+        "metadata": {"topic": "sea", "login": "password: hunter2!x"},
+        "expiration_date": "2999-01-01",
+    }
+    llm.then(extracted(("Alice sails.", "individual")), extracted(("Alice rows.", "individual")))
+    (added,) = (await facade.add("I sail.", **ALICE, run_id="r1", **given))["results"]
+    await facade.add("I row.", **ALICE, run_id="r1")
+    (found,) = (await facade.search("sails rows", filters={**ALICE, "topic": "sea"}))["results"]
+    assert (found["id"], found["expiration_date"], found["run_id"]) == (added["id"], "2999-01-01", "r1")
+    assert found["metadata"].keys() == {"topic", "login"}
+    assert "hunter2" not in str(found)
+    llm.then(extracted(("Alice swims.", "individual")))
+    await facade.add("I swim.", **ALICE, expiration_date="2026-01-01")
+    assert "Alice swims." not in texts(await facade.get_all(**ALICE))
+
+
 async def test_infer_false_stores_as_said(facade: AsyncMemory, memory: Own, checked: None) -> None:
     said = [{"role": "user", "content": "Ship on Fridays.", "name": "Al"}, {"role": "assistant", "content": "I will."}]
     added = await facade.add(said, **ALICE, infer=False, metadata={"topic": "work"}, run_id="r1")
@@ -188,7 +205,7 @@ WRONG: list[tuple[Callable[[AsyncMemory], Any], str]] = [
     (lambda one: one.add("x", user_id="a", colour="red"), "colour: add has no such argument here"),
     (lambda one: one.add("x", user_id="a", timestamp=1), "created_at into the messages"),
     (lambda one: one.add("x", user_id="a", prompt="p"), "prompts.set"),
-    (lambda one: one.add("x", user_id="a", metadata={"a": 1}), "infer=False"),
+    (lambda one: one.add("x", user_id="a", metadata=cast("Any", ["a"])), "a mapping"),
     (lambda one: one.add("x", user_id="a", metadata={"mem0": 1}, infer=False), "use another name"),
     (lambda one: one.add("x", user_id="a", infer=False, expiration_date="soon"), "2026-12-31"),
     (lambda one: one.add("x"), "at least one of user_id, agent_id and run_id"),

@@ -79,10 +79,9 @@ class AsyncMemory:
         """
         refuse("add", unknown)
         who, hosts = whose({"user_id": user_id, "agent_id": agent_id, "run_id": run_id}), host_metadata(metadata)
-        if infer:
-            refuse("add", {"metadata": hosts or None, "expiration_date": expiration_date})
-            return await (await self._ready()).infer(messages, who)
-        return await (await self._ready()).keep(messages, who, hosts, expiration_date and day_of(expiration_date))
+        last = None if expiration_date is None else day_of(expiration_date)
+        calls = await self._ready()
+        return await (calls.infer if infer else calls.keep)(messages, who, hosts, last)
 
     async def search(
         self,

@@ -15,10 +15,8 @@ from memory_sql.integrations.mem0.shapes import IDS, JOINED, OPERATORS, OWN, Who
 USUAL = 20
 MOST = 10**9
 INSTEAD: Mapping[str, str] = {
-    "expiration_date": "pass infer=False with it: what a model makes of messages has no last day",
     "explain": "leave it out, or call memory_sql.Memory.search(explain=True)",
     "memory_type": "leave it out; a text that is to be kept word for word is stored with infer=False",
-    "metadata": "pass infer=False with it: what a model makes of messages has no metadata",
     "prompt": "leave it out, and set a prompt of the agent: memory_sql.Memory.prompts.set",
     "reference_date": "leave it out, or call memory_sql.Memory.search(as_of=…)",
     "rerank": "leave it out: what is found is ranked",

@@ -38,30 +38,36 @@ class Calls:
 
     # Storing
 
-    async def infer(self, messages: Any, who: Whose) -> dict[str, Any]:
+    async def infer(
+        self, messages: Any, who: Whose, metadata: Mapping[str, Any], last_day: str | None
+    ) -> dict[str, Any]:
         """Stores the messages, and forms memory of them now. What fails then leaves them stored, and is said."""
         self._memory.require_llm()
         said = self._said(messages, self._memory.settings.message_max_characters)
         if not said:
             return {"results": []}
         agent, conversation = who.agent or self._agent, who.conversation
+        own = {OWN: {"expiration_date": last_day}} if last_day else {}
         lock = self._forming.setdefault((agent, conversation), asyncio.Lock())
         async with lock:  # or one of two calls at a time would find the other at work
             await self._memory.add(said, agent_id=agent, user_id=who.owner, conversation_id=conversation)
             try:
-                formed = await self._memory.conversations.form(agent_id=agent, conversation_id=conversation)
+                formed = await self._memory.conversations.form(
+                    agent_id=agent, conversation_id=conversation, metadata={**metadata, **own}
+                )
             except MemorySQLError as error:
                 log.warning("messages of a mem0 call were stored, but not formed yet: %s", type(error).__name__)
                 told = "the messages are stored; memory is formed of them by a worker, or with the next call"
+                told += ", without this metadata" if metadata or own else ""
                 return {
                     "results": [],
                     "stored": len(said),
                     "not_formed": f"{type(error).__name__}: {error}",
                     "message": told,
                 }
-        own = [one for one in formed.observations if _is_of(one, who.owner)]
         await self._embed(agent)
-        return {"results": [_added(one, agent, who.owner) for one in own]}
+        new = [one for one in formed.observations if _is_of(one, who.owner)]
+        return {"results": [_added(one, agent, who.owner) for one in new]}
 
     async def keep(
         self, messages: Any, who: Whose, metadata: Mapping[str, Any], last_day: str | None

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memory_sql.cli.files import Conversation, Defaults, read_file, read_into
+from memory_sql.domain.messages import Message
 from memory_sql.errors import InputError
 from memory_sql.histories.documents import BROKEN
 from memory_sql.histories.recognising import Format, Known
@@ -538,6 +539,32 @@ def test_one_conversation_is_held_at_a_time(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert (tmp_path / "x.zip").stat().st_size > 12_000_000
     assert most < 4_000_000
+
+
+def test_work_on_a_conversation_does_not_grow_with_their_number() -> None:
+    """It did: SQLite sorted all of them to find the next."""
+
+    def steps(conversations: int) -> int:
+        """Of SQLite, in hundreds."""
+        count = 0
+
+        def counted() -> None:
+            nonlocal count
+            count += 1
+
+        with Spool() as spool:
+            file = spool.file("x", None)
+            file._base.set_progress_handler(counted, 100)
+            with file.reading():
+                for n in range(conversations):
+                    tea = Message(role="user", content="Tea.")
+                    file.put(f"c{n}", tea, user="mia", groups=(), zone=None, place=str(n))
+            for part in file.stretches(10, 100):
+                file.outcome(part.conversation_id, "due")
+            assert len(list(file.outcomes())) == conversations
+        return count
+
+    assert steps(2000) < 3 * steps(1000)
 
 
 def test_values_of_json_end_where_a_piece_does() -> None:

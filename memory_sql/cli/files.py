@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from memory_sql.domain.ids import host_id
 from memory_sql.domain.messages import Message
@@ -109,9 +109,9 @@ def read_into(spool: Spool, name: str, defaults: Defaults, watch: Callable[[int]
 
         def read() -> None:
             if name == "-":
-                held = opened.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
-                shutil.copyfileobj(sys.stdin.buffer, held)
-                source = of_stream(held, STDIN)
+                source = _once(sys.stdin.buffer, STDIN, opened)
+            elif path.is_fifo() or path.is_char_device():
+                source = _once(opened.enter_context(path.open("rb")), path.name, opened)
             elif is_several(path):
                 sources = opened.enter_context(sources_of(path))
                 _of_several(file, sources, path, defaults, watch(sum(one.size for one in sources.files)))
@@ -122,6 +122,13 @@ def read_into(spool: Spool, name: str, defaults: Defaults, watch: Callable[[int]
 
         _read(file, read)
     return file
+
+
+def _once(given: IO[bytes], name: str, opened: ExitStack) -> Source:
+    """What can be read only once, kept to be read again."""
+    held = opened.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115  # `opened` closes it
+    shutil.copyfileobj(given, held)
+    return of_stream(held, name)
 
 
 def _read(file: File, read: Callable[[], None]) -> None:

@@ -110,9 +110,16 @@ def sources_of(path: Path) -> Iterator[Sources]:
 def _of_folder(path: Path) -> Sources:
     inside = [one for one in sorted(path.rglob("*")) if one.is_file() and not one.is_symlink()]
     names = {one.relative_to(path).as_posix(): one for one in inside}
-    wanted = [of_file(one, name) for name, one in names.items() if _is_wanted(name, _READ)]
+    wanted = [_inside(one, name) for name, one in names.items() if _is_wanted(name, _READ)]
     _limit(len(wanted), sum(one.size for one in wanted))
     return Sources(wanted, [name for name in names if _is_wanted(name, (".zip",))])
+
+
+def _inside(path: Path, name: str) -> Source:
+    try:
+        return of_file(path, name)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _of_zip(archive: zipfile.ZipFile) -> Sources:

@@ -1,5 +1,9 @@
 import json
+import os
+import sys
 from contextlib import suppress
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -186,6 +190,17 @@ def test_file_that_cant_be_read(name: str, reason: str) -> None:
         read_file(name, MIA)
     ran = memory_sql("add", name, "--agent", "ada", "--user", "mia", code=1)
     assert (ran.out, ran.err) == ("", f"memory-sql: {name}: {reason}\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such pipes")
+def test_pipe_is_read_although_it_gives_its_content_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "talk.jsonl"
+    os.mkfifo(pipe)
+    writing = Thread(target=pipe.write_bytes, args=[lines(said("one"), said("two"))])
+    writing.start()
+    (conversation,) = read_file(str(pipe), MIA).conversations
+    writing.join()
+    assert (conversation.conversation_id, texts(conversation)) == ("talk", ["one", "two"])
 
 
 _json = st.recursive(

@@ -17,7 +17,8 @@ class Call(NamedTuple):
 
     `path` is under `/v1/agents/{agent_id}`. `right`: what a key needs. `own`: what a key needs that stands for a user; None:
     such a key can't call it. `gate` checks what such a key asks for. `renamed`: names of the path for arguments of the
-    method. `fixed`: arguments that no request gives. `text`: the answer can be asked for as text.
+    method. `fixed`: arguments that no request gives. `others`: lists in the answer about others' memory, empty for a user's
+    key. `text`: the answer can be asked for as text.
     """
 
     method: str
@@ -29,6 +30,7 @@ class Call(NamedTuple):
     status: int = 200
     renamed: Mapping[str, str] = {}
     fixed: Mapping[str, Any] = {}
+    others: tuple[str, ...] = ()
     text: bool = False
     example: Mapping[str, Any] | None = None
 
@@ -72,7 +74,8 @@ CALLS: tuple[Call, ...] = (
     Call("POST", "digest", "digest", "read", "read", text=True, example={**MIA, "query": "tea"}),
     Call("POST", "search", "search", "read", "read", text=True, example={**MIA, "query": "tea"}),
     # Deleting
-    Call("POST", "forget", "forget", "forget", "forget", gates.forgets, example={**MIA, "dry_run": True}),
+    Call("POST", "forget", "forget", "forget", "forget", gates.forgets, others=("kept", "naming"),
+         example={**MIA, "dry_run": True}),
     # Scopes
     Call("GET", "scopes", "scopes.list", "read", "read"),
     Call("GET", "scopes/{scope_id}", "scopes.get", "read"),

@@ -53,6 +53,10 @@ class _Known:
             if identity is None:
                 raise unknown_caller()
             scope[_PERSON] = person_of(identity, request)
+            if (
+                request.method != "POST"
+            ):  # a stream of what the server says by itself, which is nothing, would stay open
+                raise RefusalError(405, "MethodNotAllowed", "Method Not Allowed", {"Allow": "POST"})
         except (MemorySQLError, RefusalError) as error:
             await problem_of(request, error)(scope, receive, send)
             return

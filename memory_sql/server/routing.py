@@ -85,7 +85,10 @@ async def _answered(
     result = _method(memory, call.target)(**asked.arguments(given))
     if answers.kind_of(call.target) is ExportLine:
         return await answers.streamed(result, exports)
-    return answers.answer(request, call.target, await result, call.status, given.get("limit"), may_be_text=call.text)
+    found = await result
+    if identity.user_id is not None and call.others:
+        found = found.model_copy(update=dict.fromkeys(call.others, ()))
+    return answers.answer(request, call.target, found, call.status, given.get("limit"), may_be_text=call.text)
 
 
 def _method(memory: Memory, target: str) -> Callable[..., Any]:

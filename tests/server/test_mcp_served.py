@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx2
@@ -62,3 +63,52 @@ async def test_key_says_whose_memory_a_model_reaches(database_url: str) -> None:
             assert statuses == [401, 401, 403, 403, 422, 422]
             assert await server.ended() == 0
         assert [user.user_id for user in await memory.people.list(agent_id="ada")] == ["jonas", "mia"]
+
+
+CANARY = "zanzibar"
+CALLS: tuple[tuple[str, Any], ...] = (
+    ("tools/call", {"name": "recall", "arguments": CANARY}),
+    ("tools/call", {"name": CANARY, "arguments": {}}),
+    ("tools/call", {"name": [CANARY], "arguments": {}}),
+    ("tools/call", {"name": "remember", "arguments": {"text": [CANARY]}}),
+    ("tools/call", {"name": "remember", "arguments": {"text": CANARY, "user_id": "jonas"}}),
+    ("tools/call", {"name": "remember", "arguments": {"text": CANARY, "_meta": {"user_id": "jonas"}}}),
+    ("tools/call", {"name": "forget", "arguments": {"observation_ids": ["o1-1"], "confirmed": True}}),
+    ("tools/call", {"name": "correct", "arguments": {"observation_id": "o1-1", "text": CANARY}}),
+    ("tools/call", {"name": "sources", "arguments": {"observation_id": "o1-1"}}),
+    ("resources/read", {"uri": "memory://observations/o1-1"}),
+    ("resources/read", {"uri": f"memory://observations/../{CANARY}"}),
+    ("resources/read", {"uri": {"a": CANARY}}),
+    (CANARY, {"x": CANARY}),
+)
+BODIES = (b"{" + CANARY.encode(), b"\xff" + CANARY.encode(), b"[" * 100_000, b"[]", b'{"jsonrpc": "2.0", "id": 1e400}')
+
+
+@pytest.mark.slow
+async def test_odd_calls_reach_nothing_and_are_not_logged(database_url: str) -> None:
+    async with Memory(database_url) as memory:
+        his = await memory.observe(f"Jonas likes {CANARY}.", agent_id="ada", user_id="jonas")
+        assert his.id == "o1-1"
+        made = await memory.keys.create("hers", rights=["read", "write", "forget"], agents=["ada"], user_id="mia")
+        sent = [
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": name, "params": given}).encode() for name, given in CALLS
+        ]
+        told = {
+            "Authorization": f"Bearer {made.secret}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+        }
+        async with serving(database_url) as server, httpx2.AsyncClient(headers=told) as client:
+            for body in (*sent, *BODIES):
+                answer = await client.post(f"{server.url}/mcp", content=body)
+                assert answer.status_code in (200, 400), body
+                assert "Jonas" not in answer.text
+            for method in ("GET", "DELETE", "PUT"):  # a stream that stays open would keep the server from ending
+                answer = await client.request(method, f"{server.url}/mcp")
+                assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+            assert await server.ended() == 0
+        logged = "\n".join(server.err)
+        assert CANARY not in logged
+        assert made.secret not in logged
+        assert [user.user_id for user in await memory.people.list(agent_id="ada")] == ["jonas"]
+        assert (await memory.observations.get("o1-1", agent_id="ada", user_id="jonas")).status == "active"

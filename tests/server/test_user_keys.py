@@ -65,3 +65,14 @@ async def test_it_speaks_as_its_user(served: Served) -> None:
     assert (await served.mia("POST", f"{BASE}/observations", own)).status == 201
     said = await served.memory.conversations.messages(**ADA, user_id="jonas", conversation_id="talk")
     assert {message.user_id for message in said if message.content in ("Hi.", "Ho.")} == {"mia"}
+
+
+async def test_receipt_does_not_say_who_speaks_of_them(served: Served) -> None:
+    await served.memory.observe("Jonas finds Mia slow.", **ADA, user_id="jonas")
+    await served.memory.observe("Mia likes ale.", **ADA, user_id="mia")
+    dry = {"dry_run": True, "user_id": "mia"}
+    hosts = await served.host("POST", f"{BASE}/forget", dry)
+    assert hosts.json["naming"][0]["observations"] == ["o1-1"]
+    hers = await served.mia("POST", f"{BASE}/forget", dry)
+    assert (hers.json["naming"], hers.json["kept"], hers.json["observations"]) == ([], [], ["o2-1"])
+    assert "o1-1" not in hers.text

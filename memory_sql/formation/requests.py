@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.queries import listed
-from memory_sql.db.queries.owned import said_alone
+from memory_sql.db.queries.owned import own_of
 from memory_sql.db.queries.search import Sought, search
 from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Draft
@@ -223,7 +223,7 @@ async def _candidates(
     found = {one.id: one for one in (*(hit.observation for hit in hits), *newest)}
     older = [one for one in found.values() if one.status == "active" and one.observed_at <= asked.said_at]
     keys = [parse_observation_id(one.id) for one in older]
-    own = await said_alone(session, conversation.agent_id, asked.user_id, keys)
+    own = await own_of(session, conversation.agent_id, asked.user_id, keys)
     return [one for one, key in zip(older, keys, strict=True) if key in own][:MOST_CANDIDATES]
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks
-from memory_sql.db.queries.owned import said_alone
+from memory_sql.db.queries.owned import own_of
 from memory_sql.db.queries.requests import SPOKEN, Requests, SpokenReview
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.messages import end_texts
@@ -105,7 +105,7 @@ async def _is_hidden_already(session: Session, agent_key: int, wish: Wish, setti
 async def _still(session: Session, asked: Asked, wish: Wish, hidden: Collection[str]) -> Wish:
     """With what is still theirs alone to ask about, now that nobody changes it any more."""
     keys = [parse_observation_id(one) for one in wish.observations]
-    own = await said_alone(session, asked.agent_id, wish.user_id, keys)
+    own = await own_of(session, asked.agent_id, wish.user_id, keys)
     still = [observation_id(*key) for key in keys if key in own and await _is_active(session, asked, key)]
     if not still and wish.unsure is None and not (keys and {*wish.observations} <= {*hidden}):
         return replace(wish, observations=(), unsure="not_found")
@@ -173,7 +173,7 @@ async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[W
 
 async def accept(session: Session, asked: Asked, agent_key: int, review: SpokenReview) -> list[str]:
     """What remains to be forgotten of it, once the messages that ask have no text. What corrects is superseded here."""
-    own = await said_alone(
+    own = await own_of(
         session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
     )
     still = [one for one in review.observations if parse_observation_id(one) in own]

@@ -9,7 +9,7 @@ from typing import Any
 from memory_sql.db import Joinable
 from memory_sql.db.principals import service
 from memory_sql.db.queries import listed
-from memory_sql.db.queries.owned import is_own
+from memory_sql.db.queries.owned import own_of
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.arguments import (
     content_of,
@@ -55,7 +55,7 @@ class Observations(Face):
     ) -> Observation:
         """One observation. Raises `NotFoundError`, also if it exists but this user may not see it.
 
-        `own`: only if it is the user's own, in their scope, or they have said it themselves. Ask this before changing
+        `own`: only if it is the user's own, in their scope, or they alone have said it. Ask this before changing
         anything for somebody who may only change what is theirs, as a language model is.
         """
         flags(own=own)
@@ -72,7 +72,7 @@ class Observations(Face):
     async def _is_own(self, principal: Mapping[str, Any], key: tuple[int, int], session: Joinable | None) -> bool:
         whose = service(principal["agent_id"])
         async with self._database.statement(session, whose) as unit:
-            return await is_own(unit, principal["agent_id"], principal["user_id"], key)
+            return bool(await own_of(unit, principal["agent_id"], principal["user_id"], [key]))
 
     async def list(
         self,

@@ -179,6 +179,21 @@ async def test_forget_touches_nothing_that_another_has_said(memory: Memory) -> N
     assert len((await memory.observations.list(**BO)) + (await memory.observations.list(**MIA))) == 3
 
 
+async def test_what_another_has_said_as_well_is_neither_corrected_nor_forgotten(memory: Memory) -> None:
+    await group_of(memory, "mia", "bo")
+    both = await memory.observe("Ship in May.", **MIA, group_id="harbor")
+    bound = tools(memory, policy=Policy(forget="erase"))
+    await bound.call("forget", {"observation_ids": [both.id]})
+    assert (await memory.observe("Ship in May.", **BO, group_id="harbor")).id == both.id
+    before = await state(memory)
+    for name, given in (
+        ("forget", {"observation_ids": [both.id], "confirmed": True}),
+        ("correct", {"observation_id": both.id, "text": "Ship in June."}),
+    ):
+        assert (await bound.call(name, given)).text == f"there is no memory {both.id} of this user"
+    assert await state(memory) == before
+
+
 async def test_what_is_important_is_hidden_instead_of_erased(memory: Memory) -> None:
     """R175: nothing important is discarded on a model's word."""
     told = await memory.observe("Mia is allergic to nuts.", **MIA, importance=0.9)

@@ -1,9 +1,8 @@
-"""Whether an observation is a user's own: in their scope, or said by them. A statement each."""
+"""Which observations are a user's own: in their scope, or said by them and nobody else. One statement."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, Integer, Text, and_, bindparam, column, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -18,18 +17,6 @@ _owned = _s.owner.in_(select(OWNER_PREFIX["individual"] + _ids.c.user_id).correl
 _said = exists().where(
     _e.agent_key == _o.agent_key, _e.scope_id == _o.scope_id, _e.seq == _o.seq, _e.user_id.in_(_theirs)
 )
-_OWN = (
-    select(_o.seq)
-    .join(_a, _a.agent_key == _o.agent_key)
-    .join(_s, and_(_s.agent_key == _o.agent_key, _s.scope_id == _o.scope_id))
-    .where(
-        _a.agent_id == bindparam("agent_id", type_=Text),
-        _o.scope_id == bindparam("scope_id", type_=BigInteger),
-        _o.seq == bindparam("seq", type_=BigInteger),
-        or_(_owned, _said),
-    )
-)
-
 _others = exists().where(
     _e.agent_key == _o.agent_key,
     _e.scope_id == _o.scope_id,
@@ -42,27 +29,21 @@ _wanted = (
     .table_valued(column("scope_id", BigInteger), column("seq", Integer), name="wanted")
     .render_derived()
 )
-_SAID_ALONE = (
+_OWN = (
     select(_o.scope_id, _o.seq)
     .join(_wanted, and_(_o.scope_id == _wanted.c.scope_id, _o.seq == _wanted.c.seq))
     .join(_a, _a.agent_key == _o.agent_key)
     .join(_s, and_(_s.agent_key == _o.agent_key, _s.scope_id == _o.scope_id))
-    .where(_a.agent_id == bindparam("agent_id", type_=Text), or_(_owned, _said), ~_others)
+    .where(_a.agent_id == bindparam("agent_id", type_=Text), or_(_owned, and_(_said, ~_others)))
 )
 
 
-async def is_own(session: AsyncSession, agent_id: Any, user_id: Any, key: tuple[int, int]) -> bool:
-    """As a selection of this user and this observation would find it, whoever may see it."""
-    given = {"agent_id": agent_id, "user_id": user_id, "scope_id": key[0], "seq": key[1]}
-    return (await session.execute(_OWN, given)).first() is not None
-
-
-async def said_alone(
+async def own_of(
     session: AsyncSession, agent_id: str, user_id: str, keys: Collection[tuple[int, int]]
 ) -> set[tuple[int, int]]:
-    """Those of them that are this user's own, and that nobody else has said as well."""
+    """Those of them that are in this user's scope, or that they and nobody else have said."""
     if not keys:
         return set()
     scopes, seqs = zip(*keys, strict=True)
     given = {"agent_id": agent_id, "user_id": user_id, "scopes": list(scopes), "seqs": list(seqs)}
-    return {(row.scope_id, row.seq) for row in await session.execute(_SAID_ALONE, given)}
+    return {(row.scope_id, row.seq) for row in await session.execute(_OWN, given)}

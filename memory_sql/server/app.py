@@ -61,6 +61,10 @@ def create_app(
         version=__version__,
         description="Long-term memory for AI agents, in Postgres.",
         lifespan=lifespan,
+        telemetry={
+            "tracing": False,
+            "logs": False,
+        },  # FastAPI's have paths and queries, so ids of people, and messages of errors
         redoc_url=None,
         redirect_slashes=False,
     )

@@ -526,3 +526,21 @@ async def test_it_is_found_by_meaning_behind_much_else(database_url: str, llm: S
         llm.then(asking({"kind": "forget", "what": "Mia's favourite drink", "sources": [1]}), meaning(tea.content))
         assert (await form(memory)).hidden == (() if failing else (tea.id,))
         assert len(task_of(llm.requests[-1]).choices[0].candidates) == 10
+
+
+async def test_a_text_that_told_it_goes_back(memory: Memory, llm: Scripted) -> None:
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    await memory.observe("Mia has a dog.", **MIA)
+    llm.then(json.dumps({"text": "Mia prefers green tea. Mia has a dog.", "contradictions": []}))
+    await memory.scopes.consolidate(**ADA, scope_id=tea.scope.id)
+    assert "tea" in str(await memory.context(**MIA))
+    await say(memory, TEA)
+    llm.then(asking(FORGET_TEA), meaning(tea.content))
+    assert (await form(memory)).hidden == (tea.id,)
+    context = str(await memory.context(**MIA))
+    assert "tea" not in context
+    assert "Mia has a dog." in context
+    (review,) = await memory.work.reviews(**ADA)
+    await memory.work.decide(review.id, **ADA, accept=False)
+    assert "tea" in str(await memory.context(**MIA))
+    assert await memory.admin.verify() == []

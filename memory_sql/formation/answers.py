@@ -121,7 +121,7 @@ class ExtractedObservation(Finding):
     scope: str | None = None
 
 
-class SpokenRequest(BaseModel):  # no docstring: it would go into the schema, and so to the model
+class Asking(BaseModel):  # no docstring: it would go into the schema, and so to the model
     # A person asks the memory itself. Whose it may touch isn't the model's to say.
     model_config = ConfigDict(extra="ignore")
 
@@ -150,7 +150,7 @@ class Extraction:
     missing: tuple[str, ...] = ()
     unknown: int = 0
     garbled: tuple[str, ...] = ()
-    requests: tuple[SpokenRequest, ...] = ()
+    requests: tuple[Asking, ...] = ()
 
     def __add__(self, other: Extraction) -> Extraction:
         """What two calls brought together; nothing is missing."""
@@ -236,17 +236,17 @@ def _read(shape: TypeAdapter[T], value: object) -> T | None:
         return None
 
 
-def _requests(value: object) -> Iterator[SpokenRequest]:
+def _requests(value: object) -> Iterator[Asking]:
     """Those that can be read: one that can't harms nothing else."""
     for one in value if isinstance(value, list) else ():
         with suppress(ValidationError):
-            yield SpokenRequest.model_validate(one)
+            yield Asking.model_validate(one)
 
 
 @lru_cache(maxsize=256)
 def answer_for(aliases: tuple[str, ...]) -> type[ExtractionAnswer]:
     """The answer that offers these scopes; its schema has one list for each, one of requests, and nothing else."""
-    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[Finding], ...)), REQUESTS: (list[SpokenRequest], ...)}
+    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[Finding], ...)), REQUESTS: (list[Asking], ...)}
     shape = create_model("Extraction", **lists)
 
     class Extraction(ExtractionAnswer):

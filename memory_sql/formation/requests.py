@@ -43,6 +43,7 @@ from memory_sql.retrieval.query import parse
 
 MOST_REQUESTS = 10  # of one formation
 MOST_CANDIDATES = 10  # for each of them
+TOOLS = frozenset({"tool", "function"})
 MOST_MESSAGES = 3  # that ask for one thing
 MOST_WHAT = 300  # characters
 SOUGHT = 50  # observations, of which those are left that are the person's own
@@ -57,7 +58,8 @@ Kind = Literal["forget", "correct"]
 class Asked:
     """What one person asks for. `what` is meant, in a few words; `said` are the messages that ask; `called`: of people.
 
-    `is_grounded`: what is meant has a word of these messages, or of those just before; `is_alone`: nobody else speaks there.
+    `is_grounded`: what is meant has a word of these messages, or of those just before; `is_alone`: no other person, nor
+    a tool, speaks there, who may have talked the model into it.
     """
 
     kind: Kind
@@ -103,7 +105,8 @@ def asked_in(extraction: Extraction, loaded: Loaded, settings: Settings) -> tupl
     refused: Counter[str] = Counter()
     if settings.spoken_requests == "off":
         return [], refused
-    names = _names(loaded)
+    names, window = _names(loaded), loaded.window
+    is_alone = len(window.persons) == 1 and not any(message.role in TOOLS for message in window.spoken)
     called = frozenset[str]().union(*map(pieces, names.values()))
     for n, one in enumerate(extraction.requests):
         if len(found) >= MOST_REQUESTS:
@@ -111,15 +114,15 @@ def asked_in(extraction: Extraction, loaded: Loaded, settings: Settings) -> tupl
             break
         what = _HANDLE.sub(lambda handle: names.get(handle[0], handle[0]), mask(clean(one.what)[0]).text)
         what = one_line(what)[:MOST_WHAT].strip()
-        by_user = _by_user(one.sources, loaded.window.spoken)
+        by_user = _by_user(one.sources, window.spoken)
         if not what or not by_user:
             refused["no_request"] += 1
             continue
         words = content_words(what, called)
         for user_id, named in by_user.items():
             said = _asking(named, words)
-            is_grounded = _is_grounded(words, said, loaded.window.messages)
-            asked = Asked(one.kind, what, user_id, said, called, is_grounded, len(loaded.window.persons) == 1)
+            is_grounded = _is_grounded(words, said, window.messages)
+            asked = Asked(one.kind, what, user_id, said, called, is_grounded, is_alone)
             found.setdefault((one.kind, user_id, normal_form(what)), asked)
     return list(found.values())[:MOST_REQUESTS], +refused
 
@@ -152,7 +155,7 @@ def _asking(named: Sequence[BufferedMessage], words: frozenset[str]) -> tuple[Bu
 
 def _is_grounded(words: frozenset[str], said: Sequence[BufferedMessage], messages: Sequence[BufferedMessage]) -> bool:
     near = {n for message in said for n in range(message.number - BEFORE, message.number + 1)}
-    texts = [pieces(message.content or "") for message in messages if message.number in near]
+    texts = [pieces(m.content or "") for m in messages if m.number in near and m.role not in TOOLS]
     return any(is_among(word, text) for text in texts for word in words)
 
 
@@ -363,7 +366,7 @@ def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -
         and not asked.is_alone
         and not any(may_ask_to_forget(m.content or "") for m in asked.said)
     ):
-        return "not_asked"  # somebody else may have talked the model into it
+        return "not_asked"
     if not chosen:
         return "not_found"
     return "review" if settings.spoken_requests == "review" else None

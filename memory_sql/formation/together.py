@@ -16,7 +16,7 @@ from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Evidence
 from memory_sql.domain.usage import Usage
 from memory_sql.formation import formation
-from memory_sql.formation.answers import ExtractedObservation, Extraction, SpokenRequest
+from memory_sql.formation.answers import Asking, ExtractedObservation, Extraction
 from memory_sql.formation.dialogue import Extracted, Others, extract
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.formation.window import Loaded, task
@@ -104,7 +104,7 @@ class Part:
     items: list[ExtractedObservation] = field(default_factory=list)
     evidence: dict[int, tuple[Evidence, ...]] = field(default_factory=dict)
     unknown: int = 0
-    requests: list[SpokenRequest] = field(default_factory=list)
+    requests: list[Asking] = field(default_factory=list)
 
     @property
     def conversation_id(self) -> str:

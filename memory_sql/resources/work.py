@@ -98,8 +98,9 @@ class Work(Face):
         await self._jobs.discard(id_of("agent_id", agent_id), within("run_id", run_id, MOST_STORED, least=0))
 
     async def reviews(self, *, agent_id: Id, limit: int = 100, session: Joinable | None = None) -> Sequence[Review]:
-        """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts, and
-        what a group was told because two of its members had spoken there, who turned out to be one (`people.merge`).
+        """What waits for a person, oldest first: held claims, contradictions beyond a version's bound, refused texts,
+        what people have asked memory to forget or correct (`spoken_requests`), and what a group was told because two of its
+        members had spoken there, who turned out to be one (`people.merge`).
 
         Until a decision, a held claim is shared with nobody else, both sides of a contradiction stay active, and the old
         text and the pending observations are shown. A claim that can't be shared any more (it was superseded, quarantined,
@@ -124,7 +125,7 @@ class Work(Face):
 
         If it is accepted, a claim is judged again without the reason for which it was held, the older observation of a
         contradiction is superseded, a text becomes the scope's text, and what a person has asked to forget is forgotten as by
-        `forget`. `scopes.undo` of the version takes back the second and third. If it is refused, a claim is never shared with
+        `forget`, or superseded by what they have said instead. `scopes.undo` of the version takes back the second and third. If it is refused, a claim is never shared with
         that scope, what only one person heard is archived in the group, what a person has asked to forget is unquarantined
         (`InputError` where an active observation says the same by now), and nothing else changes. Raises
         `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError` (also if

@@ -131,7 +131,7 @@ async def test_ten_scopes_take_one_call(database_url: str, api: Literal["respons
         (request,) = server.requests
         assert request.schema is not None
         aliases = ["individual", *(f"group_{n}" for n in range(1, 9)), "collective"]
-        assert list(request.schema["properties"]) == request.schema["required"] == aliases
+        assert list(request.schema["properties"]) == request.schema["required"] == [*aliases, "requests"]
         assert await rows(memory, "SELECT state, observations, calls FROM memory.runs") == [("succeeded", 1, 1)]
         shown = request.prompt.partition("begin memory\n")[2].partition("\n---")[0]
         own = sum(len(text) for line in shown.splitlines() for text in json.loads(line)["known"])

@@ -42,7 +42,7 @@ def test_answer_is_an_object_with_one_list_for_each_offered_scope() -> None:
     schema = strict_schema(answer_for(OFFERED))
     assert list(schema["properties"]) == schema["required"] == [*OFFERED, "requests"]
     assert schema["additionalProperties"] is False
-    item, asked = (schema["$defs"][name] for name in ("Finding", "SpokenRequest"))
+    item, asked = (schema["$defs"][name] for name in ("Finding", "Asking"))
     assert list(asked["properties"]) == asked["required"] == ["kind", "what", "sources"]
     assert list(item["properties"]) == item["required"] == ["content", "sources", "about", "private", "terms"]
     found = said(by_scope(OFFERED, ("Tea.", "individual", [1]), ("April.", "group_1", [1, 2])))

@@ -59,7 +59,7 @@ def _answer(received: Received, chance: random.Random, *, lies: bool) -> tuple[s
         return name, json.dumps({"decisions": made})
     if wants_facts(received):
         assert received.schema is not None
-        offered = received.schema["properties"]
+        offered = [name for name in received.schema["properties"] if name != "requests"]  # no scope
         name, items = _spoilt(OBSERVATIONS if lies else {}, chance, facts(turns(received.prompt), offered), offered)
         return name, by_scope(offered, *items)
     current, observations = "\n".join(numbered(received.prompt, "s")), numbered(received.prompt, "n")

@@ -205,8 +205,7 @@ def chosen_databases(request: pytest.FixtureRequest) -> Databases:
 @pytest.fixture(scope="session")
 def pooler(server_url: str, roles: Roles) -> Iterator[Pooler]:
     """This run's own PgBouncer, with one connection to the server for each database and role."""
-    if PROGRAM is None:
-        pytest.skip("PgBouncer isn't installed here")
+    _skip_without_pgbouncer()
     with pooling(server_url, users_of(server_url, roles), servers=1) as started:
         yield started
 
@@ -223,8 +222,14 @@ def chosen_pooler(request: pytest.FixtureRequest) -> Pooler | None:
 
 @pytest.fixture(scope="session")
 def many_pooled(server_url: str, roles: Roles) -> Iterator[Pooler]:
+    _skip_without_pgbouncer()
     with pooling(server_url, users_of(server_url, roles), servers=10) as started:
         yield started
+
+
+def _skip_without_pgbouncer() -> None:
+    if PROGRAM is None:
+        pytest.skip("PgBouncer isn't installed here")
 
 
 @pytest.fixture

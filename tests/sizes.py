@@ -1,4 +1,4 @@
-"""How much a random test tries: everything under the profile `full` (CI, `make prove`), a tenth under `fast` (`make test`).
+"""How much a random test tries: everything under the profile `full` (`make prove`), three tenths in CI, else a tenth.
 
 To override the environment's profile: `pytest --hypothesis-profile=full`.
 """
@@ -14,8 +14,9 @@ from hypothesis import settings
 
 PER_TEST = 100  # Hypothesis' default number of examples
 settings.register_profile("full", max_examples=PER_TEST, deadline=None)  # no test asserts wall time unless asked to
+settings.register_profile("ci", max_examples=3 * PER_TEST // 10, deadline=None)
 settings.register_profile("fast", max_examples=PER_TEST // 10, deadline=None)
-settings.load_profile("full" if os.environ.get("CI") else "fast")
+settings.load_profile("ci" if os.environ.get("CI") else "fast")
 
 
 def share(whole: int) -> int:
@@ -25,7 +26,16 @@ def share(whole: int) -> int:
 
 def few_in_every_run(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
     """For `parametrize`: all values, with those not in `kept` marked slow."""
-    return [value if value in kept else pytest.param(*_several(value), marks=pytest.mark.slow) for value in values]
+    return _marked(values, kept, pytest.mark.slow)
+
+
+def few_in_ci(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
+    """For `parametrize` of a slow test: all values, with those not in `kept` left to `make prove`."""
+    return _marked(values, kept, pytest.mark.prove)
+
+
+def _marked(values: Sequence[Any], kept: Collection[Any], mark: pytest.MarkDecorator) -> list[Any]:
+    return [value if value in kept else pytest.param(*_several(value), marks=mark) for value in values]
 
 
 def _several(value: Any) -> tuple[Any, ...]:

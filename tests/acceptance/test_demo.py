@@ -21,6 +21,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo") / "postgres"
 
 
+@pytest.mark.slow
 def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
     first = memory_sql("demo", "--data", directory).out
     shown = iter(first.splitlines())

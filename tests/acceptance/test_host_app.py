@@ -172,6 +172,7 @@ async def test_our_autogenerate_finds_nothing_to_do_beside_the_hosts_tables(data
     await asyncio.to_thread(command.check, migrate.alembic_config(database_url))
 
 
+@pytest.mark.slow
 async def test_each_filter_keeps_our_tables_from_being_dropped(branch: str) -> None:
     def compare(connection: Connection, /, **filters: Any) -> list[Any]:
         context = MigrationContext.configure(connection, opts={"include_schemas": True, **filters})

@@ -27,6 +27,7 @@ from tests.judges import JUDGES
 from tests.loopback import Loopback, answering, loopback
 from tests.obedient import Obedient, purpose_of
 from tests.private_facts import PEOPLE, Conversation, Private, conversations
+from tests.sizes import few_in_ci
 
 SETTINGS = Settings(
     formation_messages=1,
@@ -263,7 +264,7 @@ async def shown_to_others(memory: Memory, talks: Sequence[Talk]) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("name", ["yes", "no", "random"])
+@pytest.mark.parametrize("name", few_in_ci(["yes", "no", "random"], ["random"]))
 async def test_bad_judge_decides_nothing_and_is_named(database_url: str, name: str, count: int) -> None:
     """None of its answers counts, neither for nor against a claim; how often it was wrong is counted.
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from memory_sql.memory import Memory
@@ -33,6 +34,7 @@ def calling(name: str, **arguments: Any) -> Reply:
     return Reply(respond)
 
 
+@pytest.mark.slow
 async def test_the_example_remembers_shows_and_forgets(memory: Memory, database_url: str) -> None:
     script = [
         calling("remember", text="Mia likes green tea."), good("Noted."),

@@ -36,6 +36,7 @@ from tests.blocking import HOSTS, WAITING, Django, Host, in_django, libpq
 from tests.database import owners_url
 from tests.factories import Clock, conversation
 from tests.recycling import administer, named
+from tests.sizes import few_in_ci
 
 SECONDS = 60
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -648,7 +649,7 @@ def _plain(value: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.open
-@pytest.mark.parametrize("kind", ["psycopg", "psycopg2", "django"])
+@pytest.mark.parametrize("kind", few_in_ci(["psycopg", "psycopg2", "django"], ["psycopg2", "django"]))
 def test_each_call_does_what_the_awaited_one_does(memory: Memory, database_url: str, kind: str) -> None:
     failed = set[str]()
     with psycopg.connect(libpq(database_url), options="-c TimeZone=UTC") as owner, HOSTS[kind](database_url) as host:

@@ -24,6 +24,7 @@ from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import Clock
+from tests.sizes import few_in_ci
 
 T = TypeVar("T", bound=BaseModel | str)
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -188,7 +189,7 @@ async def test_a_few_versions_of_a_bad_model_lose_a_bounded_part(database_url: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reply", LIES.values())
+@pytest.mark.parametrize("reply", few_in_ci([*LIES.values()], [silent, overtaken, whittling]))
 async def test_a_dozen_versions_of_one_lie_lose_a_bounded_part(database_url: str, clock: Clock, reply: Reply) -> None:
     await lived(database_url, clock, reply, 12)
 

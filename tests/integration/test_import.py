@@ -28,6 +28,7 @@ from tests.legacy.formats import FORMATS, dump, load
 from tests.legacy.generator import Legacy
 from tests.legacy.server import stand_in
 from tests.legacy.stored import state
+from tests.sizes import few_in_ci
 
 KEY = b"k" * 32
 MEMBER = """
@@ -101,7 +102,7 @@ async def test_second_run_adds_nothing(memory: Memory, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep_shards", ["merged", "named"])
+@pytest.mark.parametrize("keep_shards", few_in_ci(["merged", "named"], ["named"]))
 async def test_anomalies_in_pairs_come_once_and_go(memory: Memory, tmp_path: Path, keep_shards: str) -> None:
     """With the messages; every seventh pair."""
     dump(tmp_path, paired(7).items())
@@ -189,7 +190,9 @@ async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Pat
 # The same target, whatever happens on the way
 
 
-@pytest.mark.parametrize("form", [name for name in FORMATS if name != "dump"])
+@pytest.mark.parametrize(
+    "form", few_in_ci([name for name in FORMATS if name != "dump"], ["packed dump", "canonical array", "relaxed lines"])
+)
 @pytest.mark.slow
 async def test_all_formats_give_the_same_target(
     memory: Memory, legacy: Legacy, folder: Path, tmp_path: Path, form: str
@@ -212,6 +215,7 @@ async def test_live_server_gives_the_same_target(memory: Memory, legacy: Legacy,
     assert found == wanted
 
 
+@pytest.mark.slow
 async def test_login_that_can_not_delete_imports_and_rolls_back(
     walled_database: str, roles: Roles, llm: Scripted, settings: Settings, folder: Path
 ) -> None:
@@ -243,7 +247,7 @@ class BrokenOffError(Exception):
     """The power has gone."""
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few_in_ci(range(3), [0]))
 @pytest.mark.slow
 async def test_broken_off_at_any_statement_it_goes_on(memory: Memory, folder: Path, seed: int) -> None:
     wanted, run = await state_of(memory, dump=folder)
@@ -263,6 +267,7 @@ async def test_broken_off_at_any_statement_it_goes_on(memory: Memory, folder: Pa
     assert report["anomalies"] == (await memory.imports.list())[-1].accounts["anomalies"]
 
 
+@pytest.mark.slow
 async def test_two_at_once_bring_it_once(
     memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
 ) -> None:
@@ -273,6 +278,7 @@ async def test_two_at_once_bring_it_once(
     assert await state(memory) == wanted
 
 
+@pytest.mark.slow
 async def test_the_same_again_while_it_runs_helps_to_finish_it(
     memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
 ) -> None:
@@ -288,6 +294,7 @@ async def test_the_same_again_while_it_runs_helps_to_finish_it(
     assert (last.state, last.accounts) == ("finished", accounts)
 
 
+@pytest.mark.slow
 async def test_of_two_keys_at_once_one_is_refused(
     memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
 ) -> None:
@@ -321,6 +328,7 @@ def broken_off(after: int) -> Iterator[None]:
 # What happened here between
 
 
+@pytest.mark.slow
 async def test_what_somebody_says_again_outlives_a_rollback(memory: Memory, llm: Scripted, folder: Path) -> None:
     """With the messages behind it, and what else was said in them."""
     run = (await bring(memory, folder)).run or 0
@@ -343,6 +351,7 @@ async def test_what_somebody_says_again_outlives_a_rollback(memory: Memory, llm:
     ]
 
 
+@pytest.mark.slow
 async def test_who_has_left_a_group_stays_away(memory: Memory, folder: Path) -> None:
     run = (await bring(memory, folder)).run or 0
     (agent, user), *_ = await rows(memory, MEMBER)
@@ -355,6 +364,7 @@ async def test_who_has_left_a_group_stays_away(memory: Memory, folder: Path) -> 
     assert left == [(user,)]
 
 
+@pytest.mark.slow
 async def test_of_who_was_forgotten_nothing_is_made_again(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     (agent, user), *_ = await rows(memory, MEMBER)
@@ -365,6 +375,7 @@ async def test_of_who_was_forgotten_nothing_is_made_again(memory: Memory, folder
     assert await rows(memory, names, owner=f"u:{user}") == []
 
 
+@pytest.mark.slow
 async def test_what_is_forgotten_under_a_hold_does_not_come_by_a_rollback(memory: Memory, folder: Path) -> None:
     run = (await bring(memory, folder)).run or 0
     (agent, owner), *_ = await rows(memory, LARGEST)
@@ -389,6 +400,7 @@ async def test_conversation_is_forgotten_with_what_was_imported_of_it(memory: Me
     assert await rows(memory, left, session=session) == [(0,)]
 
 
+@pytest.mark.slow
 async def test_restored_database_knows_from_the_journal_what_must_not_come(
     memory: Memory, llm: Scripted, folder: Path, tmp_path: Path
 ) -> None:

@@ -377,6 +377,7 @@ async def test_dry_run_knows_what_is_here(memory: Memory, bring: Bring) -> None:
     assert done.model_copy(update={"run": None}) == planned
 
 
+@pytest.mark.slow
 async def test_each_document_that_did_not_come_is_named(memory: Memory, bring: Bring) -> None:
     """By its id; of what was forgotten only that there was one."""
     legacy = Legacy(agents=1)

@@ -141,6 +141,7 @@ async def test_rollback_withdraws_what_is_held(memory: Memory, bring: Bring, kin
     assert RUBY in dict(await rows(memory, REMEMBERED))
 
 
+@pytest.mark.slow
 async def test_word_of_a_held_user_waits_where_another_has_said_the_same(memory: Memory, bring: Bring) -> None:
     run = await bring()
     await memory.observations.confirm(await ruby(memory), **ADA, user_id=MIA)

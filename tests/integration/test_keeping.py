@@ -230,6 +230,7 @@ async def test_what_is_longer_is_cut_from_the_end_but_for_what_is_new(memory: Me
     ]
 
 
+@pytest.mark.slow
 async def test_a_year_of_texts_that_are_too_long(database_url: str, settings: Settings) -> None:
     """By a model that can't count: whatever it wrote down is in the text or in the pending lines, at every step."""
     limit, chance, llm, clock = 60, random.Random(38), Scripted(), Days()

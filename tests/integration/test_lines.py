@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from memory_sql.memory import Memory
 from tests.database import TOLD, rows
 from tests.fakes import Parrot
 from tests.integration.test_corrections import ADA, JONAS, LONG_AGO, MIA, SETTINGS, events, listed, statuses, tell
+from tests.sizes import few_in_every_run
 
 
 @pytest.fixture
@@ -35,7 +36,9 @@ async def line_of(memory: Memory, *cities: str, **more: Any) -> list[Observation
 CITIES = ("Rome", "Oslo", "Lima")
 
 
-@pytest.mark.parametrize("aside", list(permutations(range(3), 2)))
+@pytest.mark.parametrize(
+    "aside", [pytest.param(pair, marks=[pytest.mark.slow] * (pair != (2, 1))) for pair in permutations(range(3), 2)]
+)
 async def test_two_of_a_line_set_aside_one_after_the_other_end_as_at_once(
     memory: Memory, aside: tuple[int, ...]
 ) -> None:
@@ -63,8 +66,9 @@ async def test_correction_made_while_another_is_set_aside_comes_after_it(memory:
     assert await listed(memory) == ["Mia lives in Luna."]
 
 
-@pytest.mark.parametrize("fact", [None, "home"])
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize(
+    ("seed", "fact"), few_in_every_run([*product(range(8), (None, "home"))], [(0, None), (1, "home")])
+)
 async def test_newest_of_a_line_that_is_not_set_aside_is_in_use(memory: Memory, seed: int, fact: str | None) -> None:
     dice = random.Random(seed)
     for n in range(3):

@@ -195,6 +195,7 @@ async def test_odd_setting_changes_nothing(
 
 @pytest.mark.open
 @pytest.mark.direct
+@pytest.mark.slow
 async def test_schema_made_under_odd_settings_is_the_same(
     empty_database: str, database_url: str, settings: Settings, tmp_path: Path, usual: list[str]
 ) -> None:

@@ -102,6 +102,7 @@ async def test_unmerging_undoes_a_merge_exactly(memory: Memory) -> None:
     assert await rows(memory, "SELECT agent_id FROM memory.agents") == [("ada",)]
 
 
+@pytest.mark.slow
 async def test_user_merged_again_at_the_same_moment_stands_for_another_again(
     database_url: str, llm: Scripted, settings: Settings
 ) -> None:

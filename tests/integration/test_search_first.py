@@ -192,6 +192,7 @@ async def test_what_was_overtaken_takes_no_room_from_what_took_its_place(memory:
         assert len(cut) != 1 or "no longer so" not in cut[0]
 
 
+@pytest.mark.slow
 async def test_a_fact_counts_as_much_however_often_it_was_updated(memory: Memory) -> None:
     """What is superseded makes its words no commoner, and takes no place among the best."""
     await memory.configure(agent_id="ada", pending_max=0)

@@ -135,6 +135,7 @@ print(next(lines).type)
 """
 
 
+@pytest.mark.slow
 def test_process_ends_though_nobody_reads_an_iterator_to_its_end(database_url: str) -> None:
     command = [sys.executable, "-c", UNFINISHED, database_url]
     ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)

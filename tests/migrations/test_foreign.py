@@ -85,6 +85,7 @@ def test_what_lies_beside_ours_is_named_and_kept(database_url: str, name: str, s
     assert memory_sql("db", "reset", "--yes", "--url", database_url, code=1).err == said
 
 
+@pytest.mark.slow
 async def test_nothing_of_ours_is_taken_for_somebody_elses(database_url: str) -> None:
     await asyncio.to_thread(migrate.reset, database_url)
     await execute(database_url, "COMMENT ON SCHEMA memory IS NULL")

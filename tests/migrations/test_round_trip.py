@@ -86,6 +86,7 @@ async def filled(database_url: str) -> str:
     return database_url
 
 
+@pytest.mark.slow
 async def test_filled_database_goes_down_and_up_again(filled: str) -> None:
     before = schema_of(filled)
     await downgrade(filled)
@@ -145,6 +146,7 @@ def plain_alembic(*arguments: str, url: str) -> CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("script", HISTORY, ids=lambda script: script.revision)
+@pytest.mark.slow
 async def test_downgrade_is_the_inverse_of_its_upgrade(empty_database: str, script: Script) -> None:
     url, below = empty_database, script.down_revision or "base"
     assert isinstance(below, str)

@@ -198,6 +198,13 @@ class Life:
         if self.frozen in self.alive:
             os.kill(self.frozen, signal.SIGCONT)
 
+    def hear_some(self, least: int = 50, seconds: float = 60.0) -> None:
+        """On a slow machine all writers may have been killed before they had said anything."""
+        until = time.monotonic() + seconds
+        while len(self.acknowledged()) < least and time.monotonic() < until:
+            self.supervise()
+            time.sleep(0.05)
+
     def stop_writing(self) -> None:
         for pid, (role, _) in list(self.alive.items()):
             if role == "writer":
@@ -331,6 +338,7 @@ def main() -> int:
             began = time.monotonic()
             life.live(given.kills, given.crashes, crash)
             killed = dict(life.killed)
+            life.hear_some()
             life.stop_writing()
             drained_from = time.monotonic()
             asyncio.run(drain(url, given.drain, life.supervise))

@@ -18,6 +18,7 @@ from tests.server.processes import serving
 CLIENTS = 40
 
 
+@pytest.mark.slow
 async def test_server_makes_a_key_for_its_own_life(database_url: str) -> None:
     async with serving(database_url) as server:
         headers = {"Authorization": f"Bearer {server.key}"}
@@ -55,6 +56,7 @@ def test_host_that_others_reach_needs_a_key(database_url: str) -> None:
     assert "can't serve at" in serve("--host", "203.0.113.1")
 
 
+@pytest.mark.slow
 async def test_every_accepted_request_is_answered_when_it_ends(database_url: str) -> None:
     """Each client sends one request after another, each on a connection of its own, until no more are accepted."""
     async with serving(database_url, "--requests-per-minute", "1000000") as server:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
@@ -39,6 +40,26 @@ WAITING = (
 Attributes = dict[str, str | int]
 
 
+_backlogs: WeakKeyDictionary[metrics.Meter, dict[str, float]] = WeakKeyDictionary()
+
+
+def _backlog_of(meter: metrics.Meter) -> dict[str, float]:
+    """What is told of the backlog, whenever it is asked for: OpenTelemetry 1.44 tells a gauge that is set only once."""
+    if meter in _backlogs:
+        return _backlogs[meter]
+    latest = _backlogs[meter] = dict[str, float]()
+
+    def waiting(_: metrics.CallbackOptions) -> list[metrics.Observation]:
+        return [metrics.Observation(latest[name], {"memory_sql.kind": name}) for name in WAITING if name in latest]
+
+    def age(_: metrics.CallbackOptions) -> list[metrics.Observation]:
+        return [metrics.Observation(latest["age"])] if "age" in latest else []
+
+    meter.create_observable_gauge("memory_sql.backlog", [waiting], "{item}", "What waits, by what it waits for.")
+    meter.create_observable_gauge("memory_sql.backlog.age", [age], "s", "How long the oldest due work has been due.")
+    return latest
+
+
 class OpenTelemetry:
     """Model calls are named as in the GenAI conventions; all other names begin with `memory_sql`."""
 
@@ -63,11 +84,10 @@ class OpenTelemetry:
             "Tokens that a call took, as the provider counts them.",
             explicit_bucket_boundaries_advisory=TOKENS,
         )
-        self._waiting = meter.create_gauge("memory_sql.backlog", "{item}", "What waits, by what it waits for.")
         self._failed_turns = meter.create_counter(
             "memory_sql.turns.failed", "{step}", "Steps of an agent's turn that went on without memory, by step."
         )
-        self._age = meter.create_gauge("memory_sql.backlog.age", "s", "How long the oldest due work has been due.")
+        self._backlog = _backlog_of(meter)
 
     @contextmanager
     def step(self, name: str) -> Iterator[_Step]:
@@ -110,9 +130,7 @@ class OpenTelemetry:
         self._failed_turns.add(1, {"memory_sql.step": step})
 
     def backlog(self, backlog: Backlog, age_seconds: float) -> None:
-        for name in WAITING:
-            self._waiting.set(getattr(backlog, name), {"memory_sql.kind": name})
-        self._age.set(age_seconds)
+        self._backlog.update({name: getattr(backlog, name) for name in WAITING}, age=age_seconds)
 
     def count(self, of_step: Attributes, name: str, number: int) -> None:
         self._items.add(number, {**of_step, "memory_sql.item": name})

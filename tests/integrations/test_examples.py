@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.integrations.behaviour import ROOT, TEA
+from tests.integrations.gemini import gemini
 from tests.integrations.model import ANSWER, Model, model
 
-CHATS = ("langchain_chat", "openai_agents_chat")
-PAGES = ("langchain", "openai-agents")
+CHATS = ("agent_framework_chat", "google_adk_chat", "langchain_chat", "openai_agents_chat", "pydantic_ai_chat")
+PAGES = ("agent-framework", "google-adk", "langchain", "openai-agents", "pydantic-ai")
 
 
 @pytest.fixture
@@ -24,13 +25,21 @@ async def served() -> AsyncIterator[Model]:
         yield running
 
 
-async def run(served: Model, database_url: str, where: Path, *command: str, said: str = "") -> str:
+@pytest.fixture
+async def google(served: Model) -> AsyncIterator[str]:
+    async with gemini(served.url) as url:
+        yield url
+
+
+async def run(served: Model, google: str, database_url: str, where: Path, *command: str, said: str = "") -> str:
     environ = {
         **os.environ,
         "MEMORY_SQL_URL": database_url,
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": served.url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "GOOGLE_API_KEY": "none",
+        "GOOGLE_GEMINI_BASE_URL": google,
     }
     pipe = asyncio.subprocess.PIPE
     started = await asyncio.create_subprocess_exec(
@@ -44,24 +53,26 @@ async def run(served: Model, database_url: str, where: Path, *command: str, said
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHATS)
 async def test_an_example_remembers_when_it_is_started_again(
-    served: Model, database_url: str, tmp_path: Path, name: str
+    served: Model, google: str, database_url: str, tmp_path: Path, name: str
 ) -> None:
     example = str(ROOT / "examples" / f"{name}.py")
-    assert await run(served, database_url, tmp_path, example, said=f"{TEA}\nHello.\n") == f"{ANSWER}\n{ANSWER}\n"
-    assert await run(served, database_url, tmp_path, example, said="Which tea?\n") == f"{ANSWER}\n"
+    assert (
+        await run(served, google, database_url, tmp_path, example, said=f"{TEA}\nHello.\n") == f"{ANSWER}\n{ANSWER}\n"
+    )
+    assert await run(served, google, database_url, tmp_path, example, said="Which tea?\n") == f"{ANSWER}\n"
     assert "green tea" in served.asked[-1].instructions
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 async def test_the_first_program_of_a_page_remembers(
-    served: Model, database_url: str, tmp_path: Path, page: str
+    served: Model, google: str, database_url: str, tmp_path: Path, page: str
 ) -> None:
     found = re.search(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.DOTALL)
     assert found
     program = tmp_path / "program.py"
     program.write_text(found[1], "utf-8")
-    assert await run(served, database_url, tmp_path, str(program)) == f"{ANSWER}\n{ANSWER}\n"
+    assert await run(served, google, database_url, tmp_path, str(program)) == f"{ANSWER}\n{ANSWER}\n"
     assert "green tea" in served.asked[-1].instructions
 
 

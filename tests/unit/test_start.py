@@ -14,8 +14,8 @@ from memory_sql.db.repositories import retrievals
 from memory_sql.domain.observations import Observation, Source
 
 FEW_CALL = (
-    "agents", "alembic", "fastapi", "langchain", "langchain_core", "langgraph", "mcp", "mcp_types", "openai",
-    "pydantic_settings", "rich", "starlette", "typer", "uvicorn",
+    "agent_framework", "agents", "alembic", "fastapi", "google", "langchain", "langchain_core", "langgraph", "mcp",
+    "mcp_types", "openai", "pydantic_ai", "pydantic_settings", "rich", "starlette", "typer", "uvicorn",
 )  # fmt: skip
 OURS_FEW_CALL = (
     "cli", "consolidation", "db.models", "domain.results", "importers", "integrations", "jobs", "lifecycle", "mcp",

@@ -115,11 +115,11 @@ class Work(Face):
 
         If it is accepted, a claim is judged again without the reason for which it was held, the older observation of a
         contradiction is superseded, a text becomes the scope's text, and what a person has asked to forget is forgotten as by
-        `forget`, or superseded by what they have said instead. `scopes.undo` of the version takes back the second and third. If it is refused, a claim is never shared with
-        that scope, what only one person heard is archived in the group, what a person has asked to forget is unquarantined
-        (`InputError` where an active observation says the same by now), and nothing else changes. Raises
-        `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError` (also if
-        a claim is accepted that can't be shared any more: it says why).
+        `forget`, or superseded by what they have said instead. `scopes.undo` of the version takes back the second and third.
+        If it is refused, a claim is never shared with that scope, what only one person heard is archived in the group, what a
+        person has asked to forget is unquarantined (`InputError` where an active observation says the same by now), and
+        nothing else changes. Raises `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed),
+        `BusyError`, `StaleError` (also if a claim is accepted that can't be shared any more: it says why).
         """
         flags(accept=accept)
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -16,7 +16,16 @@ from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.vectors import bring_standings_along
-from memory_sql.domain.arguments import MOST_STORED, flags, id_of, moment_of, optional_id, reason_of, within
+from memory_sql.domain.arguments import (
+    MOST_STORED,
+    flags,
+    id_of,
+    moment_of,
+    optional_callable,
+    optional_id,
+    reason_of,
+    within,
+)
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import (
     Backlog,
@@ -25,6 +34,7 @@ from memory_sql.domain.results import (
     FailedRun,
     Late,
     MaintainResult,
+    Progress,
     Review,
     Trimmed,
     Waiting,
@@ -118,8 +128,9 @@ class Work(Face):
         `forget`, or superseded by what they have said instead. `scopes.undo` of the version takes back the second and third.
         If it is refused, a claim is never shared with that scope, what only one person heard is archived in the group, what a
         person has asked to forget is unquarantined (`InputError` where an active observation says the same by now), and
-        nothing else changes. Raises `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed),
-        `BusyError`, `StaleError` (also if a claim is accepted that can't be shared any more: it says why).
+        nothing else changes. Raises
+        `InvalidIdError`, `NotFoundError` (also if the subject of the review has changed), `BusyError`, `StaleError` (also if
+        a claim is accepted that can't be shared any more: it says why).
         """
         flags(accept=accept)
         agent, key = id_of("agent_id", agent_id), parse_review_id(review_id)
@@ -233,20 +244,29 @@ class Work(Face):
                 trimmed = eviction.added(trimmed, done)
         return trimmed
 
-    async def embed(self, *, agent_id: Id | None = None, limit: int = 10_000, whole: bool = True) -> EmbedResult:
+    async def embed(
+        self,
+        *,
+        agent_id: Id | None = None,
+        limit: int = 10_000,
+        whole: bool = True,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> EmbedResult:
         """Makes the missing vectors, of one agent or all, in batches, oldest first.
 
         Without `whole`, only for observations newer than the newest vector of their scope, which are found quickly. A
         `Worker` does that every few seconds, and the whole now and then. The whole also gives vectors the status of
         observations that a transaction in REPEATABLE READ has changed without seeing them. Makes none if no model is set.
-        Concurrent calls do no harm, but repeat work. Raises `LanguageModelError` if the model fails, `ConfigurationError`
+        Concurrent calls do no harm, but repeat work. `progress` is called after each batch; counting what is missing for it
+        reads as much as finding that. Raises `LanguageModelError` if the model fails, `ConfigurationError`
         if it can't be loaded.
         """
         flags(whole=whole)
+        optional_callable("progress", progress)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         if whole:
             await self._database.write(partial(bring_standings_along, agent_id=agent), principal=service(agent))
-        return await self._jobs.embed_due(agent, most, whole=whole)
+        return await self._jobs.embed_due(agent, most, whole=whole, progress=progress)
 
     async def claim(self, kind: DueKind, *, agent_id: Id | None = None, by: datetime | None = None) -> DueWork | None:
         """Claims the work that has been due longest, now or at `by`; call the result once, at once. None: nothing is due.

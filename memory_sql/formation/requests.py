@@ -32,7 +32,7 @@ from memory_sql.formation.answers import Extraction
 from memory_sql.formation.window import Loaded
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.requests import may_ask_to_forget
-from memory_sql.languages.text import clean, normal_form, one_line
+from memory_sql.languages.text import QUESTION, clean, normal_form, one_line, sentences
 from memory_sql.languages.wording import is_among, pieces
 from memory_sql.languages.words import fold
 from memory_sql.llm import LanguageModel, Request, ask, prompts
@@ -48,8 +48,11 @@ MOST_MESSAGES = 3  # that ask for one thing
 MOST_WHAT = 300  # characters
 SOUGHT = 50  # observations, of which those are left that are the person's own
 BEFORE = 3  # messages before the one that asks, to which it may refer
-REFUSED_SHARE = 0.5  # of the words of what is to be forgotten
+REFUSED_SHARE = 0.5  # of the words of what is to be forgotten: with more a text says it again
+MOST_UNTOLD = 1  # words of a clause, unless they are less than half of it
+MOST_AROUND = 4  # words of the clause that asks, besides what is meant
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
+_CLAUSE_END = re.compile(r"[,;:](?=\s)|[，；：、]|\s[–—-]\s")
 
 Kind = Literal["forget", "correct"]
 
@@ -89,7 +92,7 @@ class Asked:
             return False
         there = pieces(content)
         again = sum(is_among(word, there) for word in self.words)
-        return bool(self.words) and again >= REFUSED_SHARE * len(self.words)
+        return bool(self.words) and again > REFUSED_SHARE * len(self.words)
 
 
 def content_words(text: str, called: frozenset[str]) -> frozenset[str]:
@@ -183,7 +186,7 @@ class Choice:
 class Meant:
     """A request with what is meant: observations, drafts of the same answer; by which drafts it is corrected.
 
-    `unsure`: why a person has to decide, in one word; None: it is clear.
+    `unsure`: why a person has to decide, in one word; None: it is clear. `texts`: of what is meant.
     """
 
     asked: Asked
@@ -191,6 +194,7 @@ class Meant:
     places: tuple[int, ...] = ()
     news: tuple[int, ...] = ()
     unsure: str | None = None
+    texts: tuple[str, ...] = ()
 
     @property
     def scopes(self) -> set[int]:
@@ -353,6 +357,7 @@ def _meant(choice: Choice, handles: set[str], settings: Settings) -> Meant:
         tuple(one.place for one in chosen if one.place is not None),
         tuple(one.place for one in choice.news if one.place is not None),
         _why_unsure(asked, chosen, settings),
+        tuple(one.text for one in chosen),
     )
 
 
@@ -370,6 +375,29 @@ def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -
     if not chosen:
         return "not_found"
     return "review" if settings.spoken_requests == "review" else None
+
+
+def says_more(text: str, told: Iterable[str], called: frozenset[str]) -> bool:
+    """Whether a message that asks says something else as well, which none of these tells: a figure, or some words.
+
+    `told`: what is meant, and what was stored of the message. Questions are kept nowhere.
+    """
+    there = frozenset[str]().union(*map(pieces, told)) | called
+    clauses = [one for s in sentences(text) if not re.search(QUESTION, s) for one in _CLAUSE_END.split(s)]
+    asks = [may_ask_to_forget(one) for one in clauses]
+    words = [pieces(one) - small_words() for one in clauses]
+    left = [[word for word in some if not is_among(word, there)] for some in words]
+    if not any(asks):  # in a language without rules, or in other words: where it has most of what is meant
+        shared = [len(some) - len(rest) for some, rest in zip(words, left, strict=True)]
+        left = [
+            [word for word in rest if word.isdigit()] if share == max(shared) else rest
+            for rest, share in zip(left, shared, strict=True)
+        ]
+    return any(
+        any(word.isdigit() for word in rest)
+        or (len(rest) > MOST_AROUND if is_asking else len(rest) > MOST_UNTOLD and 2 * len(rest) > len(some))
+        for some, rest, is_asking in zip(words, left, asks, strict=True)
+    )
 
 
 async def ask_which(llm: LanguageModel, model: str, task: MeantTask) -> tuple[MeantAnswer, Usage]:

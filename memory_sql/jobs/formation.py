@@ -206,9 +206,7 @@ class Formation:
         return RunDueResult(formed=(result,))
 
 
-def _wishes(
-    loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings
-) -> list[spoken.Wish]:
+def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings) -> list[spoken.Wish]:
     own = {one.owner: one.state.scope_id for one in loaded.targets if one.is_main and one.state is not None}
 
     more = _saying_more(loaded, decided, applied, settings)
@@ -237,9 +235,7 @@ def _wishes(
     ]
 
 
-def _saying_more(
-    loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings
-) -> frozenset[int]:
+def _saying_more(loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings) -> frozenset[int]:
     """The messages that ask, and say something that is neither asked nor stored: it would end with their texts."""
     drafts, _ = drafts_of(decided.extraction, loaded, settings, decided.others.evidence)
     where, told = loaded.conversation.conversation_id, defaultdict[int, list[str]](list)

@@ -191,10 +191,11 @@ async def _file(
     )
 
 
-async def accept(
-    session: Session, asked: Asked, agent_key: int, key: SpokenKey, review: SpokenReview
-) -> list[str]:
-    """What remains to be forgotten of it, once the messages that ask have no text, unless more of them waits. What corrects is superseded here."""
+async def accept(session: Session, asked: Asked, agent_key: int, key: SpokenKey, review: SpokenReview) -> list[str]:
+    """What remains to be forgotten of it, once the messages that ask have no text, unless more of them waits.
+
+    What corrects is superseded here.
+    """
     own = await own_of(
         session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
     )

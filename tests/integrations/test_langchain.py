@@ -266,7 +266,8 @@ async def test_groups_and_conversations_may_be_those_of_a_run(memory: Memory, se
 
 async def test_a_conversation_may_be_number_0(memory: Memory, chat: Chat) -> None:
     made = MemoryMiddleware(memory, **MIA, conversation_id=0)
-    await create_agent(chat.model, middleware=[made]).ainvoke(ASKED)
+    agent: Any = create_agent(chat.model, middleware=[made])
+    await agent.ainvoke(ASKED)
     assert await rows(memory, "SELECT DISTINCT conversation_id FROM memory.messages") == [("0",)]
 
 

@@ -252,9 +252,9 @@ class Turns:
 
     async def _told(self, conversation_id: Id | None, message: str | None, turn: str | None, memory: Memory) -> str:
         known = self._conversation(conversation_id)
-        if known.turn.goes_on(turn, message):
-            await known.turn.asked.wait()
-            return known.turn.told
+        if (begun := known.turn).goes_on(turn, message):
+            await begun.asked.wait()
+            return begun.told
         own = known.turn = _Turn(turn)
         try:
             if (tools := self._tools(conversation_id, memory)) is not None:

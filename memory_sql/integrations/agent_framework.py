@@ -17,6 +17,7 @@ from typing import Any
 from agent_framework import AgentSession, Content, ContextProvider, FunctionTool, Message, SessionContext
 from pydantic import BaseModel, ConfigDict
 
+from memory_sql.domain.arguments import ids_of
 from memory_sql.domain.ids import Id
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.turns import Declared, Everyone, Said, Turns
@@ -56,7 +57,7 @@ class MemoryProvider(ContextProvider):
         super().__init__(source_id)
         self._everyone = Everyone(memory, agent_id=agent_id, budget_tokens=budget_tokens, seconds=seconds, tools=tools)
         self._user_id = user_id
-        self._group_ids = group_ids if callable(group_ids) else tuple(group_ids)
+        self._group_ids = group_ids if callable(group_ids) else tuple(ids_of("group_ids", group_ids))
         if not callable(user_id):
             self._everyone.of(user_id)
 
@@ -86,7 +87,7 @@ class MemoryProvider(ContextProvider):
         answered = [one for one in context.response.messages if one.role != "user"]
         names = _names([*asked, *answered])
         said = [*_said(asked, names, ids=True), *_said(answered, names)]
-        await turns.after(context.session_id, said, key=_key(n, asked))
+        await turns.after(context.session_id, said, key=_key(n, asked, context.input_messages))
 
     def _turns(self, session: AgentSession) -> Turns | None:
         """None: it is nobody's."""
@@ -121,11 +122,11 @@ def _asked(messages: Sequence[Message]) -> list[Message]:
     return new[::-1]
 
 
-def _key(n: int, asked: Sequence[Message]) -> str:
-    """Names the turn: by the host's name of what was asked; else by its place and its words, so that a session which is
-    restored from an earlier state says nothing else under a name that is taken."""
+def _key(n: int, asked: Sequence[Message], given: Sequence[Message]) -> str:
+    """Names the turn: by the host's name of what was asked; else by its place and the words that the run was given, so that
+    a session which is restored from an earlier state, or new each time, says nothing else under a name that is taken."""
     named = next((one.message_id for one in reversed(asked) if one.message_id), None)
-    words = "\n".join(f"{one.role} {one.text}" for one in asked)
+    words = "\n".join(f"{one.role} {one.text}" for one in given)
     return named or f"{n}:{sha256(words.encode()).hexdigest()[:16]}"
 
 
@@ -143,7 +144,7 @@ def _names(messages: Sequence[Message]) -> dict[str | None, str | None]:
 def _said(messages: Sequence[Message], names: Mapping[str | None, str | None], *, ids: bool = False) -> Iterator[Said]:
     """`ids`: those of messages are the host's; models may give the same to each answer."""
     for one in messages:
-        name, id_ = one.author_name, one.message_id if ids else None
+        name, id_ = one.author_name, (one.message_id or None) if ids else None
         results = [part for part in one.contents if part.type == "function_result"]
         for part in results:
             yield Said("tool", part.result or "", name=name, tool=names.get(part.call_id))

@@ -4,7 +4,8 @@
     runner = Runner(app=app, session_service=sessions)
 
 What memory has is at the end of the system instruction of each question to a model, and in no session. When a run has
-ended, what was said in it is stored; its session is the conversation, its user the user, its app the agent.
+ended, what was said in it is stored. Its app is the agent, its user the user, its session the conversation: `s1 / mia`, since
+two users may have sessions of the same id.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ KINDS = ("text", "inline_data", "file_data", "executable_code", "code_execution_
 FRAMEWORKS = frozenset({"transfer_to_agent", "set_model_response", "load_memory"})
 
 _is_tool = ContextVar("is_tool", default=False)
+
+
+def conversation_of(session_id: str, user_id: str) -> str:
+    """The id of a session's conversation in memory: another for each user and session, whatever their ids."""
+    return f"{session_id} / {user_id.replace('%', '%25').replace('/', '%2F')}"
 
 
 class _Apps:
@@ -93,19 +99,20 @@ class MemoryPlugin(BasePlugin):
             return
         content = callback_context.user_content
         asked = "\n".join(part.text or "" for part in (content and content.parts) or ())
-        if told := await turns.before(session.id, asked, turn=callback_context.invocation_id):
+        conversation = conversation_of(session.id, session.user_id)
+        if told := await turns.before(conversation, asked, turn=callback_context.invocation_id):
             llm_request.append_instructions([told])
         config = llm_request.config
         if not (config.response_schema or config.response_json_schema):  # beside which not all models take tools
             tools = self._apps.of(session.app_name).tools
-            llm_request.append_tools([_Tool(one, turns, session.id) for one in tools])
+            llm_request.append_tools([_Tool(one, turns, conversation) for one in tools])
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         session, run = invocation_context.session, invocation_context.invocation_id
         turns = self._turns(session)
         events = [event for event in session.events if event.invocation_id == run]
         if turns and any(event.author != "user" for event in events):  # else it ended before an answer
-            await turns.after(session.id, list(_said(events)))
+            await turns.after(conversation_of(session.id, session.user_id), _said(events))
 
     def _turns(self, session: Session) -> Turns | None:
         return None if _is_tool.get() else self._apps.of(session.app_name).of_run(session.user_id)
@@ -124,7 +131,7 @@ class MemoryService(BaseMemoryService):
 
     async def add_session_to_memory(self, session: Session) -> None:
         if turns := self._apps.of(session.app_name).of_run(session.user_id):
-            await turns.after(session.id, list(_said(session.events)))
+            await turns.after(conversation_of(session.id, session.user_id), _said(session.events))
 
     async def add_events_to_memory(
         self,
@@ -137,7 +144,7 @@ class MemoryService(BaseMemoryService):
     ) -> None:
         """Without `session_id`, into a conversation of the user's. `custom_metadata` isn't kept."""
         if turns := self._apps.of(app_name).of_run(user_id):
-            await turns.after(session_id or f"events of {user_id}", list(_said(events)))
+            await turns.after(conversation_of(session_id or "events", user_id), _said(events))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         turns = self._apps.of(app_name).of_run(user_id)
@@ -186,7 +193,7 @@ def _of_event(event: Event, parts: Sequence[types.Part]) -> Iterator[Said]:
     at = datetime.fromtimestamp(event.timestamp, UTC)
     for n, one in enumerate(part.function_response for part in parts):
         if one and one.name not in FRAMEWORKS:
-            text = to_json(one.response, serialize_unknown=True).decode()
+            text = to_json(one.response, serialize_unknown=True, bytes_mode="base64").decode()
             yield Said("tool", text, f"{event.id}:{n}", created_at=at, tool=one.name)
     called = [part.function_call.name or "" for part in parts if part.function_call]
     calls = [name for name in called if name not in FRAMEWORKS]

@@ -20,6 +20,7 @@ from langchain.tools.tool_node import ToolCallRequest
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
+from memory_sql.domain.arguments import ids_of
 from memory_sql.domain.ids import Id
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.turns import Everyone, Said, Turns
@@ -56,7 +57,7 @@ class MemoryMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._everyone = Everyone(memory, agent_id=agent_id, budget_tokens=budget_tokens, seconds=seconds, tools=tools)
         self._user_id = user_id
-        self._group_ids = group_ids if callable(group_ids) else tuple(group_ids)
+        self._group_ids = group_ids if callable(group_ids) else tuple(ids_of("group_ids", group_ids))
         self._conversation_id = conversation_id
         if not callable(user_id):
             self._everyone.of(user_id)
@@ -164,9 +165,9 @@ def _result(request: ToolCallRequest, answer: Answer | None) -> ToolMessage:
 
 def _since_the_last_answer(messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
     """This turn, with runs before it that failed."""
-    asked = next((n for n in range(len(messages) - 1, -1, -1) if _is_persons(messages[n])), -1)
+    asked = next((n for n in range(len(messages) - 1, -1, -1) if _is_persons(messages[n])), len(messages) - 1)
     before = range(asked - 1, -1, -1)
-    return messages[next((n + 1 for n in before if _is_answer(messages[n])), 0) :] if asked >= 0 else ()
+    return messages[next((n + 1 for n in before if _is_answer(messages[n])), 0) :]
 
 
 def _is_answer(message: AnyMessage) -> bool:
@@ -175,7 +176,7 @@ def _is_answer(message: AnyMessage) -> bool:
 
 def _conversation(run: _Run, said: Sequence[AnyMessage]) -> Id:
     """Without a thread, one of its own, which is the same if the run is tried again with the same messages."""
-    return run.conversation_id or said[0].id or uuid.uuid4().hex
+    return (said[0].id or uuid.uuid4().hex) if run.conversation_id is None else run.conversation_id
 
 
 def _said(messages: Sequence[AnyMessage]) -> list[Said]:

@@ -33,6 +33,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema, to_json
 
+from memory_sql.domain.arguments import ids_of
 from memory_sql.domain.ids import Id
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.turns import Everyone, Said, Turns
@@ -68,7 +69,7 @@ class MemoryCapability(AbstractCapability[Any]):
     ) -> None:
         self._everyone = Everyone(memory, agent_id=agent_id, budget_tokens=budget_tokens, seconds=seconds, tools=tools)
         self._user_id = user_id
-        self._group_ids = group_ids if callable(group_ids) else tuple(group_ids)
+        self._group_ids = group_ids if callable(group_ids) else tuple(ids_of("group_ids", group_ids))
         if not callable(user_id):
             self._everyone.of(user_id)
 
@@ -97,7 +98,7 @@ class MemoryCapability(AbstractCapability[Any]):
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         if turns := self._turns(ctx):
-            await turns.after(result.conversation_id, list(_said(result)), key=result.run_id)
+            await turns.after(result.conversation_id, _said(result), key=result.run_id)
         return result
 
     def _turns(self, ctx: RunContext[Any]) -> Turns | None:
@@ -172,7 +173,7 @@ def _said(result: AgentRunResult[Any]) -> Iterator[Said]:
 
 
 def _written(output: Any) -> str:
-    return output if isinstance(output, str) else to_json(output, serialize_unknown=True).decode()
+    return output if isinstance(output, str) else to_json(output, serialize_unknown=True, bytes_mode="base64").decode()
 
 
 def _as_said(part: ModelRequestPart) -> Said | None:

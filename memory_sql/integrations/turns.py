@@ -165,16 +165,17 @@ class Turns:
     async def before(self, conversation_id: Id | None, message: str | None, *, turn: str | None = None) -> str:
         """What memory has for the prompt of this turn; "" if it has nothing, fails or takes too long.
 
-        `turn` names the turn, in which memory is asked once, however often the model is.
+        `turn` names the turn, in which memory is asked once, however often the model is. With neither a turn nor a
+        message, it is still the turn before.
         """
         return await self._awaited(self._before(conversation_id, message, turn))
 
     async def after(
-        self, conversation_id: Id, said: Sequence[Said], *, key: str | None = None, is_over: bool = True
+        self, conversation_id: Id, said: Iterable[Said], *, key: str | None = None, is_over: bool = True
     ) -> bool:
         """Stores what was said in a turn; False if any of it wasn't stored, as far as is known.
 
-        If the turn isn't over, it is only kept in the process, to be stored with the rest.
+        If the turn isn't over, it is only kept in the process, to be stored with the rest, unless it is more than is kept.
         `key` names the turn where its messages have no ids: given again, they are stored once. What wasn't stored because
         memory failed is stored with the next turn of the conversation in this process. A message that can't be stored at all
         is left out alone. Never stored is what memory has said itself (system messages, what `before` returned, results of
@@ -196,7 +197,7 @@ class Turns:
     def _before(self, conversation_id: Id | None, message: str | None, turn: str | None) -> _Work[str]:
         return _Work("before", conversation_id, partial(self._told, conversation_id, message, turn), "")
 
-    def _after(self, conversation_id: Id, said: Sequence[Said], key: str | None, is_over: bool = True) -> _Work[bool]:
+    def _after(self, conversation_id: Id, said: Iterable[Said], key: str | None, is_over: bool = True) -> _Work[bool]:
         return _Work("after", conversation_id, partial(self._stored, conversation_id, said, key, is_over), False)
 
     def _call(self, conversation_id: Id | None, name: str, arguments: Mapping[str, Any] | str) -> _Work[Answer]:
@@ -251,28 +252,32 @@ class Turns:
 
     async def _told(self, conversation_id: Id | None, message: str | None, turn: str | None, memory: Memory) -> str:
         known = self._conversation(conversation_id)
-        if turn is not None and known.turn == turn:
-            return known.told
-        known.begin(turn)
-        if (tools := self._tools(conversation_id, memory)) is not None:
-            tools.turn()
-        asked: dict[str, Any] = {
-            "conversation_id": conversation_id,
-            "message": message or None,
-            "budget_tokens": self._budget_tokens,
-        }
-        text = str(await memory.context(**self._who, **asked))
-        known.told = "" if text in ("", NOTHING) else f"{NOTICE}\n{text}"
-        return known.told
+        if (begun := known.turn).goes_on(turn, message):
+            await begun.asked.wait()
+            return begun.told
+        own = known.turn = _Turn(turn)
+        try:
+            if (tools := self._tools(conversation_id, memory)) is not None:
+                tools.turn()
+            asked: dict[str, Any] = {
+                "conversation_id": conversation_id,
+                "message": message or None,
+                "budget_tokens": self._budget_tokens,
+            }
+            text = str(await memory.context(**self._who, **asked))
+            own.told = "" if text in ("", NOTHING) else f"{NOTICE}\n{text}"
+            return own.told
+        finally:
+            own.asked.set()
 
     async def _stored(
-        self, conversation_id: Id, said: Sequence[Said], key: str | None, is_over: bool, memory: Memory
+        self, conversation_id: Id, said: Iterable[Said], key: str | None, is_over: bool, memory: Memory
     ) -> bool:
         known = self._conversation(conversation_id)
-        own, failure = self._own(said, key, known.told, memory.now())
+        own, failure = self._own(said, key, known.turn.told, memory.now())
         sent = [*{message.id: message for message in (*known.unstored, *own)}.values()]
         known.unstored = _latest(sent)
-        if is_over:
+        if is_over or len(known.unstored) < len(sent):
             await self._take_out(known, conversation_id, memory)
             failure = await self._add(sent, conversation_id, memory) or failure
             stored = {message.id for message in sent}
@@ -300,16 +305,18 @@ class Turns:
         return failure
 
     def _own(
-        self, said: Sequence[Said], key: str | None, told: str, now: datetime
+        self, said: Iterable[Said], key: str | None, told: str, now: datetime
     ) -> tuple[list[Message], InputError | None]:
         """What isn't memory's own, and why a message was left out that is none."""
         own, failure, last = list[Message](), None, None
         for n, one in enumerate(said):
             try:
-                message = Message.parse(self._as_message(one, n, key, told, now), n)
+                message = Message.parse(self._as_message(one, n, key, now), n)
             except InputError as error:
                 failure = error
                 continue
+            if told and told in message.content:
+                message = message.model_copy(update={"content": message.content.replace(told, "").strip()})
             if self._is_memorys(one, message) or not message.content.strip():
                 continue
             is_again = last is not None and message.role == "user" and _same(message, last)
@@ -318,16 +325,13 @@ class Turns:
                 own.append(message)
         return own, failure
 
-    def _as_message(self, one: Said, n: int, key: str | None, told: str, now: datetime) -> dict[str, Any]:
+    def _as_message(self, one: Said, n: int, key: str | None, now: datetime) -> dict[str, Any]:
         """With an id and a time, by which it is the same if it has to be sent again."""
-        content = one.content
-        if told and isinstance(content, str):
-            content = content.replace(told, "").strip()
         calls = [{"name": name} for name in one.calls if name not in self._ours]
         own_id = uuid.uuid4().hex if key is None else f"{key}:{n}"
         return {
             "role": one.role,
-            "content": content,
+            "content": one.content,
             "tool_calls": calls,
             "id": own_id if one.id is None else one.id,
             "name": one.name,
@@ -352,9 +356,9 @@ class Turns:
 
     async def _taken_out(self, conversation_id: Id, message_ids: Sequence[Id] | None, memory: Memory) -> bool:
         known = self._conversation(conversation_id)
-        gone = None if message_ids is None else {str(one) for one in message_ids}
+        gone = None if message_ids is None else [id_of("message_ids", one) for one in message_ids]
         known.unstored = [one for one in known.unstored if gone is not None and one.id not in gone]
-        known.untaken += [None] if message_ids is None else message_ids
+        known.untaken += [None] if gone is None else gone
         await self._take_out(known, conversation_id, memory)
         return True
 
@@ -395,7 +399,7 @@ class Blocking:
     def before(self, conversation_id: Id | None, message: str | None, *, turn: str | None = None) -> str:
         return self._turns._waited(self._turns._before(conversation_id, message, turn))
 
-    def after(self, conversation_id: Id, said: Sequence[Said], *, key: str | None = None) -> bool:
+    def after(self, conversation_id: Id, said: Iterable[Said], *, key: str | None = None) -> bool:
         return self._turns._waited(self._turns._after(conversation_id, said, key))
 
     def call(self, conversation_id: Id | None, name: str, arguments: Mapping[str, Any] | str) -> Answer:
@@ -411,22 +415,24 @@ class _Work(NamedTuple, Generic[R]):
     otherwise: R
 
 
-class _Conversation:
-    """`told`: what memory had for the prompt, in the turn of that name. `unstored`: messages to send with the next.
+class _Turn:
+    """`told`: what memory had for the prompt. It stays "" if that failed: the next question in it doesn't ask again."""
 
-    `untaken`: those to take out before that; None: all of the conversation.
-    """
+    def __init__(self, name: str | None) -> None:
+        self.name, self.told, self.asked = name, "", asyncio.Event()
+
+    def goes_on(self, name: str | None, message: str | None) -> bool:
+        return self.name is not None and (self.name == name or (name is None and message is None))
+
+
+class _Conversation:
+    """`unstored`: messages to send with the next. `untaken`: those to take out before that; None: all of the conversation."""
 
     def __init__(self) -> None:
         self.tools: MemoryTools | None = None
-        self.turn: str | None = None
-        self.told = ""
+        self.turn = _Turn(None)
         self.unstored = list[Message]()
         self.untaken = list[Id | None]()
-
-    def begin(self, turn: str | None) -> None:
-        """What memory has for it is "" until it is known, also if that fails: the next question in it doesn't wait again."""
-        self.turn, self.told = turn, ""
 
 
 _ending = set[asyncio.Task[Any]]()  # cancelled, and not waited for

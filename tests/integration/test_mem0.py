@@ -15,6 +15,7 @@ import pytest
 
 from memory_sql import sync
 from memory_sql.config import Settings
+from memory_sql.db.urls import asyncpg_url
 from memory_sql.errors import ConfigurationError, InputError, UnavailableError
 from memory_sql.integrations.mem0 import AsyncMemory, Memory
 from memory_sql.integrations.mem0.config import configured
@@ -383,6 +384,21 @@ async def test_deleted_is_gone_with_every_text_that_it_had(facade: AsyncMemory, 
             await call
 
 
+async def test_deleted_is_gone_with_what_other_calls_made_of_it(
+    facade: AsyncMemory, memory: Own, checked: None
+) -> None:
+    key = await keep(facade, "Alice sails.", **ALICE)
+    for old, text in (("o1-1", "Alice rows."), ("o1-2", "Alice swims.")):
+        await memory.observations.update(old, agent_id="mem0", **ALICE, text=text)
+    await facade.update(key, "Alice dives.")
+    assert [item["id"] for item in (await facade.get_all(**OF_ALICE))["results"]] == [key]
+    assert await facade.delete(key) == {"message": "Memory deleted successfully!"}
+    assert texts(await facade.get_all(**OF_ALICE)) == []
+    assert (
+        await memory.search("sails rows swims dives", agent_id="mem0", **ALICE, include_superseded=True)
+    ).results == ()
+
+
 async def test_what_goes_with_a_deleted_one_is_named(facade: AsyncMemory, memory: Own, llm: Scripted) -> None:
     """The message goes that it was made of, and so does what else was made of that alone."""
     llm.then(extracted(("Alice prefers tea.", "individual"), ("Alice lives in Lisbon.", "individual")))
@@ -592,6 +608,23 @@ def test_configuration_is_honoured_or_named(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.warns(UserWarning, match="history_db_path, vector_store.collection_name, vector_store.hnsw") as told:
         assert configured({"vector_store": url, "history_db_path": "/tmp/x"}).url == "postgresql://db/m"
     assert "/tmp/x" not in str(told[0].message)
+
+
+@pytest.mark.parametrize(
+    ("place", "host", "options"),
+    [
+        ({"host": "::1"}, "::1", {}),
+        ({"host": "[::1]", "sslmode": "require"}, "::1", {"sslmode": "require"}),
+        ({"host": "/var/run/postgresql"}, None, {"host": "/var/run/postgresql"}),
+        ({}, "localhost", {}),
+    ],
+)
+def test_any_host_of_a_configuration_is_the_one_that_is_reached(
+    place: dict[str, Any], host: str | None, options: dict[str, str]
+) -> None:
+    store = {"provider": "pgvector", "config": {"user": "me", "password": "a@b", "port": 5433, **place}}
+    url = asyncpg_url(configured({"vector_store": store}).url or "")
+    assert (url.host, url.port, url.password, dict(url.query)) == (host, 5433, "a@b", options)
 
 
 @pytest.mark.parametrize(

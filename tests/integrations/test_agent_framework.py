@@ -27,6 +27,7 @@ from openai import AsyncOpenAI
 
 from memory_sql import sync
 from memory_sql.config import Settings
+from memory_sql.errors import InputError
 from memory_sql.integrations.agent_framework import MemoryProvider
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.memory import Memory
@@ -130,6 +131,32 @@ async def test_what_follows_a_session_of_earlier_is_stored(memory: Memory, chat:
     chat.sessions = earlier
     await chat.say("Three.")
     assert [text for role, text in await stored(memory) if role == "user"] == ["One.", "Two.", "Three."]
+
+
+async def test_the_same_words_again_are_stored_where_the_host_keeps_the_conversation(
+    memory: Memory, chat: Chat
+) -> None:
+    said = [Message("user", ["Yes."])]
+    for _ in range(3):
+        for _ in range(2):  # a run that is tried again
+            answer = await chat.agent.run(said, session=chat.session("mia", "s1"))
+        said = [*said, *answer.messages, Message("user", ["Yes."])]
+    assert await stored(memory) == [("user", "Yes."), ("assistant", ANSWER)] * 3
+
+
+def test_groups_are_no_text(memory_nowhere: Memory) -> None:
+    with pytest.raises(InputError):
+        provider(memory_nowhere, group_ids="harbor")
+
+
+@pytest.fixture
+def memory_nowhere() -> Memory:
+    return Memory("postgresql://nobody@127.0.0.1:9/nothing")
+
+
+async def test_an_empty_id_is_none(memory: Memory, chat: Chat) -> None:
+    await chat.say("Hello.", turn="")
+    assert await stored(memory) == [("user", "Hello."), ("assistant", ANSWER)]
 
 
 @pytest.mark.filterwarnings(r"ignore:\[HARNESS\]")

@@ -29,7 +29,7 @@ from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.errors import NotFoundError
 from memory_sql.integrations.failures import AnyMemory
-from memory_sql.integrations.google_adk import MemoryPlugin, MemoryService
+from memory_sql.integrations.google_adk import MemoryPlugin, MemoryService, conversation_of
 from memory_sql.memory import Memory
 from memory_sql.tools.answers import NOTICE
 from tests.integrations import model
@@ -156,7 +156,7 @@ async def test_an_agent_can_have_another_name_than_its_app(memory: Memory, llm: 
         pass
     assert [
         one.content
-        for one in await memory.conversations.messages(agent_id="grace", user_id="mia", conversation_id="s1")
+        for one in await memory.conversations.messages(agent_id="grace", user_id="mia", conversation_id="s1 / mia")
     ] == [ANSWER, "Hello."]
     await chat.close()
 
@@ -255,7 +255,7 @@ async def test_events_say_what_was_said(memory: Memory) -> None:
         ("assistant", "Good morning."),
         ("user", "My boat:\n[inline_data]"),
     ]
-    found = await memory.conversations.messages(agent_id=AGENT, user_id="mia", conversation_id="s1")
+    found = await memory.conversations.messages(agent_id=AGENT, user_id="mia", conversation_id="s1 / mia")
     assert [one.said_at.timestamp() for one in found if one.role == "assistant"] == [1_772_000_000.5]
 
 
@@ -318,3 +318,35 @@ async def test_a_sync_memory_serves_any_loop(database_url: str, llm: model.Model
     memory = sync.Memory(database_url, settings=Settings(llm="offline"))
     assert await asyncio.to_thread(blocking, memory) == ANSWER
     assert "green tea" in llm.asked[0].instructions
+
+
+async def test_a_session_of_two_users_is_two_conversations(memory: Memory, chat: Chat) -> None:
+    """ADK tells sessions apart by app, user and id."""
+    await chat.say("My berth is at Pier 9.", user="mia", conversation="s1")
+    await chat.say("Where is the boat?", user="bo", conversation="s1")
+    said = {
+        user: [one.content for one in await memory.conversations.messages(agent_id=AGENT, user_id=user)]
+        for user in ("mia", "bo")
+    }
+    assert said == {"mia": [ANSWER, "My berth is at Pier 9."], "bo": [ANSWER, "Where is the boat?"]}
+
+
+def test_ids_of_sessions_and_users_are_never_mistaken() -> None:
+    ids = [("s1", "mia"), ("s1 / mia", "bo"), ("s1", "mia / bo"), ("s1", "mia %2F bo"), ("s1", "mia %252F bo")]
+    assert len({conversation_of(*one) for one in ids}) == len(ids)
+
+
+async def test_a_result_of_bytes_fails_no_run(memory: Memory) -> None:
+    drawn = types.Part.from_function_response(name="draw", response={"picture": b"\xff\xd8"})
+    event = Event(author="ada", content=types.Content(role="user", parts=[drawn]), id=Event.new_id())
+    await MemoryService(memory).add_events_to_memory(
+        app_name=AGENT, user_id="mia", events=[text("Draw it."), event], session_id="s1"
+    )
+    assert await stored(memory) == [("user", "Draw it."), ("tool", '{"picture":"_9g="}')]
+
+
+async def test_an_event_that_cannot_be_read_fails_no_run(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    with told_once(caplog):
+        await MemoryService(memory).add_events_to_memory(
+            app_name=AGENT, user_id="mia", events=[text("Hello.", timestamp=1e18)], session_id="s1"
+        )

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware
-from langchain.messages import HumanMessage, SystemMessage
+from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
+from langchain.messages import HumanMessage, RemoveMessage, SystemMessage
 from langchain.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from openai import BadRequestError
 from pydantic import SecretStr
 
@@ -263,8 +264,36 @@ async def test_groups_and_conversations_may_be_those_of_a_run(memory: Memory, se
     assert await memory.groups.members("harbor", agent_id=AGENT)
 
 
+async def test_a_conversation_may_be_number_0(memory: Memory, chat: Chat) -> None:
+    made = MemoryMiddleware(memory, **MIA, conversation_id=0)
+    agent: Any = create_agent(chat.model, middleware=[made])
+    await agent.ainvoke(ASKED)
+    assert await rows(memory, "SELECT DISTINCT conversation_id FROM memory.messages") == [("0",)]
+
+
+async def test_a_model_that_is_asked_again_behind_a_summary_is_in_the_same_turn(
+    memory: Memory, served: Model, chat: Chat
+) -> None:
+    """What `forget` shows may only be confirmed in a later turn, also where the question is gone."""
+    (one,) = (await memory.search("tea", **MIA)).results
+    summary = HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"})
+
+    class Summarised(AgentMiddleware[Any, Any, Any]):
+        async def abefore_model(self, state: Any, runtime: Any) -> Any:
+            called = [message for message in state["messages"] if message.type != "human"]
+            return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), summary, *called]} if called else None
+
+    agent: Any = create_agent(chat.model, middleware=[Summarised(), chat.middleware], checkpointer=InMemorySaver())
+    asked = call("forget", observation_ids=[one.observation.id])
+    await agent.ainvoke({"messages": [HumanMessage(asked)]}, IN_S1)
+    turns = chat.middleware._everyone.of("mia")
+    answer = await turns.call("s1", "forget", {"observation_ids": [one.observation.id], "confirmed": True})
+    assert "in a later turn" in answer.text
+    assert ("assistant", ANSWER) in await stored(memory)
+
+
 def test_what_cannot_be_is_refused_when_it_is_made(memory_nowhere: Memory) -> None:
-    for given in ({"user_id": ""}, {"agent_id": ""}, {"seconds": 0}, {"budget_tokens": 1}):
+    for given in ({"user_id": ""}, {"agent_id": ""}, {"seconds": 0}, {"budget_tokens": 1}, {"group_ids": "harbor"}):
         with pytest.raises(InputError):
             MemoryMiddleware(memory_nowhere, **{**MIA, **given})
     assert MemoryMiddleware(memory_nowhere, **MIA, tools=None).tools == []

@@ -26,6 +26,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from memory_sql import sync
 from memory_sql.config import Settings
+from memory_sql.errors import InputError
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.pydantic_ai import MemoryCapability
 from memory_sql.memory import Memory
@@ -212,3 +213,8 @@ async def test_deps_say_whose_groups_these_are(memory: Memory, chat: Chat) -> No
     agent = Agent(chat.model, deps_type=str, capabilities=[capability(memory, group_ids=groups)])
     await agent.run("The harbour closes at ten.", deps="mia")
     assert [one.user_id for one in await memory.groups.members("harbor", agent_id=AGENT)] == ["mia"]
+
+
+def test_groups_are_no_text() -> None:
+    with pytest.raises(InputError):
+        capability(Memory("postgresql://nobody@127.0.0.1:9/nothing"), group_ids="harbor")

@@ -106,6 +106,32 @@ async def test_what_a_user_says_again_before_an_answer_is_said_once(memory: Memo
     assert await stored(memory) == [("user", "Yes."), ("assistant", "Fine."), ("user", "Yes.")]
 
 
+async def test_what_was_told_is_taken_out_and_nothing_else(memory: Memory, turns: Turns) -> None:
+    await memory.observe("Mia likes green tea.", agent_id=AGENT, user_id="mia")
+    told = await turns.before("s1", "Which tea?")
+    parts = [{"type": "text", "text": told}, {"type": "text", "text": "Which tea?"}]
+    assert await turns.after("s1", [Said("user", parts), Said("assistant", "  - green\n")])
+    assert await stored(memory) == [("user", "Which tea?"), ("assistant", "  - green\n")]
+
+
+async def test_what_cannot_be_read_fails_no_turn(turns: Turns, caplog: pytest.LogCaptureFixture) -> None:
+    with told_once(caplog):
+        assert not await turns.after("s1", (Said("user", str(1 // n)) for n in (1, 0)))
+
+
+async def test_a_long_message_that_cannot_wait_is_stored_at_once(memory: Memory, turns: Turns) -> None:
+    long = "x" * (MOST_UNSTORED_CHARACTERS + 1)
+    assert await turns.after("s1", [Said("user", long, id="1")], is_over=False)
+    assert await turns.after("s1", [Said("assistant", "Well.")])
+    assert await stored(memory) == [("user", long), ("assistant", "Well.")]
+
+
+async def test_an_id_that_cannot_be_forgotten_stops_no_later_turn(memory: Memory, turns: Turns) -> None:
+    assert not await turns.forget("s1", ["x" * 300])
+    assert await turns.after("s1", [Said("user", "Hello.")])
+    assert await stored(memory) == [("user", "Hello.")]
+
+
 @pytest.mark.parametrize(
     "bad", [Said("user", 7), Said("king", "We."), Said("user", "x" * 2_000_000), Said("user", {"a": 1})]
 )
@@ -177,6 +203,41 @@ async def test_memory_is_asked_once_in_a_turn(memory: Memory, turns: Turns) -> N
     assert await turns.before("s1", "Tea?", turn="t1") == first
     assert "coffee" in await turns.before("s1", "Tea?", turn="t2")
     assert "coffee" in await turns.before("s2", "Tea?", turn="t1")
+
+
+async def test_agents_that_ask_at_once_in_a_turn_are_told_the_same(memory: Memory, turns: Turns) -> None:
+    await memory.observe("Mia likes green tea.", agent_id=AGENT, user_id="mia")
+    first, second = await asyncio.gather(*(turns.before("s1", "Tea?", turn="t1") for _ in range(2)))
+    assert "green tea" in first
+    assert first == second
+
+
+async def test_a_turn_is_told_what_it_asked_while_another_begins(
+    memory: Memory, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = asyncio.Event()
+
+    async def context(*, message: str, **_: object) -> str:
+        if message == "slow":
+            await goes_on.wait()
+        return message
+
+    monkeypatch.setattr(memory, "context", context)
+    slow = asyncio.create_task(turns.before("s1", "slow", turn="t1"))
+    await asyncio.sleep(0.01)
+    assert "fast" in await turns.before("s1", "fast", turn="t2")
+    goes_on.set()
+    assert "slow" in await slow
+    assert "fast" in await turns.before("s1", "fast", turn="t2")
+
+
+async def test_a_question_without_a_message_is_in_the_turn_before(memory: Memory, turns: Turns) -> None:
+    one = await memory.observe("Mia likes green tea.", agent_id=AGENT, user_id="mia")
+    told = await turns.before("s1", "Forget the tea.", turn="t1")
+    await turns.call("s1", "forget", {"observation_ids": [one.id]})
+    assert await turns.before("s1", None) == told
+    asked = {"observation_ids": [one.id], "confirmed": True}
+    assert "in a later turn" in (await turns.call("s1", "forget", asked)).text
 
 
 async def test_nothing_known_is_no_text(turns: Turns) -> None:

@@ -141,18 +141,25 @@ class Calls:
 
     async def get(self, text: Any) -> tuple[MemoryId, Observation] | None:
         """The memory as it is now, if that id was handed out for it once; None: there is none."""
-        key = MemoryId.read(text)
+        texts = await self._texts(text)
+        if not texts:
+            return None
+        key, one = texts[-1]
+        return (key, one) if _is_of(one, key.owner) else None
+
+    async def _texts(self, text: Any) -> list[tuple[MemoryId, Observation]]:
+        """What has that id, and what took its place, the newest last; empty if that isn't there."""
+        key, found = MemoryId.read(text), list[tuple[MemoryId, Observation]]()
         while key is not None:
             try:
                 one = await self._memory.observations.get(
                     key.observation, agent_id=key.agent, user_id=key.owner, own=True
                 )
             except (InputError, NotFoundError):
-                return None
-            if one.superseded_by is None:
-                return (key, one) if _is_of(one, key.owner) else None
-            key = key._replace(observation=one.superseded_by)
-        return None
+                return []
+            found.append((key, one))
+            key = None if one.superseded_by is None else key._replace(observation=one.superseded_by)
+        return found
 
     async def history(self, text: Any) -> list[dict[str, Any]]:
         """Oldest first."""
@@ -182,10 +189,10 @@ class Calls:
 
     async def update(self, text: Any, content: str, metadata: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         """Raises `ValueError` where there is no such memory, as mem0 does."""
-        key, old = await self._needed(text)
+        key, old, versions = await self._needed(text)
         kept = old.metadata.get(OWN) or {}
         times = {"created_at": old.observed_at.isoformat(), **kept, "updated_at": self._memory.now().isoformat()}
-        changed = {**times, **own, "versions": [*versions_of(old), old.id]}
+        changed = {**times, **own, "versions": versions}
         await self._memory.observations.update(
             old.id, agent_id=key.agent, user_id=key.owner, text=content,
             metadata={**old.metadata, **metadata, OWN: changed}, if_version=old.version, actor=ACTOR,
@@ -197,8 +204,8 @@ class Calls:
 
         Raises `ValueError` where there is no such memory, as mem0 does.
         """
-        key, one = await self._needed(text)
-        asked, gone = [*versions_of(one), one.id], list[str]()
+        key, _, asked = await self._needed(text)
+        gone = list[str]()
         for version in asked:  # the newest last: until then a call that fails can be repeated
             chosen = Selection(user_id=key.owner, observation_id=version)
             with suppress(NotFoundError):
@@ -219,11 +226,12 @@ class Calls:
         for agent in await self._all_agents():
             await self._memory.forget(Selection(everything=True), agent_id=agent, wait=False, actor=ACTOR)
 
-    async def _needed(self, text: Any) -> tuple[MemoryId, Observation]:
-        found = await self.get(text)
+    async def _needed(self, text: Any) -> tuple[MemoryId, Observation, list[str]]:
+        """As it is now, and the ids of all that it has been, the newest last."""
+        found, been = await self.get(text), await self._texts(text)
         if found is None:
             raise ValueError(UNKNOWN.format(text))
-        return found
+        return *found, [*dict.fromkeys(id for _, one in been for id in (*versions_of(one), one.id))]
 
     async def _agents(self, who: Whose) -> Sequence[str]:
         """Of a call without one, all: mem0 finds a user's memory whichever agent it is of."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from memory_sql.config import Settings
 from memory_sql.errors import ConfigurationError
@@ -96,9 +96,14 @@ def _url(store: Mapping[str, Any]) -> str | None:
         return store.get("connection_string")
     user, password = (quote(str(store.get(name, "")), safe="") for name in ("user", "password"))
     who = f"{user}:{password}@" if user else ""
-    options = f"?sslmode={store['sslmode']}" if "sslmode" in store else ""
-    place = f"{store.get('host', 'localhost')}:{store.get('port', 5432)}"
-    return f"postgresql://{who}{place}/{quote(str(store.get('dbname', 'postgres')), safe='')}{options}"
+    host, port = str(store.get("host", "localhost")), store.get("port", 5432)
+    options = {"sslmode": store["sslmode"]} if "sslmode" in store else {}
+    if host.startswith("/"):  # the directory of a socket
+        host, options = "", {**options, "host": host}
+    elif ":" in host:
+        host = f"[{host.strip('[]')}]"
+    name = quote(str(store.get("dbname", "postgres")), safe="")
+    return f"postgresql://{who}{host}:{port}/{name}{'?' if options else ''}{urlencode(options, safe='/')}"
 
 
 def _llm(model: Mapping[str, Any]) -> OwnedModel:

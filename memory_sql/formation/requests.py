@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -31,9 +31,9 @@ from memory_sql.errors import AnswerError, PromptTooLongError, RefusedError, Tru
 from memory_sql.formation.answers import Extraction
 from memory_sql.formation.window import Loaded
 from memory_sql.languages.anchors import small_words
-from memory_sql.languages.requests import may_ask_to_forget
-from memory_sql.languages.text import clean, normal_form, one_line
-from memory_sql.languages.wording import is_among, pieces
+from memory_sql.languages.requests import may_ask_to_forget, polite_words
+from memory_sql.languages.text import QUESTION, clean, normal_form, one_line, sentences
+from memory_sql.languages.wording import TELLING, is_among, pieces
 from memory_sql.languages.words import fold
 from memory_sql.llm import LanguageModel, Request, ask, prompts
 from memory_sql.llm.answers import AlsoRead
@@ -48,8 +48,11 @@ MOST_MESSAGES = 3  # that ask for one thing
 MOST_WHAT = 300  # characters
 SOUGHT = 50  # observations, of which those are left that are the person's own
 BEFORE = 3  # messages before the one that asks, to which it may refer
-REFUSED_SHARE = 0.5  # of the words of what is to be forgotten
+REFUSED_SHARE = 0.5  # of the words of what is to be forgotten: with more a text says it again
+MOST_UNTOLD = 1  # words of a clause, unless they are less than half of it
+MOST_AROUND = 4  # telling words of the clause that asks, besides what is meant
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
+_CLAUSE_END = re.compile(r"[,;:](?=\s)|[\uFF0C\uFF1B\uFF1A\u3001]|\s[–—-]\s")
 
 Kind = Literal["forget", "correct"]
 
@@ -89,7 +92,7 @@ class Asked:
             return False
         there = pieces(content)
         again = sum(is_among(word, there) for word in self.words)
-        return bool(self.words) and again >= REFUSED_SHARE * len(self.words)
+        return bool(self.words) and again > REFUSED_SHARE * len(self.words)
 
 
 def content_words(text: str, called: frozenset[str]) -> frozenset[str]:
@@ -183,7 +186,7 @@ class Choice:
 class Meant:
     """A request with what is meant: observations, drafts of the same answer; by which drafts it is corrected.
 
-    `unsure`: why a person has to decide, in one word; None: it is clear.
+    `unsure`: why a person has to decide, in one word; None: it is clear. `texts`: of what is meant.
     """
 
     asked: Asked
@@ -191,6 +194,7 @@ class Meant:
     places: tuple[int, ...] = ()
     news: tuple[int, ...] = ()
     unsure: str | None = None
+    texts: tuple[str, ...] = ()
 
     @property
     def scopes(self) -> set[int]:
@@ -353,6 +357,7 @@ def _meant(choice: Choice, handles: set[str], settings: Settings) -> Meant:
         tuple(one.place for one in chosen if one.place is not None),
         tuple(one.place for one in choice.news if one.place is not None),
         _why_unsure(asked, chosen, settings),
+        tuple(one.text for one in chosen),
     )
 
 
@@ -370,6 +375,49 @@ def _why_unsure(asked: Asked, chosen: Sequence[Candidate], settings: Settings) -
     if not chosen:
         return "not_found"
     return "review" if settings.spoken_requests == "review" else None
+
+
+def says_more(text: str, told: Iterable[str], called: frozenset[str]) -> bool:
+    """Whether a message that asks says something else as well, which none of these tells: a figure, or some words.
+
+    `told`: what is meant, and what was stored of the message. Questions tell nothing.
+    """
+    there = frozenset[str]().union(*map(pieces, told)) | called
+    clauses = [
+        _Clause(asks, words, tuple(word for word in words if not is_among(word, there)))
+        for sentence in sentences(text)
+        for part in _CLAUSE_END.split(sentence)
+        if (asks := may_ask_to_forget(part)) or not re.search(QUESTION, sentence)
+        for words in (pieces(part) - small_words() - polite_words(),)
+    ]
+    if not any(one.asks for one in clauses):  # in a language without rules, or in other words
+        most = max((one.told for one in clauses), default=0)
+        clauses = [one.figures() if one.told == most else one for one in clauses]
+    return any(one.says_more for one in clauses)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """`left`: its words that are told nowhere else."""
+
+    asks: bool
+    words: frozenset[str]
+    left: tuple[str, ...]
+
+    @property
+    def told(self) -> int:
+        return len(self.words) - len(self.left)
+
+    @property
+    def says_more(self) -> bool:
+        if any(word.isdigit() for word in self.left):
+            return True
+        if self.asks:
+            return sum(len(word) >= TELLING for word in self.left) > MOST_AROUND
+        return len(self.left) > MOST_UNTOLD and len(self.left) > self.told
+
+    def figures(self) -> _Clause:
+        return replace(self, left=tuple(word for word in self.left if word.isdigit()))
 
 
 async def ask_which(llm: LanguageModel, model: str, task: MeantTask) -> tuple[MeantAnswer, Usage]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -152,7 +152,7 @@ class Formation:
             applied = await formation.apply(session, loaded, decided, settings, now, self.metadata)
             stored = {parse_observation_id(one)[0] for one in applied.ids.values()}  # their scopes are locked, or new
             ours = replace(locks, rows=locks.rows | Rows(frozenset(stored)))
-            wishes = _wishes(loaded, decided, applied)
+            wishes = _wishes(loaded, decided, applied, settings)
             done = await spoken.carry_out(session, ours, where.agent_id, where.conversation_id, wishes, settings, now)
             seen = tuple(one for one in applied.observations if one.id not in done.hidden)
             return replace(applied, observations=seen, hidden=tuple(sorted(done.hidden)), superseded=done.superseded)
@@ -206,8 +206,14 @@ class Formation:
         return RunDueResult(formed=(result,))
 
 
-def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied) -> list[spoken.Wish]:
+def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings) -> list[spoken.Wish]:
     own = {one.owner: one.state.scope_id for one in loaded.targets if one.is_main and one.state is not None}
+
+    more = _saying_more(loaded, decided, applied, settings)
+
+    def scope_of(one: requests.Meant) -> int | None:
+        shown_in = sorted(parse_observation_id(known)[0] for known in (*one.observations, *ids(one.places)))
+        return own.get(loaded.window.owners[one.asked.user_id], next(iter(shown_in), None))
 
     def ids(places: Iterable[int]) -> list[str]:
         return [applied.ids[place] for place in places if place in applied.ids]
@@ -221,8 +227,28 @@ def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied) -> l
             observations=tuple(dict.fromkeys([*one.observations, *ids(one.places)])),
             news=tuple(ids(one.news)),
             unsure=one.unsure,
-            scope_id=own.get(loaded.window.owners[one.asked.user_id]),
+            scope_id=scope_of(one),
             words=one.asked.words,
+            more=more & one.asked.numbers,
         )
         for one in decided.meant
     ]
+
+
+def _saying_more(loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings) -> frozenset[int]:
+    """The messages that ask, and say something that is neither asked nor stored: it would end with their texts."""
+    drafts, _ = drafts_of(decided.extraction, loaded, settings, decided.others.evidence)
+    where, told = loaded.conversation.conversation_id, defaultdict[int, list[str]](list)
+    for place in applied.ids:
+        for one in drafts[place].evidence:
+            if one.conversation_id == where and one.number is not None:
+                told[one.number].append(drafts[place].content)
+    for meant in decided.meant:
+        for number in meant.asked.numbers:
+            told[number] += (meant.asked.what, *meant.texts)
+    asking = {message.number: (message, meant.asked) for meant in decided.meant for message in meant.asked.said}
+    return frozenset(
+        number
+        for number, (message, asked) in asking.items()
+        if requests.says_more(message.content or "", told[number], asked.called)
+    )

@@ -53,6 +53,12 @@ def _words() -> frozenset[str]:
     return frozenset[str]().union(*(pieces(word) for one in of_all(Requests).values() for word in one.words))
 
 
+@cache
+def polite_words() -> frozenset[str]:
+    """Those that tell nothing beside a request, in all languages."""
+    return frozenset[str]().union(*(pieces(word) for one in of_all(Requests).values() for word in one.polite))
+
+
 def _end(text: str, after: int) -> int:
     found = _END.search(text, after)
     return len(text) if found is None else found.start()

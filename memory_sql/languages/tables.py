@@ -103,10 +103,11 @@ class Requests(NamedTuple):
     """How a person asks the memory itself to forget or to correct something about them. Case doesn't matter.
 
     A match ends where begins what is meant: `forget my old address` ends before `my`. `words`: without any of
-    them nobody asks to forget anything in this language.
+    them nobody asks to forget anything in this language. `polite`: words that tell nothing beside a request.
     """
 
     words: Words = frozenset()
+    polite: Words = frozenset()
     forget: Mapping[str, str] = _NONE
     correct: Mapping[str, str] = _NONE
 

@@ -6,7 +6,7 @@ they say is wrong is superseded by what they say instead. Only what the person s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -15,7 +15,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks
 from memory_sql.db.queries.owned import own_of
-from memory_sql.db.queries.requests import SPOKEN, Requests, SpokenReview
+from memory_sql.db.queries.requests import SPOKEN, Beside, Requests, SpokenKey, SpokenReview
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.messages import end_texts
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -28,6 +28,7 @@ from memory_sql.lifecycle.corrections.request import find
 
 MOST_HIDDEN = 10  # observations, by all requests of one formation; what is more waits for a person
 MOST_CORRECTED = 3  # by one request
+MORE = "says_more"  # why the text of a message that asks waits for a person: with it something else would be lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class Wish:
     """What a user asks for in these messages of a conversation. `scope_id`: theirs, where a review is kept.
 
     `observations` are meant; `news` says instead of them what is so. `unsure`: why a person has to decide, in one word.
-    `words`: by which what is meant is told from other things.
+    `words`: by which what is meant is told from other things. `more`: those of the messages that say something else, too,
+    which is stored nowhere else.
     """
 
     kind: Literal["forget", "correct"]
@@ -47,6 +49,7 @@ class Wish:
     unsure: str | None
     scope_id: int | None
     words: frozenset[str] = frozenset()
+    more: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ async def carry_out(
 ) -> Carried:
     """Under the locks of the caller, of which the agent is shared: what more is needed, is said to them."""
     done, left = Carried(), MOST_HIDDEN
-    ended, waiting = set[int](), list[Wish]()
+    carried, waiting = list[Wish](), list[Wish]()
     for wish in wishes:
         principal = {"agent_id": agent_id, "user_id": wish.user_id, "conversation_id": conversation_id}
         asked = Asked(principal, None, wish.what if wish.kind == "forget" else None, settings, now)
@@ -76,22 +79,37 @@ async def carry_out(
         if wish.kind == "forget" and wish.unsure is None and len(wish.observations) > left:
             wish = replace(wish, unsure="too_many")
         if await _is_hidden_already(session, locks.agent_key, wish, settings):
-            ended |= {*wish.numbers}
+            carried.append(wish)
         elif wish.unsure is not None:
             waiting.append(wish)
         elif wish.kind == "forget":
             done = replace(done, hidden=done.hidden | await _hide(session, locks, asked, wish))
             left -= len(wish.observations)
-            ended |= {*wish.numbers}
+            carried.append(wish)
         else:
             superseded = await _correct(session, locks, asked, wish)
             done = replace(done, superseded=done.superseded + superseded)
             if not superseded:
                 waiting.append(replace(wish, unsure="nothing_newer"))
-    if ended:
+    waiting = [wish for wish in waiting if _can_wait(wish)]
+    kept = {number for wish in waiting for number in wish.numbers}
+    for wish in carried:
+        if (numbers := sorted(wish.more - kept)) and wish.scope_id is not None:
+            waiting.append(replace(wish, numbers=(*numbers,), observations=(), news=(), unsure=MORE))
+        kept |= wish.more
+    asked_for = {number for wish in carried for number in wish.numbers}
+    if ended := asked_for - kept:
         await end_texts(session, locks.agent_key, conversation_id, ended)
-    await _file(session, locks.agent_key, conversation_id, waiting, now)
+    await _file(session, locks.agent_key, conversation_id, waiting, asked_for, now)
     return done
+
+
+def _can_wait(wish: Wish) -> bool:
+    """Not what nothing can come of.
+
+    What corrects without naming what was wrong has been stored, and the consolidation compares it with all that is known.
+    """
+    return wish.scope_id is not None and not (wish.kind == "correct" and wish.news and not wish.observations)
 
 
 async def _is_hidden_already(session: Session, agent_key: int, wish: Wish, settings: Settings) -> bool:
@@ -142,10 +160,12 @@ async def _correct(session: Session, locks: Locks, asked: Asked, wish: Wish) -> 
     return superseded
 
 
-async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[Wish], now: datetime) -> None:
-    """For a person to decide, with their messages in the place of their words; not what nothing can come of.
+async def _file(
+    session: Session, agent_key: int, where: str, wishes: Sequence[Wish], carried: Collection[int], now: datetime
+) -> None:
+    """For a person to decide, with their messages in the place of their words.
 
-    What corrects without naming what was wrong has been stored, and the consolidation compares it with all that is known.
+    `carried`: the messages of which something was carried out; they lose their texts when nothing of them waits any more.
     """
     await record_all(
         session,
@@ -162,23 +182,27 @@ async def _file(session: Session, agent_key: int, where: str, wishes: Sequence[W
                     "why": wish.unsure,
                     "observations": list(wish.observations),
                     "news": list(wish.news),
+                    "ends": sorted({*wish.numbers} & {*carried} - wish.more),
                 },
                 "created_at": now,
             }
             for wish in wishes
-            if wish.scope_id is not None and not (wish.kind == "correct" and wish.news and not wish.observations)
         ],
     )
 
 
-async def accept(session: Session, asked: Asked, agent_key: int, review: SpokenReview) -> list[str]:
-    """What remains to be forgotten of it, once the messages that ask have no text. What corrects is superseded here."""
+async def accept(session: Session, asked: Asked, agent_key: int, key: SpokenKey, review: SpokenReview) -> list[str]:
+    """What remains to be forgotten of it, once the messages that ask have no text, unless more of them waits.
+
+    What corrects is superseded here.
+    """
     own = await own_of(
         session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
     )
     still = [one for one in review.observations if parse_observation_id(one) in own]
     if review.asked == "forget":
-        await end_texts(session, agent_key, review.conversation_id, review.numbers)
+        beside = await Requests(session, agent_key).beside(key, review)
+        await _end(session, agent_key, review, review.numbers, beside)
         return still
     principal = {**asked.principal, "user_id": review.user_id, "conversation_id": review.conversation_id}
     for old in still[:MOST_CORRECTED]:
@@ -187,6 +211,21 @@ async def accept(session: Session, asked: Asked, agent_key: int, review: SpokenR
             if new != old and await _superseded(session, given, old, new):
                 break
     return []
+
+
+async def refuse(session: Session, agent_key: int, key: SpokenKey, review: SpokenReview) -> None:
+    """The messages lose their texts for what else was asked in them, and done; not while more of them waits."""
+    beside = await Requests(session, agent_key).beside(key, review)
+    accepted = {number for one in beside if one.is_accepted_to_forget for number in one.numbers}
+    await _end(session, agent_key, review, {*review.ends} | ({*review.numbers} & accepted), beside)
+
+
+async def _end(
+    session: Session, agent_key: int, review: SpokenReview, numbers: Iterable[int], beside: Sequence[Beside]
+) -> None:
+    waiting = {number for one in beside if one.outcome is None for number in one.numbers}
+    if ended := {*numbers} - waiting:
+        await end_texts(session, agent_key, review.conversation_id, ended)
 
 
 async def _superseded(session: Session, asked: Asked, old: str, new: str) -> bool:

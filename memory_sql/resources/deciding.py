@@ -178,8 +178,10 @@ async def _spoken(
     if review is None:
         return None
     if accept:
-        for one in await spoken.accept(session, asked, agent_key, review):
+        for one in await spoken.accept(session, asked, agent_key, key, review):
             chosen = Selection(user_id=review.user_id, observation_id=one)
             await requests.forget(session, asked, chosen, joined=joined)
+    else:
+        await spoken.refuse(session, agent_key, key, review)
     detail = {"to": "accepted" if accept else "refused", "for": "request", **key.told}
     return {"scope_id": review.scope_id, "seq": None, "detail": detail}

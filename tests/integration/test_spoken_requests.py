@@ -559,3 +559,107 @@ async def test_a_text_that_told_it_goes_back(memory: Memory, llm: Scripted) -> N
     await memory.work.decide(review.id, **ADA, accept=False)
     assert "tea" in str(await memory.context(**MIA))
     assert await memory.admin.verify() == []
+
+
+async def test_what_was_said_beside_a_request_isnt_lost(memory: Memory, llm: Scripted) -> None:
+    """Nothing was made of it, so its only place is the message: a person decides whether that loses its text."""
+    old = await memory.observe("Mia lives at 4 Harbour Street.", **MIA, observed_at=MONDAY)
+    says = "Forget my old address. By the way, the bakery opens at 7."
+    await say(memory, says)
+    llm.then(asking({"kind": "forget", "what": "Mia's old address", "sources": [1]}), meaning(old.content))
+    assert (await form(memory)).hidden == (old.id,)
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(says,)]
+    reviews = {one.why: one for one in await memory.work.reviews(**ADA)}
+    assert {why: one.says for why, one in reviews.items()} == {
+        "asked_to_forget": "Mia's old address",
+        "says_more": says,
+    }
+    await memory.work.decide(reviews["says_more"].id, **ADA, accept=True)
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(None,)]
+    assert [one.why for one in await memory.work.reviews(**ADA)] == ["asked_to_forget"]
+    assert await memory.admin.verify() == []
+
+
+async def test_the_new_is_kept_where_the_old_is_to_be_forgotten(memory: Memory, llm: Scripted) -> None:
+    old = await memory.observe("Mia lives at 4 Harbour Street.", **MIA, observed_at=MONDAY)
+    await say(memory, "Forget my old address, my new address is 5 Hill Road.")
+    new = "Mia's new address is 5 Hill Road."
+    request = {"kind": "forget", "what": "Mia's old address", "sources": [1]}
+    llm.then(asking(request, items=[(new, "individual")]), meaning(old.content))
+    formed = await form(memory)
+    assert (formed.hidden, [one.content for one in formed.observations]) == ((old.id,), [new])
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(None,)]
+    assert await memory.admin.verify() == []
+
+
+async def test_what_is_refused_with_a_request_isnt_lost(memory: Memory, llm: Scripted) -> None:
+    old = await memory.observe("Mia lives at 4 Harbour Street.", **MIA, observed_at=MONDAY)
+    says = "Forget my address, my new address is 5 Hill Road."
+    await say(memory, says)
+    request = {"kind": "forget", "what": "Mia's address", "sources": [1]}
+    llm.then(asking(request, items=[("Mia's new address is 5 Hill Road.", "individual")]), meaning(old.content))
+    formed = await form(memory)
+    assert (formed.hidden, formed.refused) == ((old.id,), {"asked_to_forget": 1})
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(says,)]
+    assert {one.why for one in await memory.work.reviews(**ADA)} == {"asked_to_forget", "says_more"}
+
+
+@pytest.mark.parametrize("accept", [True, False])
+async def test_each_of_two_requests_in_one_message_is_answered(memory: Memory, llm: Scripted, accept: bool) -> None:
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    says = "Forget my green tea. Forget my phone number."
+    await say(memory, says)
+    asked = [{"kind": "forget", "what": what, "sources": [1]} for what in ("green tea", "phone number")]
+    llm.then(asking(*asked), '{"meant": [{"request": "R1", "memories": ["M1"]}]}')
+    assert (await form(memory)).hidden == (tea.id,)
+    reviews = {one.why: one for one in await memory.work.reviews(**ADA)}
+    assert {why: one.says for why, one in reviews.items()} == {"asked_to_forget": "green tea", "not_found": says}
+    await memory.work.decide(reviews["not_found"].id, **ADA, accept=accept)
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(None,)]
+    assert await memory.admin.verify() == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True), (False, False)])
+async def test_a_text_stays_while_one_of_its_requests_waits(
+    memory: Memory, llm: Scripted, first: bool, second: bool
+) -> None:
+    await memory.configure(**ADA, spoken_requests="review")
+    tea = await memory.observe("Mia prefers green tea.", **MIA)
+    dog = await memory.observe("Mia has a dog.", **MIA)
+    says = "Forget my green tea. Forget my dog."
+    await say(memory, says)
+    asked = [{"kind": "forget", "what": what, "sources": [1]} for what in ("green tea", "dog")]
+
+    def each(request: Request[Any]) -> str:
+        named = [
+            {"request": f"R{n}", "memories": [one.handle for one in choice.candidates if choice.asked.what in one.text]}
+            for n, choice in enumerate(task_of(request).choices, 1)
+        ]
+        return json.dumps({"meant": named})
+
+    llm.then(asking(*asked), each)
+    await form(memory)
+    reviews = await memory.work.reviews(**ADA)
+    assert [(one.says, one.observations) for one in reviews] == [(says, (tea.id,)), (says, (dog.id,))]
+    await memory.work.decide(reviews[0].id, **ADA, accept=first)
+    assert await memory.work.reviews(**ADA) == reviews[1:]
+    await memory.work.decide(reviews[1].id, **ADA, accept=second)
+    left = [one.id for one, gone in ((dog, second), (tea, first)) if not gone]
+    assert [one.id for one in await memory.observations.list(**MIA)] == left
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(None if first or second else says,)]
+    assert await memory.admin.verify() == []
+
+
+async def test_a_request_of_who_has_no_scope_of_their_own_waits(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(**ADA, spoken_requests="review")
+    await memory.groups.create("crew", **ADA)
+    await memory.groups.add_member("crew", "mia", **ADA)
+    tent = await memory.observe("Mia's tent is red.", **ADA, user_id="mia", group_id="crew")
+    await say(memory, "Please forget my tent.", group_ids=["crew"])
+    llm.then(asking({"kind": "forget", "what": "Mia's tent", "sources": [1]}), meaning(tent.content))
+    await form(memory)
+    (review,) = await memory.work.reviews(**ADA)
+    assert (review.why, review.observations) == ("review", (tent.id,))
+    await memory.work.decide(review.id, **ADA, accept=True)
+    assert await rows(memory, "SELECT 1 FROM memory.observations") == []
+    assert await memory.admin.verify() == []

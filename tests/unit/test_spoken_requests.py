@@ -30,6 +30,9 @@ ASKS = {
     "Glöm min ålder.": "min ålder",
     "Забудь мой возраст.": "мой возраст",
     "Hallo! Vergiss bitte, dass ich rauche.": "ich rauche",
+    "Vergiss, dass mein Bruder nicht trinkt.": "mein Bruder nicht trinkt",
+    "Vergeet dat ik niet rook.": "ik niet rook",
+    "Glöm att jag inte dricker.": "jag inte dricker",
 }
 ASKS_NOT = [
     "Don't forget that I fly tomorrow.",
@@ -49,6 +52,10 @@ ASKS_NOT = [
     "Nie zapomnij, że mam wizytę.",
     "Glöm inte att jag flyger.",
     "Не забудь, что я завтра еду.",
+    "Vergiss bitte meinen Termin am Freitag nicht.",
+    "Vergiss mein Rad nicht abzuholen!",
+    "Vergeet mijn afspraak morgen niet!",
+    "Glöm min födelsedag inte!",
     "What happens when I forget my password?",
     "Delete my last line.",
     "",

@@ -52,7 +52,10 @@ class SpokenKey:
 
 @dataclass(frozen=True, slots=True)
 class SpokenReview:
-    """`numbers` are those of the messages that ask; `observations` are meant, and `news` says what is so instead."""
+    """`numbers` are those of the messages that ask; `observations` are meant, and `news` says what is so instead.
+
+    `ends`: the messages that lose their texts whatever is decided, since something else that they ask for was done.
+    """
 
     scope_id: int
     user_id: str
@@ -61,6 +64,20 @@ class SpokenReview:
     asked: str
     observations: tuple[str, ...]
     news: tuple[str, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What else was asked in the same messages. `outcome`: of the review of it; None: it waits."""
+
+    numbers: tuple[int, ...]
+    asked: str
+    outcome: str | None
+
+    @property
+    def is_accepted_to_forget(self) -> bool:
+        return (self.asked, self.outcome) == ("forget", "accepted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +154,23 @@ class Requests:
             asked=told["asked"],
             observations=tuple(told["observations"]),
             news=tuple(told["news"]),
+            ends=tuple(told["ends"]),
         )
+
+    async def beside(self, key: SpokenKey, review: SpokenReview) -> list[Beside]:
+        e, decided = EventRow, aliased(EventRow)
+        found = await self._session.execute(
+            select(e.detail, decided.detail["to"].astext.label("outcome"))
+            .outerjoin(decided, _is_decision(decided))
+            .where(
+                e.agent_key == self._agent_key,
+                e.kind == SPOKEN,
+                e.conversation_id == review.conversation_id,
+                e.event_id != key.event_id,
+            )
+        )
+        all_asked = [Beside(tuple(row.detail["numbers"]), row.detail["asked"], row.outcome) for row in found]
+        return [one for one in all_asked if not {*one.numbers}.isdisjoint(review.numbers)]
 
     async def named_by(self, key: RequestKey) -> list[ObservationKey]:
         """What is quarantined since it was asked for; empty: the request doesn't wait."""
@@ -169,15 +202,20 @@ async def next_request(
     return None if agent is None else (agent, row.agent_key, RequestKey(*parse_observation_id(row.named)))
 
 
-def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
-    e, m, decided = EventRow, MessageRow, aliased(EventRow)
-    is_decided = exists().where(
+def _is_decision(decided: type[EventRow]) -> ColumnElement[bool]:
+    e = EventRow
+    return and_(
         decided.agent_key == e.agent_key,
         decided.scope_id == e.scope_id,
         decided.seq.is_(None),
         decided.kind == "review",
         decided.detail[_DECIDED].as_integer() == e.event_id,
     )
+
+
+def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
+    e, m, decided = EventRow, MessageRow, aliased(EventRow)
+    is_decided = exists().where(_is_decision(decided))
     return (
         select(*wanted)
         .select_from(e)

@@ -17,7 +17,9 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -211,7 +213,7 @@ class Turns:
     async def _awaited(self, work: _Work[R]) -> R:
         try:
             if isinstance(self._memory, sync.Memory):
-                return await asyncio.to_thread(self._memory.run, partial(self._within, work))
+                return await _in_thread(partial(self._memory.run, partial(self._within, work)))
             return await self._within(work, self._memory)
         except Exception as error:  # noqa: BLE001  # a failure of memory never fails the agent's turn
             return self._failed(work, error)
@@ -442,6 +444,21 @@ def _ended(task: asyncio.Task[Any]) -> None:
     _ending.discard(task)
     if not task.cancelled():
         task.exception()  # so that nobody complains that it was never read
+
+
+async def _in_thread(call: Callable[[], R]) -> R:
+    """In one of its own: those of the loop may all be busy with what the host does, for longer than a step may take."""
+    context, future = copy_context(), Future[R]()
+    future.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            future.set_result(context.run(call))
+        except BaseException as error:  # noqa: BLE001  # raised where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="memory_sql turn", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 def _latest(messages: Sequence[Message]) -> list[Message]:

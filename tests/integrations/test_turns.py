@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from typing import Any
 
@@ -298,6 +299,18 @@ async def test_a_sync_memory_serves_any_loop_and_a_thread_with_a_loop(database_u
     await asyncio.to_thread(memory.close)
     assert turns.blocking.before("s1", "Which tea?") == ""
     assert await turns.before("s1", "Which tea?") == ""
+
+
+async def test_a_host_whose_threads_are_busy_waits_no_longer(database_url: str) -> None:
+    memory, over = sync.Memory(database_url, settings=Settings(llm="offline")), threading.Event()
+    await asyncio.to_thread(memory.open)
+    turns, loop = Turns(memory, agent_id=AGENT, user_id="mia", seconds=5.0), asyncio.get_running_loop()
+    busy = [loop.run_in_executor(None, over.wait, 30.0) for _ in range(64)]
+    async with asyncio.timeout(10):
+        assert await turns.after("s1", [Said("user", "Hello.")])
+    over.set()
+    await asyncio.gather(*busy)
+    await asyncio.to_thread(memory.close)
 
 
 async def test_the_log_has_a_line_a_minute_that_counts_the_others(

@@ -40,6 +40,7 @@ from memory_sql.llm.answers import AlsoRead
 from memory_sql.llm.notation import as_lines, mark_for, minute_of
 from memory_sql.privacy.classify import mask
 from memory_sql.retrieval.query import parse
+from memory_sql.retrieval.semantics import QueryVector
 
 MOST_REQUESTS = 10  # of one formation
 MOST_CANDIDATES = 10  # for each of them
@@ -202,18 +203,16 @@ class Meant:
 
 
 async def candidates(
-    session: Session, loaded: Loaded, asked: Sequence[Asked], vectors: Sequence[tuple[str | None, str | None]]
+    session: Session, loaded: Loaded, asked: Sequence[Asked], vectors: Sequence[QueryVector]
 ) -> list[list[Observation]]:
     """Of each request, what may be meant: what it finds, then the newest; at most `MOST_CANDIDATES`, all older than it.
 
-    `vectors`: those of what is meant, each with its model's name. Only what the person sees, and owns or alone has said.
+    `vectors`: those of what is meant. Only what the person sees, and owns or alone has said.
     """
     return [await _candidates(session, loaded, *one) for one in zip(asked, vectors, strict=True)]
 
 
-async def _candidates(
-    session: Session, loaded: Loaded, asked: Asked, vector: tuple[str | None, str | None]
-) -> list[Observation]:
+async def _candidates(session: Session, loaded: Loaded, asked: Asked, meant: QueryVector) -> list[Observation]:
     if not asked.words:
         return []
     conversation = loaded.conversation
@@ -224,7 +223,7 @@ async def _candidates(
     }
     query = parse(asked.what, loaded.now, loaded.window.zone, _language(loaded), operators=False)
     query = query._replace(terms=tuple(term for term in query.terms if fold(term.text) not in asked.called))
-    sought = Sought(now=loaded.now, observations=SOUGHT, vector=vector[0], model=vector[1])
+    sought = Sought(now=loaded.now, observations=SOUGHT, vector=meant.vector, model=meant.model)
     hits, _ = await search(session, principal, query, sought)
     newest = await listed.page(session, principal, None, SOUGHT, None)
     found = {one.id: one for one in (*(hit.observation for hit in hits), *newest)}

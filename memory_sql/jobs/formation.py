@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +16,7 @@ from memory_sql.db.repositories.conversations import ConversationRepository, Con
 from memory_sql.db.repositories.formations import FormationRepository
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.results import FormResult, RunDueResult
-from memory_sql.errors import ConfigurationError, LanguageModelError
+from memory_sql.errors import LanguageModelError
 from memory_sql.formation import formation, requests, together
 from memory_sql.formation.dialogue import Extracted
 from memory_sql.formation.formation import ConversationKey
@@ -27,22 +25,20 @@ from memory_sql.formation.window import Loaded
 from memory_sql.jobs.job import Read, Step
 from memory_sql.lifecycle import spoken
 from memory_sql.llm import LanguageModel
-from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, name_of
-
-log = logging.getLogger("memory_sql")
+from memory_sql.retrieval.semantics import QueryVector, words_alone
 
 MOST_BESIDE = 11  # conversations that are formed along with one
 
 
 @dataclass(frozen=True)
 class Formation:
-    """`metadata`: of each observation that it stores.
+    """`vector`: of what is looked for in words. `metadata`: of each observation that it stores.
 
     `loaded`: conversations that are asked about together (`formation.together`); the first of them makes their call.
     """
 
     llm: LanguageModel
-    embeddings: Callable[[], EmbeddingModel | None] = lambda: None
+    vector: Callable[[str], Awaitable[QueryVector]] = words_alone
     loaded: tuple[Loaded, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     _answers: dict[int, Extracted | LanguageModelError] = field(default_factory=dict)
@@ -70,7 +66,7 @@ class Formation:
         return await FormationRepository(session).claim_resting(held, quiet_since, lease, MOST_BESIDE)
 
     def together(self, loaded: Sequence[Loaded]) -> Formation:
-        return Formation(self.llm, self.embeddings, tuple(loaded))
+        return Formation(self.llm, self.vector, tuple(loaded))
 
     async def let_go(
         self, session: Session, held: ConversationState, error: BaseException, settings: Settings, now: datetime
@@ -115,7 +111,7 @@ class Formation:
         asked, _ = requests.asked_in(decided.extraction, loaded, settings)
         if not asked:
             return decided
-        vectors = [await self._vector(one.what, settings.embedding_local_seconds) for one in asked]
+        vectors = [await self.vector(one.what) for one in asked]
         found = await read(partial(requests.candidates, loaded=loaded, asked=asked, vectors=vectors))
         drafts, _ = drafts_of(decided.extraction, loaded, settings, decided.others.evidence)
         task = requests.MeantTask(requests.choices(asked, found, drafts, loaded.conversation.conversation_id))
@@ -125,17 +121,6 @@ class Formation:
             meant=tuple(task.meant(answer, settings)),
             usage=decided.usage + usage if usage.calls else decided.usage,
         )
-
-    async def _vector(self, text: str, seconds: float) -> tuple[str | None, str | None]:
-        """With its model's name; without one, or where it takes longer, words alone count."""
-        try:
-            model = self.embeddings()
-            async with asyncio.timeout(seconds):
-                (vector,) = await embed(model, [text]) if model else (None,)
-        except (LanguageModelError, ConfigurationError, TimeoutError) as error:
-            log.info("looking for what is asked for without vectors: %s", type(error).__name__)
-            return None, None
-        return (None, None) if model is None or vector is None else (bits_of(vector), name_of(model))
 
     def applies_more(self, decided: Extracted) -> bool:
         return bool(decided.meant)

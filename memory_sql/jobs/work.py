@@ -41,6 +41,7 @@ from memory_sql.jobs.scopes import ScopeKey
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.retrieval import vectors
+from memory_sql.retrieval.semantics import QueryVector
 from memory_sql.telemetry import Telemetry
 
 log = logging.getLogger("memory_sql")
@@ -58,7 +59,8 @@ EMBEDDED_AT_ONCE = 10_000  # observations, in one call of `run_due`
 
 
 class Jobs:
-    """`llm` and `embeddings` are asked for when work begins: what only reads doesn't pay for them. `now` is the clock.
+    """`llm` and `embeddings` are asked for when work begins: what only reads doesn't pay for them. `now` is the clock;
+    `vector` gives that of what is looked for.
 
     Where there is no language model that is known before a lease is taken: a job is made with its model.
     """
@@ -70,6 +72,7 @@ class Jobs:
         settings: Settings,
         now: Callable[[], datetime],
         embeddings: Callable[[], EmbeddingModel | None],
+        vector: Callable[[str], Awaitable[QueryVector]],
         telemetry: Telemetry,
     ) -> None:
         self._database = database
@@ -78,6 +81,7 @@ class Jobs:
         self._settings = settings
         self._now = now
         self._embeddings = embeddings
+        self._vector = vector
         self._engine = Engine(database, settings, now, telemetry)
         self._catch_up_at: datetime | None = None
 
@@ -85,7 +89,7 @@ class Jobs:
         return self.breaker.watch(self._asked_llm())
 
     def form(self, agent_id: str, conversation_id: str, metadata: Mapping[str, Any]) -> Coroutine[Any, Any, FormResult]:
-        job = Formation(self._llm(), self._embeddings, metadata=metadata)
+        job = Formation(self._llm(), self._vector, metadata=metadata)
         return self._engine.run(job, ConversationKey(agent_id, conversation_id), ASKED)
 
     def form_again(self, agent_id: str, conversation_id: str) -> Coroutine[Any, Any, FormResult]:
@@ -239,7 +243,7 @@ class Jobs:
 
     def _job(self, kind: DueKind) -> AnyDueJob:
         llm = self._llm()
-        return Formation(llm, self._embeddings) if kind == "formation" else JOBS[kind](llm)
+        return Formation(llm, self._vector) if kind == "formation" else JOBS[kind](llm)
 
     async def retry(self, agent_id: str, run_id: int) -> None:
         await self._database.write(lambda unit: dead.retry(unit, agent_id, run_id, self._settings, self._now()))

@@ -38,10 +38,6 @@ def requests_in(text: str) -> list[FoundRequest]:
     return sorted(found, key=lambda one: one.start)
 
 
-def asks_to_forget(text: str) -> bool:
-    return any(one.kind == "forget" for one in requests_in(text))
-
-
 def may_ask_to_forget(text: str) -> bool:
     """Whether it has a word without which nobody asks for that, in a language that has rules."""
     there = pieces(text)

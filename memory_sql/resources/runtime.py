@@ -247,6 +247,7 @@ class Runtime:
                 self.settings,
                 self.now,
                 lambda: self.embeddings,
+                self.reads.semantics.vector,
                 self.telemetry,
             )
         return self._jobs

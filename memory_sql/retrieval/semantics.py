@@ -31,6 +31,12 @@ class QueryVector(NamedTuple):
 
 
 WORDS_ALONE = QueryVector()
+
+
+async def words_alone(_: str) -> QueryVector:
+    return WORDS_ALONE
+
+
 Vectors = asyncio.Task[list[list[float] | None]]
 
 

@@ -53,9 +53,7 @@ class _Known:
             if identity is None:
                 raise unknown_caller()
             scope[_PERSON] = person_of(identity, request)
-            if (
-                request.method != "POST"
-            ):  # a stream of what the server says by itself, which is nothing, would stay open
+            if request.method != "POST":  # GET asks for what the server says by itself, which is nothing
                 raise RefusalError(405, "MethodNotAllowed", "Method Not Allowed", {"Allow": "POST"})
         except (MemorySQLError, RefusalError) as error:
             await problem_of(request, error)(scope, receive, send)

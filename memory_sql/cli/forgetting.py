@@ -49,6 +49,9 @@ def forget(
         str | None, typer.Option("--source", metavar="KIND", help="formation, observe, propagation or import.")
     ] = None,
     run_id: Annotated[int | None, typer.Option("--run", metavar="ID", help="Those that this run made.")] = None,
+    replaced: Annotated[
+        bool, typer.Option("--replaced", help="With observations: also what they replaced, which else stands again.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--everything", help="Everything of the agent.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
@@ -80,7 +83,7 @@ def forget(
     selection = Selection(
         user_id=user, about=about, conversation_id=conversation, group_id=group, message_id=message,
         observation_id=observation, fact_key=fact_key, tag=tag, query=query,
-        source=cast("SourceKind | None", source), run_id=run_id, everything=everything,
+        source=cast("SourceKind | None", source), run_id=run_id, replaced=replaced, everything=everything,
     )  # fmt: skip
 
     if all_agents and selection != Selection(user_id=user, about=about):
@@ -172,6 +175,10 @@ def receipt_text(receipt: Receipt) -> str:
         more = len(receipt.kept) - SHOWN
         lines += [f"  {kept.observation}  {output.plain(_why(kept))}" for kept in receipt.kept[:SHOWN]]
         lines += [f"  and {more:,} more"] if more > 0 else []
+    if receipt.standing:
+        more = len(receipt.standing) - SHOWN
+        again = f"{' '.join(receipt.standing[:SHOWN])}{f' and {more:,} more' if more > 0 else ''}"
+        lines.append(f"{'would stand again' if receipt.dry_run else 'stands again'}, as before they gave way: {again}")
     if receipt.naming:
         lines += _naming(receipt.naming)
     if receipt.withheld:

@@ -339,6 +339,9 @@ def quarantine(
         str | None,
         typer.Option("--request", metavar="TEXT", help="In which words --from-user asked to forget the observation."),
     ] = None,
+    replaced: Annotated[
+        bool, typer.Option("--replaced", help="Also what it has replaced, which else stands again; not with --user.")
+    ] = False,
     actor: Actor = None,
     reason: Reason = None,
     url: Url = None,
@@ -354,7 +357,7 @@ def quarantine(
     It is no longer shown and in no text; nothing is deleted. An observation with --from-user is only one of that user's, or
     that they have said. What they asked to forget (--request) waits in `work reviews`, and is forgotten after a while.
     """
-    chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id)
+    chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id, replaced=replaced)
     asked: dict[str, Any] = {
         "agent_id": agent,
         "user_id": user,
@@ -410,12 +413,16 @@ def _chosen(
     query: str | None,
     source: str | None,
     run_id: int | None,
+    *,
+    replaced: bool = False,
 ) -> Selection | str:
     given = (from_conversation, tag, query, source, run_id)
     is_source = any(value is not None for value in given) or (from_user is not None and observation is None)
     if (observation is not None) == is_source:
         raise InputError("name either an observation and --user, or a source, such as --from-conversation")
     if observation is not None and from_user is None:
+        if replaced:
+            raise InputError("--replaced goes with --from-user or a source")
         return observation
     from memory_sql.domain.selection import Selection
 
@@ -427,6 +434,7 @@ def _chosen(
         query=query,
         source=cast("SourceKind | None", source),
         run_id=run_id,
+        replaced=replaced,
     )
 
 
@@ -446,7 +454,8 @@ def _marked_text(marked: Marked) -> str:
 
 def _set_aside_text(what: str, done: SetAside) -> str:
     ids = f": {', '.join(done.observations)}" if done.observations else ""
-    return f"{output.many(len(done.observations), 'observation')} {what}{ids}{_withheld(done.withheld)}"
+    again = f"; stands again: {', '.join(done.standing)}" if done.standing else ""
+    return f"{output.many(len(done.observations), 'observation')} {what}{ids}{again}{_withheld(done.withheld)}"
 
 
 def _withheld(scopes: tuple[str, ...]) -> str:

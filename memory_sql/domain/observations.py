@@ -154,12 +154,13 @@ class Marked(Value):
 class SetAside(Value):
     """The ids of the observations that were quarantined or released, with those derived from them.
 
-    `retracted`: what was merged from them and others, and was erased; the others are judged again. `withheld`: the scopes
-    whose texts wait to be rewritten.
+    `retracted`: what was merged from them and others, and was erased; the others are judged again. `standing`: what had given
+    way to something quarantined and stands again. `withheld`: the scopes whose texts wait to be rewritten.
     """
 
     observations: tuple[str, ...]
     retracted: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
     withheld: tuple[ScopeId, ...] = ()
 
 

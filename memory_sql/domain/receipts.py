@@ -50,7 +50,8 @@ class Naming(Value):
 class Receipt(Value):
     """What a forgetting deleted. `counts` are rows by table; of a message the key stays, without any text.
 
-    `observations`: the deleted ids; `kept`: those that lost something and stay. `rebuilt`: scopes whose text was rewritten
+    `observations`: the deleted ids; `kept`: those that lost something and stay; `standing`: those that had given way to
+    something deleted and stand again. `rebuilt`: scopes whose text was rewritten
     from what is left. `withheld`: scopes that lost their text, or part of it, and show pending observations until it is
     rewritten. `held`: how much legal holds kept; `withdrawn`: the ids of that, out of use until the holds end. `naming`:
     where texts of others still name the user; none of that was deleted. `physical` None: there was nothing to delete.
@@ -66,6 +67,7 @@ class Receipt(Value):
     held: dict[str, int]
     withdrawn: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
+    standing: tuple[str, ...] = ()
     rebuilt: tuple[ScopeId, ...] = ()
     withheld: tuple[ScopeId, ...] = ()
     naming: tuple[Naming, ...] = ()

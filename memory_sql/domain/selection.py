@@ -18,7 +18,9 @@ class Selection(Value):
 
     `message_id`, with its conversation, selects a message and what was made of it. `observation_id`, `fact_key`, `tag`,
     `query` (parsed as in a search; at least one word, and all must match), `source` (formation, observe, propagation, import)
-    and `run_id` select observations that match all given; a user, group or conversation narrows these further.
+    and `run_id` select observations that match all given; a group or conversation narrows these further, and a user to those
+    in their scope and those that they alone have said. `replaced` adds what these have taken the place of, and what that had;
+    else that stands again.
     """
 
     user_id: str | None = None
@@ -32,6 +34,7 @@ class Selection(Value):
     query: str | None = None
     source: SourceKind | None = None
     run_id: int | None = None
+    replaced: bool = False
     everything: bool = False
 
     def __init__(
@@ -48,6 +51,7 @@ class Selection(Value):
         query: str | None = None,
         source: SourceKind | None = None,
         run_id: int | None = None,
+        replaced: bool = False,
         everything: bool = False,
     ) -> None:
         """Raises `InputError`."""
@@ -60,6 +64,7 @@ class Selection(Value):
             "query": query,
             "source": source,
             "run_id": run_id,
+            "replaced": replaced,
             "everything": everything,
         }
         try:
@@ -79,9 +84,10 @@ class Selection(Value):
 
     @property
     def is_own_observation(self) -> bool:
-        """Whether it is only the id of an observation and whose it is, or who has said it."""
-        given = self.user_id is not None and self.observation_id is not None
-        return given and self == Selection(user_id=self.user_id, observation_id=self.observation_id)
+        """Whether it is one observation of a user's scope, or that they alone have said; maybe with what it replaced."""
+        if self.user_id is None or self.observation_id is None:
+            return False
+        return self == Selection(user_id=self.user_id, observation_id=self.observation_id, replaced=self.replaced)
 
     @property
     def is_one_conversation(self) -> bool:
@@ -93,7 +99,7 @@ class Selection(Value):
         """The given ids and other safe values; for those that may contain remembered text, only that they were given."""
         given = {
             name: getattr(self, name)
-            for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id", "about")
+            for name in (*_WHOLES, "message_id", "observation_id", "source", "run_id", "about", "replaced")
             if getattr(self, name)
         }
         return given | {name: True for name in ("fact_key", "tag", "query", "everything") if getattr(self, name)}
@@ -105,6 +111,8 @@ class Selection(Value):
             raise InputError("everything=True can't be combined with other selections")
         if self.about and (self.user_id is None or self.selects_observations):
             raise InputError("about=True goes only with user_id=")
+        if self.replaced and not self.selects_observations:
+            raise InputError("replaced=True goes only with what selects observations")
         if self.message_id and (self.conversation_id is None or wholes > 1 or self.selects_observations):
             raise InputError("select a message by message_id= and its conversation_id= only")
         if not self.everything and not self.selects_observations and wholes != 1:

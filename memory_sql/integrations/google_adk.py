@@ -153,10 +153,10 @@ class MemoryService(BaseMemoryService):
         return SearchMemoryResponse(memories=[*map(_entry, found or ())])
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Erases a memory of this user's. Raises `NotFoundError` for what isn't theirs."""
+        """Erases a memory of this user's, with what it has replaced. Raises `NotFoundError` for what isn't theirs alone."""
         if memory_id is None:
             return
-        chosen = Selection(user_id=user_id, observation_id=memory_id)
+        chosen = Selection(user_id=user_id, observation_id=memory_id, replaced=True)
         given: Any = {"agent_id": self._agent_id or app_name, "wait": False, "actor": "delete_memory"}
         if isinstance(self._memory, sync.Memory):
             await asyncio.to_thread(self._memory.forget, chosen, **given)

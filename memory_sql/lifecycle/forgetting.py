@@ -20,8 +20,10 @@ from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.queries.forgettings import former_ids
 from memory_sql.db.queries.naming import names_of, still_naming
+from memory_sql.db.queries.selections import Selections
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
+from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.erasure import Beside, ForgettingRepository, lock_around
 from memory_sql.db.repositories.erasure_of_one import forget_one
 from memory_sql.db.repositories.events import record
@@ -36,7 +38,7 @@ from memory_sql.db.savepoints import taken_back
 from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import moved, observation_id, parse_observation_id
 from memory_sql.domain.query import Query
-from memory_sql.domain.results import Physical, Receipt
+from memory_sql.domain.results import Kept, Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
 from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
@@ -52,7 +54,7 @@ NOTHING = Closure()
 class Found:
     """`texts`: by scope the first version that goes, whatever it holds. `said_in`: conversations that lose something else.
 
-    `beside` None: it has yet to be asked for.
+    `beside` None: it has yet to be asked for. `shared`: what was chosen and stays, since others have said it as well.
     """
 
     seeds: Seeds
@@ -60,6 +62,7 @@ class Found:
     beside: Beside | None = None
     texts: Mapping[int, int] = field(default_factory=dict)
     said_in: Sequence[str] = ()
+    shared: tuple[Kept, ...] = ()
 
     @property
     def scopes(self) -> list[int]:
@@ -84,7 +87,8 @@ async def find(session: Session, locks: Locks, selection: Selection, words: Quer
         raise NotFoundError("observation", selection.observation_id)
     if locks.rows == NONE:  # it will be looked at again
         return Found(seeds, await repository.closure(seeds))
-    return Found(seeds, *await repository.closure_beside(seeds))
+    shared = await Selections(session, locks.agent_key).said_with_others(selection, words)
+    return Found(seeds, *await repository.closure_beside(seeds), shared=shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,29 +241,39 @@ async def _erase(
     if tainted:  # evidence has gone back to where it was lent
         kept = (await repository.beside(found.closure, ())).kept
     about = await repository.kept_about(found.seeds.users, found.closure)
-    kept += tuple(one for one in about if one.observation not in {other.observation for other in kept})
+    kept += tuple(
+        one for one in (*found.shared, *about) if one.observation not in {other.observation for other in kept}
+    )
     threshold, cause = asked.settings.consolidation_threshold, {"actor": asked.actor, "reason": asked.reason}
     erased = await repository.erase_told(found.closure, found.scopes, found.seeds, receipt, threshold, event, **cause)
     receipt = receipt.model_copy(update={"counts": erased.counts, "kept": kept})
     if not receipt.found:
         receipt = receipt.model_copy(update={"physical": None})
     if tainted or erased.standing or erased.is_unsettled:
-        more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
+        back, more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
         withheld = await repository.await_rebuild(sorted({*tainted, *more}))
         await ScopeRepository(session).refresh_due(agent_key, found.scopes, threshold, now)
-        receipt = receipt.model_copy(update={"withheld": tuple(f"s{key}" for key in withheld)})
+        told = {
+            "withheld": tuple(f"s{key}" for key in withheld),
+            "standing": tuple(observation_id(*key) for key in back),
+        }
+        receipt = receipt.model_copy(update=told)
     return Forgotten(receipt, _entry(receipt, asked.agent_id, found, beside.refs))
 
 
 async def _settle(
     session: Session, asked: Asked, agent_key: int, scope_ids: Sequence[int], standing: Sequence[int], now: datetime
-) -> list[int]:
-    """What gave way to what has gone (in the scopes `standing`), or was made of it, follows; the scopes to be rewritten."""
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """What gave way to what has gone (in the scopes `standing`), or was made of it, follows.
+
+    Returns what stands again, in the order of the keys, and the scopes to be rewritten.
+    """
+    back = list[tuple[int, int]]()
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=standing) if standing else ():
-        await StateRepository(session).stand_again(state, now)
+        back += [(state.scope_id, seq) for seq in await StateRepository(session).stand_again(state, now)]
     following, threshold = FollowingRepository(session, agent_key), asked.settings.consolidation_threshold
-    _, more = await following.settle(scope_ids, threshold, now, actor=asked.actor)
-    return more
+    followed, more = await following.settle(scope_ids, threshold, now, actor=asked.actor)
+    return await CorrectionRepository(session, agent_key).in_use({*back, *followed}), more
 
 
 async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgotten]:

@@ -142,7 +142,7 @@ async def _hide(session: Session, locks: Locks, asked: Asked, wish: Wish) -> set
     hidden = set[str]()
     for one in wish.observations:
         if one not in hidden:  # it didn't go with another
-            chosen = Selection(user_id=wish.user_id, observation_id=one)
+            chosen = Selection(user_id=wish.user_id, observation_id=one, replaced=True)
             hidden |= {
                 *(await corrections.quarantine_under(session, asked, locks, chosen, is_request=True)).observations
             }

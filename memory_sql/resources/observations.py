@@ -308,9 +308,9 @@ class Observations(Face):
     ) -> SetAside:
         """Sets aside one observation that `user_id` may see, or, without `user_id`, all that a selection names.
 
-        `Selection(user_id=…, observation_id=…)` is one observation that is this user's or that they have said, and they ask;
-        with `request`, in which words they asked to forget it: that waits as a review of kind `request`, and is forgotten
-        when it is accepted, or by `work.maintain` after `spoken_erase_days`.
+        `Selection(user_id=…, observation_id=…)` is one observation that is this user's or that they alone have said, and they
+        ask; with `request`, in which words they asked to forget it: that waits as a review of kind `request`, and is
+        forgotten when it is accepted, or by `work.maintain` after `spoken_erase_days`.
 
         Quarantined observations are neither shown nor absorbed. Duplicates in the same scope are quarantined too, and so is
         what was derived from them alone; what was merged from them and others is erased, and judged again without them.

@@ -141,7 +141,8 @@ class Asked:
         if self.call.target == "forget":
             made["selection"] = Selection(**{name: made.pop(name) for name in _OF_SELECTION})
         if made.get("request") is not None:  # a user asks, so it has to be theirs
-            made["selection"] = Selection(user_id=made.pop("user_id"), observation_id=made["selection"])
+            chosen = {"user_id": made.pop("user_id"), "observation_id": made["selection"]}
+            made["selection"] = Selection(**chosen, replaced=True)
         return made
 
 

@@ -84,11 +84,15 @@ def message_data(message: RetainedMessage) -> dict[str, Any]:
 
 
 class Previewed(NamedTuple):
-    """What forgetting an observation would take along; `others`: the first of these that the user may see."""
+    """What forgetting an observation would take along; `others`: the first of these that the user may see.
+
+    `back`: the first of those that had given way to it and stand again, since others have said them, that the user may see.
+    """
 
     observation: Observation
     receipt: Receipt
     others: Sequence[Observation] = ()
+    back: Sequence[Observation] = ()
 
     @property
     def id(self) -> str:
@@ -106,14 +110,17 @@ def preview_line(one: Previewed) -> str:
         ["the message it came from" if messages == 1 else f"the {messages} messages it came from"] if messages else []
     )
     first = observation_line(one.observation) + (f" (with it: {' and '.join(also)})" if also else "")
-    return "\n".join([first, *(f"  with it: {observation_line(other)}" for other in one.others)])
+    more = [f"  with it: {observation_line(other)}" for other in one.others]
+    more += [f"  taken to be true again: {observation_line(other)}" for other in one.back]
+    return "\n".join([first, *more])
 
 
 def preview_data(one: Previewed) -> dict[str, Any]:
     """Of what the user may not see, only how much it is."""
     others = [*map(observation_data, one.others)]
     counts = {"memories": len(one.goes), "messages": one.receipt.counts.get("messages", 0)}
-    return {**observation_data(one.observation), "with_it": others, "counts": counts}
+    back = [*map(observation_data, one.back)]
+    return {**observation_data(one.observation), "with_it": others, "true_again": back, "counts": counts}
 
 
 def _name(text: str) -> str:

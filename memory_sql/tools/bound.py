@@ -298,23 +298,27 @@ class MemoryTools:
     async def _take_out(self, one: Observation) -> None:
         """For good, if the policy says so and it isn't too important for that on a model's word; else it is hidden."""
         if self._policy.forget == "erase" and decide("discard", _known_of(one)).outcome == "allow":
-            chosen = Selection(user_id=self._who["user_id"], observation_id=one.id)
+            chosen = self._with_replaced(one)
             await self._memory.forget(chosen, agent_id=self._who["agent_id"], wait=False, actor=ACTOR, reason=REASON)
         else:
             await self._hide(one)
 
     async def _hide(self, one: Observation) -> None:
         """A review waits, by which it is erased or brought back."""
-        chosen = Selection(user_id=self._who["user_id"], observation_id=one.id)
+        chosen = self._with_replaced(one)
         await self._memory.observations.quarantine(chosen, agent_id=self._who["agent_id"], actor=ACTOR, request=REQUEST)
 
     async def _previewed(self, observation_id: str) -> Previewed:
         """Raises `NotFoundError` for what isn't the user's own."""
         own = await self._own(observation_id)
-        chosen = Selection(user_id=self._who["user_id"], observation_id=own.id)
-        receipt = await self._memory.forget(chosen, agent_id=self._who["agent_id"], dry_run=True)
+        receipt = await self._memory.forget(self._with_replaced(own), agent_id=self._who["agent_id"], dry_run=True)
         others = [one for one in (*receipt.observations, *receipt.withdrawn) if one != own.id]
-        return Previewed(own, receipt, await self._seen(others[: answers.MOST_OTHERS]))
+        back = await self._seen(receipt.standing[: answers.MOST_OTHERS])
+        return Previewed(own, receipt, await self._seen(others[: answers.MOST_OTHERS]), back)
+
+    def _with_replaced(self, one: Observation) -> Selection:
+        """With what it was before it was corrected, as far as that is the user's own: else that stands again."""
+        return Selection(user_id=self._who["user_id"], observation_id=one.id, replaced=True)
 
     async def _own(self, observation_id: str) -> Observation:
         return await self._memory.observations.get(observation_id, **self._asking, own=True)

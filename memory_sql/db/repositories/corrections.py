@@ -195,6 +195,10 @@ class CorrectionRepository:
         """Of those that there are, in the order of their keys."""
         return await self._standings(are_among((ObservationRow.scope_id, ObservationRow.seq), keys))
 
+    async def in_use(self, keys: Collection[ObservationKey]) -> list[ObservationKey]:
+        """Those that are active, in the order of their keys."""
+        return [one.key for one in await self.standings(keys) if one.status == "active"] if keys else []
+
     async def twins(self, keys: Collection[ObservationKey], status: str) -> list[Standing]:
         """What says the same in the same scope and has this status, the observations themselves left out (rule 9)."""
         o, given = ObservationRow, ObservationRow.__table__.alias("given")

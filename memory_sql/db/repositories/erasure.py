@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -48,9 +48,10 @@ from memory_sql.db.models import (
     ScopeRow,
 )
 from memory_sql.db.participants import took_part
+from memory_sql.db.queries.selections import Selections
 from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
-from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.query import Query
 from memory_sql.domain.results import Kept, Receipt
 from memory_sql.domain.selection import Selection
 
@@ -107,7 +108,7 @@ class ForgettingRepository:
         if selection.message_id is not None:
             return Seeds(messages=await self._message(selection), confirmable=False)
         if selection.selects_observations:
-            return Seeds(observations=await self.selected(selection, words))
+            return Seeds(observations=await Selections(self._session, self._agent_key).chosen(selection, words))
         if selection.user_id is not None:
             return await self._person(selection.user_id, about=selection.about)
         if selection.group_id is not None:
@@ -207,41 +208,6 @@ class ForgettingRepository:
             .order_by(ConversationRow.conversation_id)
         )
         return tuple(found)
-
-    async def selected(self, selection: Selection, words: Query | None = None) -> tuple[tuple[int, int], ...]:
-        """The observations with all that the target names, in the order of their keys. `words` are those of its query."""
-        o, s, e = ObservationRow, ScopeRow, EvidenceRow
-        found = select(o.scope_id, o.seq).join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
-        if selection.observation_id is not None:
-            scope_id, seq = parse_observation_id(selection.observation_id)
-            found = found.where(o.scope_id == scope_id, o.seq == seq)
-        if selection.fact_key is not None:
-            found = found.where(o.fact_key == selection.fact_key)
-        if selection.tag is not None:
-            found = found.where(o.tags.op("@>")(cast([selection.tag], ARRAY(Text))))
-        if selection.source is not None:
-            found = found.where(o.source_kind == selection.source)
-        if selection.run_id is not None:
-            found = found.where(o.run_id == selection.run_id)
-        if words is not None:
-            found = found.where(tuple_(o.scope_id, o.seq).in_(self._with(words)))
-        if selection.user_id is not None:
-            users = await self._ids_of(selection.user_id)
-            said = select(e.evidence_id).where(
-                e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, e.user_id.in_(users)
-            )
-            owned = s.owner.in_([owner_key("individual", user) for user in users])
-            found = found.where(or_(owned, exists(said)))
-        if selection.group_id is not None:
-            found = found.where(s.owner == owner_key("group", selection.group_id))
-        if selection.conversation_id is not None:
-            found = found.where(o.conversation_id == selection.conversation_id)
-        return await self._keys(found)
-
-    def _with(self, words: Query) -> Select[Any]:
-        asked = cast(cast(words.to_json(Weights()), Text), JSONB)
-        holding = func.memory.observations_with(self._agent_key, asked).table_valued("scope_id", "seq")
-        return select(holding.c.scope_id, holding.c.seq)
 
     async def _keys(self, found: Select[Any, Any]) -> tuple[tuple[int, int], ...]:
         o = ObservationRow

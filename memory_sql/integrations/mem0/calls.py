@@ -204,14 +204,13 @@ class Calls:
 
         Raises `ValueError` where there is no such memory, as mem0 does.
         """
-        key, _, asked = await self._needed(text)
-        gone = list[str]()
-        for version in asked:  # the newest last: until then a call that fails can be repeated
-            chosen = Selection(user_id=key.owner, observation_id=version)
-            with suppress(NotFoundError):
-                receipt = await self._memory.forget(chosen, agent_id=key.agent, wait=False, actor=ACTOR)
-                gone += receipt.observations
-        return [str(key._replace(observation=other)) for other in dict.fromkeys(gone) if other not in asked]
+        key, newest, asked = await self._needed(text)
+        chosen = Selection(user_id=key.owner, observation_id=newest.id, replaced=True)
+        try:
+            receipt = await self._memory.forget(chosen, agent_id=key.agent, wait=False, actor=ACTOR)
+        except NotFoundError:  # meanwhile
+            return []
+        return [str(key._replace(observation=other)) for other in receipt.observations if other not in asked]
 
     async def forget_all(self, who: Whose) -> None:
         if who.run is not None:

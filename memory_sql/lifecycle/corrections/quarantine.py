@@ -14,9 +14,9 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.queries.requests import REQUEST
+from memory_sql.db.queries.selections import Selections
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
-from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
@@ -89,7 +89,7 @@ async def quarantine_under(
     agent_key, request = locks.agent_key, selection.observation_id if is_request else None
     poisoned, tainted = await _rewound(session, asked, agent_key, locks, selection)
     await change(session, asked, agent_key, poisoned.changes(asked, request))
-    await stand_again(session, asked, agent_key, {one.key[0] for one in poisoned.standings})
+    back = await stand_again(session, asked, agent_key, {one.key[0] for one in poisoned.standings})
     gone = poisoned.closure.erased.observations
     await PropagationRepository(session, agent_key).reopen(gone, (), asked.now)
     await erase_derived(session, asked, agent_key, poisoned.closure)
@@ -97,20 +97,23 @@ async def quarantine_under(
     touched = poisoned.scopes | {scope_id for scope_id, _ in followed}
     await ScopeRepository(session).raise_epochs(agent_key, touched)
     withheld = await rebuild(session, asked, agent_key, {*tainted, *more}, touched)
-    return _set_aside([*(one.key for one in poisoned.standings), *followed], gone, withheld)
+    standing = await CorrectionRepository(session, agent_key).in_use({*back, *followed})
+    aside = {*(one.key for one in poisoned.standings), *followed}.difference(standing)
+    return _set_aside(aside, gone, withheld, standing)
 
 
 async def _status_of(
     session: Session, asked: Asked, selection: Selection, wanted: str, *, aside: Collection[str]
 ) -> str:
-    """Of what the user may see; with a user in the selection, of what is theirs or what they have said.
+    """Of what the user may see; with a user in the selection, of what is theirs or what they alone have said.
 
     Raises `NotFoundError`, also for what is set aside otherwise than in one of these states.
     """
     if selection.user_id is None:
         return (await find(session, asked, wanted, aside=aside)).observation.status
     agent_key = await agent_key_of(session, asked.agent_id)
-    standings = [] if agent_key is None else await _chosen(session, asked, agent_key, selection)
+    alone = selection.model_copy(update={"replaced": False})
+    standings = [] if agent_key is None else await _chosen(session, asked, agent_key, alone)
     if not standings or (standings[0].status in SET_ASIDE and standings[0].status not in aside):
         raise NotFoundError("observation", wanted)
     return standings[0].status
@@ -161,7 +164,7 @@ def _is_itself(one: Standing) -> bool:
 
 async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Selection) -> list[Standing]:
     words = words_of(selection, asked.settings, asked.now)
-    selected = await ForgettingRepository(session, agent_key).selected(selection, words)
+    selected = await Selections(session, agent_key).chosen(selection, words)
     standings = await CorrectionRepository(session, agent_key).standings(selected)
     return [one for one in standings if one.status != "withdrawn"]
 
@@ -310,9 +313,15 @@ def _stands(one: Standing, releasable: Releasable) -> bool:
     return one.key in releasable.keys or (one.status not in ("withdrawn", "archived") and not _is_itself(one))
 
 
-def _set_aside(keys: Iterable[ObservationKey], gone: Iterable[ObservationKey], withheld: list[int]) -> SetAside:
+def _set_aside(
+    keys: Iterable[ObservationKey],
+    gone: Iterable[ObservationKey],
+    withheld: list[int],
+    standing: Iterable[ObservationKey] = (),
+) -> SetAside:
     return SetAside(
         observations=tuple(observation_id(*key) for key in sorted({*keys})),
         retracted=tuple(observation_id(*key) for key in gone),
         withheld=tuple(withheld),
+        standing=tuple(observation_id(*key) for key in standing),
     )

@@ -252,11 +252,17 @@ async def _whole_again(session: Session, asked: Asked, agent_key: int, keys: Col
         await whole_again(session, scope, seqs, entry.at, actor=entry.actor, reason=entry.reason)
 
 
-async def stand_again(session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int]) -> None:
-    """What nothing in these scopes supersedes any more is active again."""
+async def stand_again(
+    session: Session, asked: Asked, agent_key: int, scope_ids: Collection[int]
+) -> list[ObservationKey]:
+    """What nothing in these scopes supersedes any more is active again; which that is."""
     entry, touched = asked.entry, await CorrectionRepository(session, agent_key).with_lines(scope_ids)
-    for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
-        await StateRepository(session).stand_again(scope, entry.at, actor=entry.actor, reason=entry.reason)
+    states, cause = StateRepository(session), {"actor": entry.actor, "reason": entry.reason}
+    return [
+        (scope.scope_id, seq)
+        for scope in (await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ())
+        for seq in await states.stand_again(scope, entry.at, **cause)
+    ]
 
 
 async def _give_way(

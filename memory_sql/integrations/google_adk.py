@@ -134,13 +134,7 @@ class MemoryService(BaseMemoryService):
             await turns.after(conversation_of(session.id, session.user_id), _said(session.events))
 
     async def add_events_to_memory(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        events: Sequence[Event],
-        session_id: str | None = None,
-        custom_metadata: Mapping[str, object] | None = None,
+        self, *, app_name: str, user_id: str, events: Sequence[Event], session_id: str | None = None, **_: Any
     ) -> None:
         """Without `session_id`, into a conversation of the user's. `custom_metadata` isn't kept."""
         if turns := self._apps.of(app_name).of_run(user_id):

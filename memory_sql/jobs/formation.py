@@ -215,6 +215,7 @@ def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied, sett
             scope_id=scope_of(one),
             words=one.asked.words,
             more=more & one.asked.numbers,
+            withheld=tuple(kept for kept, by in applied.withheld if by[0] == one.asked),
         )
         for one in decided.meant
     ]

@@ -104,9 +104,7 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
     words = None
 
     async def act(locks: Locks) -> Forgotten:
-        found = await find(session, locks, selection, words)
-        receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
-        return await _forget_found(session, asked, locks, found, receipt)
+        return await forget_under(session, asked, locks, selection, words)
 
     if selection.is_one_observation or selection.is_one_conversation:
         return await under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)
@@ -116,6 +114,15 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
     return await under_locks(session, agent_key, act, shared=True)
+
+
+async def forget_under(
+    session: Session, asked: Asked, locks: Locks, selection: Selection, words: Query | None = None
+) -> Forgotten:
+    """As `forget`, not of a whole agent, under the locks of the caller, of which the agent is shared."""
+    found = await find(session, locks, selection, words)
+    receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
+    return await _forget_found(session, asked, locks, found, receipt)
 
 
 async def _forget_found(session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt) -> Forgotten:

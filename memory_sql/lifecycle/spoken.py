@@ -20,11 +20,12 @@ from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.messages import end_texts
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import InputError, NotFoundError, VersionError
+from memory_sql.errors import NotFoundError
 from memory_sql.languages.wording import is_among, pieces
-from memory_sql.lifecycle import corrections
+from memory_sql.lifecycle import corrections, requests
 from memory_sql.lifecycle.corrections import Asked
 from memory_sql.lifecycle.corrections.request import find
+from memory_sql.lifecycle.forgetting import Forgotten
 
 MOST_HIDDEN = 10  # observations, by all requests of one formation; what is more waits for a person
 MOST_CORRECTED = 3  # by one request
@@ -37,7 +38,7 @@ class Wish:
 
     `observations` are meant; `news` says instead of them what is so. `unsure`: why a person has to decide, in one word.
     `words`: by which what is meant is told from other things. `more`: those of the messages that say something else, too,
-    which is stored nowhere else.
+    which is stored nowhere else. `withheld`: what was stored of them that the request may mean; a refusal brings it back.
     """
 
     kind: Literal["forget", "correct"]
@@ -50,6 +51,7 @@ class Wish:
     scope_id: int | None
     words: frozenset[str] = frozenset()
     more: frozenset[int] = frozenset()
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ async def carry_out(
         elif wish.unsure is not None:
             waiting.append(wish)
         elif wish.kind == "forget":
-            done = replace(done, hidden=done.hidden | await _hide(session, locks, asked, wish))
+            done = replace(done, hidden=done.hidden | await _hide(session, locks, asked, wish, wish.observations))
             left -= len(wish.observations)
             carried.append(wish)
         else:
@@ -91,6 +93,7 @@ async def carry_out(
             done = replace(done, superseded=done.superseded + superseded)
             if not superseded:
                 waiting.append(replace(wish, unsure="nothing_newer"))
+        done = replace(done, hidden=done.hidden | await _hide(session, locks, asked, wish, wish.withheld))
     waiting = [wish for wish in waiting if _can_wait(wish)]
     kept = {number for wish in waiting for number in wish.numbers}
     for wish in carried:
@@ -138,9 +141,9 @@ async def _is_active(session: Session, asked: Asked, key: tuple[int, int]) -> bo
     return found.observation.status == "active"
 
 
-async def _hide(session: Session, locks: Locks, asked: Asked, wish: Wish) -> set[str]:
+async def _hide(session: Session, locks: Locks, asked: Asked, wish: Wish, observations: Collection[str]) -> set[str]:
     hidden = set[str]()
-    for one in wish.observations:
+    for one in observations:
         if one not in hidden:  # it didn't go with another
             chosen = Selection(user_id=wish.user_id, observation_id=one)
             hidden |= {
@@ -182,6 +185,7 @@ async def _file(
                     "why": wish.unsure,
                     "observations": list(wish.observations),
                     "news": list(wish.news),
+                    "withheld": list(wish.withheld),
                     "ends": sorted({*wish.numbers} & {*carried} - wish.more),
                 },
                 "created_at": now,
@@ -191,33 +195,46 @@ async def _file(
     )
 
 
-async def accept(session: Session, asked: Asked, agent_key: int, key: SpokenKey, review: SpokenReview) -> list[str]:
-    """What remains to be forgotten of it, once the messages that ask have no text, unless more of them waits.
+async def accept(session: Session, asked: Asked, locks: Locks, key: SpokenKey, review: SpokenReview) -> list[Forgotten]:
+    """Forgets or supersedes what it means; the messages that ask to forget have no text then, unless more of them waits.
 
-    What corrects is superseded here.
+    Under the locks of the caller, of which the agent is; what more is needed, is said to them.
     """
+    locks.need((), [review.conversation_id])
     own = await own_of(
         session, asked.agent_id, review.user_id, [parse_observation_id(one) for one in review.observations]
     )
     still = [one for one in review.observations if parse_observation_id(one) in own]
     if review.asked == "forget":
-        beside = await Requests(session, agent_key).beside(key, review)
-        await _end(session, agent_key, review, review.numbers, beside)
-        return still
+        beside = await Requests(session, locks.agent_key).beside(key, review)
+        await _end(session, locks.agent_key, review, review.numbers, beside)
+        done = list[Forgotten]()
+        for one in still:
+            chosen = Selection(user_id=review.user_id, observation_id=one)
+            done += await requests.forget_under(session, asked, locks, chosen)
+        for kept in review.withheld:
+            done += await requests.erase_under(session, asked, locks, kept)
+        return done
     principal = {**asked.principal, "user_id": review.user_id, "conversation_id": review.conversation_id}
     for old in still[:MOST_CORRECTED]:
         for new in review.news:
             given = replace(asked, principal=principal)
-            if new != old and await _superseded(session, given, old, new):
+            if new != old and await corrections.supersede_under(session, given, locks, old, new):
                 break
     return []
 
 
-async def refuse(session: Session, agent_key: int, key: SpokenKey, review: SpokenReview) -> None:
-    """The messages lose their texts for what else was asked in them, and done; not while more of them waits."""
-    beside = await Requests(session, agent_key).beside(key, review)
+async def refuse(session: Session, asked: Asked, locks: Locks, key: SpokenKey, review: SpokenReview) -> None:
+    """The messages lose their texts for what else was asked in them, and done; not while more of them waits.
+
+    What was kept back for it is no longer. Under the locks of the caller; what more is needed, is said to them.
+    """
+    locks.need((), [review.conversation_id])
+    beside = await Requests(session, locks.agent_key).beside(key, review)
     accepted = {number for one in beside if one.is_accepted_to_forget for number in one.numbers}
-    await _end(session, agent_key, review, {*review.ends} | ({*review.numbers} & accepted), beside)
+    await _end(session, locks.agent_key, review, {*review.ends} | ({*review.numbers} & accepted), beside)
+    for kept in review.withheld:
+        await requests.take_back_under(session, asked, locks, kept)
 
 
 async def _end(
@@ -226,11 +243,3 @@ async def _end(
     waiting = {number for one in beside if one.outcome is None for number in one.numbers}
     if ended := {*numbers} - waiting:
         await end_texts(session, agent_key, review.conversation_id, ended)
-
-
-async def _superseded(session: Session, asked: Asked, old: str, new: str) -> bool:
-    try:
-        await corrections.supersede(session, asked, old, new, None)
-    except (InputError, NotFoundError, VersionError):
-        return False
-    return True

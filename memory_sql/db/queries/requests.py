@@ -55,6 +55,7 @@ class SpokenReview:
     """`numbers` are those of the messages that ask; `observations` are meant, and `news` says what is so instead.
 
     `ends`: the messages that lose their texts whatever is decided, since something else that they ask for was done.
+    `withheld`: quarantined since they say it and ask to forget it, as requests of their own.
     """
 
     scope_id: int
@@ -65,6 +66,7 @@ class SpokenReview:
     observations: tuple[str, ...]
     news: tuple[str, ...]
     ends: tuple[int, ...]
+    withheld: tuple[RequestKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ class Requests:
             observations=tuple(told["observations"]),
             news=tuple(told["news"]),
             ends=tuple(told["ends"]),
+            withheld=tuple(RequestKey(*parse_observation_id(one)) for one in told["withheld"]),
         )
 
     async def beside(self, key: SpokenKey, review: SpokenReview) -> list[Beside]:

@@ -39,6 +39,7 @@ from memory_sql.domain.query import Query
 from memory_sql.domain.results import Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.lifecycle import ending
 from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
 from memory_sql.lifecycle.corrections.request import agent_key_for
 from memory_sql.lifecycle.corrections.texts import need
@@ -334,6 +335,8 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
     called = await former_ids(session, agent_key, entry.renamed)
+    if entry.ended:
+        return await _end_again(session, asked, agent_key, entry, called, receipt)
     users = tuple(id for user in entry.users if (id := called.get(("user", user), user)) is not None)
     talks = [(called.get(("conversation", key), key), numbers) for key, numbers in entry.messages.items()]
     messages = tuple((key, n) for key, numbers in talks if key is not None for n in numbers)
@@ -352,6 +355,30 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         return await _forget_found(session, asked, locks, found, receipt)
 
     return (await under_locks(session, agent_key, act, shared=True)).receipt
+
+
+async def _end_again(
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    entry: Entry,
+    called: Mapping[tuple[str, str], str | None],
+    receipt: Receipt,
+) -> Receipt:
+    """Texts of messages alone. What this database has yet to form keeps its text: that asks for it once more."""
+    talks = {called.get(("conversation", key), key): numbers for key, numbers in entry.ended.items()}
+
+    async def act(locks: Locks) -> int:
+        locks.need((), [key for key in talks if key is not None])
+        count = 0
+        for key, numbers in talks.items():
+            here = ("", ()) if key is None else (key, numbers)
+            done = await ending.end(session, asked.agent_id, agent_key, *here, asked.now, again=entry.id)
+            count += sum(map(len, done.ended.values())) if done else 0
+        return count
+
+    count = await under_locks(session, agent_key, act, shared=True)
+    return receipt.model_copy(update={"target": {"journal": True}, "counts": {"messages": count}})
 
 
 def _entry(receipt: Receipt, agent_id: str, found: Found, refs: tuple[str, ...]) -> Entry:

@@ -13,6 +13,7 @@ from memory_sql.errors import NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal
 from memory_sql.lifecycle.corrections import Asked
 from memory_sql.lifecycle.forgetting import Forgotten
+from memory_sql.lifecycle.journal import Entry
 
 
 async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey, *, joined: bool) -> int:
@@ -23,7 +24,7 @@ async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey,
 
     journal.check(asked.settings.forget_journal, session)
     done = await under_locks(session, agent_key, act, shared=True)
-    await write(session, asked, done, joined=joined)
+    await write(session, asked, [one.entry for one in done], joined=joined)
     return sum(len(one.receipt.observations) + len(one.receipt.withdrawn) for one in done)
 
 
@@ -44,10 +45,10 @@ async def forget_under(session: Session, asked: Asked, locks: Locks, selection: 
         return []
 
 
-async def write(session: Session, asked: Asked, done: Sequence[Forgotten], *, joined: bool) -> None:
+async def write(session: Session, asked: Asked, entries: Sequence[Entry], *, joined: bool) -> None:
     """Into the journal, once nothing of it is done again under more locks."""
-    for one in done:
-        await journal.keep(asked.settings.forget_journal, session, one.entry, joined=joined)
+    for entry in entries:
+        await journal.keep(asked.settings.forget_journal, session, entry, joined=joined)
 
 
 async def take_back(session: Session, asked: Asked, agent_key: int, key: RequestKey) -> bool:

@@ -31,7 +31,7 @@ from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.errors import StaleError
 from memory_sql.lifecycle import corrections, journal, requests, spoken
-from memory_sql.lifecycle.forgetting import Forgotten
+from memory_sql.lifecycle.journal import Entry
 from memory_sql.resources.runtime import asked_of
 
 
@@ -174,7 +174,7 @@ async def _spoken(
 ) -> dict[str, Any] | None:
     """What it means is forgotten, as by `forget`, or superseded; nothing if it is refused."""
     await lock_agent(session, agent_key)  # two don't decide about the same message at once
-    done = list[Forgotten]()
+    done = list[Entry]()
 
     async def act(locks: Locks) -> SpokenReview | None:
         done.clear()
@@ -182,7 +182,7 @@ async def _spoken(
         if review is not None and accept:
             done.extend(await spoken.accept(session, asked, locks, key, review))
         elif review is not None:
-            await spoken.refuse(session, asked, locks, key, review)
+            done.extend(await spoken.refuse(session, asked, locks, key, review))
         return review
 
     journal.check(asked.settings.forget_journal, session)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.domain.results import FormResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import BusyError, InputError, NotFoundError, RefusedError, StaleError, UnavailableError
+from memory_sql.errors import BusyError, NotFoundError, RefusedError, StaleError, UnavailableError
 from memory_sql.formation import formation
 from memory_sql.formation.requests import MeantTask
 from memory_sql.llm import Request
@@ -408,8 +408,8 @@ async def test_a_second_formation_changes_nothing(memory: Memory, llm: Scripted)
     await form(memory)
     before = await rows(memory, STORED)
     await form(memory)
-    with pytest.raises(InputError, match="have been deleted"):
-        await memory.conversations.form(**ADA, conversation_id="talk", again=True)
+    again = await memory.conversations.form(**ADA, conversation_id="talk", again=True)
+    assert (again.observations, again.superseded) == ((), 0)
     assert await rows(memory, STORED) == before
     assert len(await memory.work.reviews(**ADA)) == 1
 
@@ -672,7 +672,7 @@ FORGET_ADDRESS = {"kind": "forget", "what": "Mia's old address, 4 Harbour Street
 
 @pytest.mark.parametrize("mode", ["hide", "review"])
 async def test_what_was_kept_back_for_a_request_comes_back_with_its_refusal(
-    memory: Memory, llm: Scripted, mode: str
+    memory: Memory, llm: Scripted, mode: Any
 ) -> None:
     await memory.configure(**ADA, spoken_requests=mode)
     dog = await memory.observe("Mia has a dog called Bo.", **MIA)
@@ -749,12 +749,12 @@ async def test_accepting_locks_scopes_in_their_order(memory: Memory, llm: Script
     )
     lock = "SELECT 1 FROM memory.scopes WHERE scope_id = :scope FOR UPDATE NOWAIT"
     async with serving(memory) as unit:
-        await unit.execute(text(lock), {"scope": int(first.scope.id[1:])})
+        await unit.execute(sql(lock), {"scope": int(first.scope.id[1:])})
         deciding = asyncio.create_task(memory.work.decide(review.id, **ADA, accept=True))
         while not await rows(memory, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
             await asyncio.sleep(0.02)
             assert not deciding.done()
-        await unit.execute(text(lock), {"scope": int(second.scope.id[1:])})
+        await unit.execute(sql(lock), {"scope": int(second.scope.id[1:])})
     await deciding
     assert await memory.observations.list(**MIA) == []
     assert await memory.admin.verify() == []

@@ -60,7 +60,8 @@ async def _refuse_gone(conversations: ConversationRepository, state: Conversatio
     if gone:
         raise InputError(
             f"conversation {state.conversation_id} can't be formed again: the texts of {gone} of its messages have been"
-            " deleted"
+            " deleted, forgotten or past their retention, and what came of them would be lost; leave out again to form"
+            " what is new"
         )
 
 

@@ -31,7 +31,8 @@ from memory_sql.domain.usage import NO_CALL
 from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.formation.answers import Extraction, answer_for
 from memory_sql.formation.dialogue import Extracted, extract
-from memory_sql.formation.sieve import drafts_of
+from memory_sql.formation.requests import Asked
+from memory_sql.formation.sieve import ASKED_TO_FORGET, Sifted, sift
 from memory_sql.formation.window import Loaded, Target, Window, as_asked, beside, task, window_of
 from memory_sql.languages.text import clean
 from memory_sql.llm import LanguageModel
@@ -55,7 +56,8 @@ class Applied:
     """`known` counts what was there already; `more`: messages came that this window didn't hold.
 
     `ids`: of the observations, also of those that were there, by the places of the drafts. `hidden` and `superseded`: what
-    people have asked of the memory itself.
+    people have asked of the memory itself. `withheld`: what was stored though it is asked to be forgotten, which a person
+    has yet to decide, with who ask for it; it has to be hidden.
     """
 
     observations: tuple[Observation, ...]
@@ -65,6 +67,7 @@ class Applied:
     ids: Mapping[int, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     superseded: int = 0
+    withheld: tuple[tuple[str, tuple[Asked, ...]], ...] = ()
 
 
 async def take(session: Session, key: ConversationKey, settings: Settings) -> ConversationState | None:
@@ -319,7 +322,8 @@ async def apply(
     Raises `StaleError` when what the model saw has changed.
     """
     others = decided.others
-    drafts, refused = drafts_of(decided.extraction, loaded, settings, others.evidence)
+    drafts, refused, withheld = _sifted(loaded, decided, settings)
+    kept, drafts = len(drafts), [*drafts, *(one.draft for one in withheld)]
     if metadata:
         given = dict(metadata) if settings.secrets == "keep" else masked_value(dict(metadata))[0]
         drafts = [replace(draft, metadata=given) for draft in drafts]
@@ -346,7 +350,27 @@ async def apply(
         if one.place is not None and one.key is not None and one.outcome != "known"
     ]
     ids = {one.place: observation_id(*one.key) for one in outcomes if one.place is not None and one.key is not None}
-    return Applied(tuple(stored), len(saved.known), dict(+refused), any(one.more for one in outcomes), ids)
+    news = {one.id for one in stored}
+    return Applied(
+        tuple(stored),
+        len(saved.known),
+        dict(+refused),
+        any(one.more for one in outcomes),
+        {place: one for place, one in ids.items() if place < kept},
+        withheld=tuple((ids[n], one.by) for n, one in enumerate(withheld, kept) if ids.get(n) in news),
+    )
+
+
+def _sifted(loaded: Loaded, decided: Extracted, settings: Settings) -> Sifted:
+    """With that alone kept back which a person may yet want to be kept; the rest isn't stored."""
+    sifted = sift(decided.extraction, loaded, settings, decided.others.evidence)
+    waiting = [one.asked for one in decided.meant if one.unsure is not None]
+    owners = {target.owner for target in loaded.targets if target.state}
+    withheld = [
+        one for one in sifted.withheld if one.draft.scope.owner in owners and all(asked in waiting for asked in one.by)
+    ]
+    sifted.refused[ASKED_TO_FORGET] -= len(withheld)
+    return sifted._replace(refused=+sifted.refused, withheld=withheld)
 
 
 async def lock(session: Session, loaded: Loaded) -> ConversationState:

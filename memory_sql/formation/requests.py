@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -393,6 +393,16 @@ def says_more(text: str, told: Iterable[str], called: frozenset[str]) -> bool:
         most = max((one.told for one in clauses), default=0)
         clauses = [one.figures() if one.told == most else one for one in clauses]
     return any(one.says_more for one in clauses)
+
+
+def saying_more(asked: Iterable[Asked], told: Mapping[int, Sequence[str]]) -> frozenset[int]:
+    """The messages that ask and say more. `told`: what is meant and what was stored, by the message's number."""
+    return frozenset(
+        message.number
+        for one in asked
+        for message in one.said
+        if says_more(message.content or "", told.get(message.number, ()), one.called)
+    )
 
 
 @dataclass(frozen=True, slots=True)

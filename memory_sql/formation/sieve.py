@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
+from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Draft, Evidence
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.formation.answers import ExtractedObservation, Extraction
-from memory_sql.formation.requests import Asked, asked_in
+from memory_sql.formation.requests import MOST_REQUESTS, Asked, asked_in
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.dates import days_of
@@ -34,6 +35,7 @@ FEW = 3  # telling words; what has fewer may be said in quite other words
 BEFORE = (
     3  # messages before a source that may say what it is about; of 1,312 honest observations 3 have no word in them
 )
+ASKED_TO_FORGET = "asked_to_forget"
 _HANDLE = re.compile(r"\bP\d{1,3}\b")
 _DAY = re.compile(r"(?<![\d-])\d{4}-\d\d(?:-\d\d)?(?![\d-])")
 FEWEST_ECHOED = 2  # words: with fewer everything would be one
@@ -41,13 +43,32 @@ ECHO_KNOWN, ECHO_SAID = 0.75, 0.5  # of its words in a sentence of memory's, and
 ECHO_SHARE = 0.6  # of a text's words in what the agent said, and none in what people said: it is the agent's
 
 
+class Withheld(NamedTuple):
+    """What isn't stored since these ask to forget it in the same messages."""
+
+    draft: Draft
+    by: tuple[Asked, ...]
+
+
+class Sifted(NamedTuple):
+    """What may be stored of an answer, how much was refused or mended, by reason, and what is kept back."""
+
+    drafts: list[Draft]
+    refused: Counter[str]
+    withheld: list[Withheld]
+
+
 def drafts_of(
     extraction: Extraction, loaded: Loaded, settings: Settings, elsewhere: Mapping[int, tuple[Evidence, ...]] = _NOWHERE
 ) -> tuple[list[Draft], Counter[str]]:
-    """What may be stored of an answer, and how much was refused or mended, by reason.
+    """As `sift`, without what is kept back."""
+    return sift(extraction, loaded, settings, elsewhere)[:2]
 
-    `elsewhere`: more evidence, of other conversations, by the place in the answer.
-    """
+
+def sift(
+    extraction: Extraction, loaded: Loaded, settings: Settings, elsewhere: Mapping[int, tuple[Evidence, ...]] = _NOWHERE
+) -> Sifted:
+    """`elsewhere`: more evidence, of other conversations, by the place in the answer."""
     asked, refused = asked_in(extraction, loaded, settings)
     sieve = _Sieve(loaded, settings, asked)
     sieve.refused.update(refused, unknown_scope=extraction.unknown)
@@ -56,7 +77,7 @@ def drafts_of(
         for n, item in enumerate(extraction.observations)
         for draft in sieve.drafts(item)
     ]
-    return drafts, +sieve.refused
+    return Sifted(drafts, +sieve.refused, sieve.withheld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +104,7 @@ class _Sieve:
         self._taken = defaultdict[str, set[str]](set)
         self._plain: str | None = None  # the text of the observation at hand, where no secret was found in it
         self.refused: Counter[str] = Counter()
+        self.withheld: list[Withheld] = []
 
     @cached_property
     def _said(self) -> tuple[str, ...]:
@@ -107,6 +129,9 @@ class _Sieve:
         if wrong := self._wrong_with(item, content, sources):
             self.refused[wrong] += 1
             return []
+        if by := self._asking_for(content, sources):
+            self._withhold(item, content, sources, by)
+            return []
         target = self._route(item, sources)
         if target is None:
             return []
@@ -123,13 +148,24 @@ class _Sieve:
             return "agents_own_words"  # it repeats what it was shown, memory included
         if not any(message.role == "user" for message in sources):
             return "no_users_words"  # a tool's or a function's: no user's fact
-        if any(one.would_keep(content, (m.number for m in sources)) for one in self._asked):
-            return "asked_to_forget"
         if self._is_of_conversation(item):
             return None
         if not self._is_said(content, sources):
             return "not_said"
         return "echo" if self._is_echo(content, sources) else None
+
+    def _asking_for(self, content: str, sources: Sequence[BufferedMessage]) -> tuple[Asked, ...]:
+        """By whom it would be kept though they ask, in these very messages, to forget it."""
+        return tuple(one for one in self._asked if one.would_keep(content, (m.number for m in sources)))
+
+    def _withhold(
+        self, item: ExtractedObservation, content: str, sources: Sequence[BufferedMessage], by: tuple[Asked, ...]
+    ) -> None:
+        self.refused[ASKED_TO_FORGET] += 1
+        target = None if self._is_of_conversation(item) else self._route(item, sources)
+        if target is not None and len(self.withheld) < MOST_REQUESTS:
+            placed = self._placed(item, content, target, sources)
+            self.withheld += [Withheld(self._draft(item, one), by) for one in placed[:1]]
 
     def _is_echo(self, content: str, sources: Sequence[BufferedMessage]) -> bool:
         """Whether memory says so already, and its sources have stated neither that again nor what is new in it."""

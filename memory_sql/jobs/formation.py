@@ -14,6 +14,7 @@ from memory_sql.db import Session
 from memory_sql.db.locks import Locks, Rows, under_locks
 from memory_sql.db.repositories.conversations import ConversationRepository, ConversationState
 from memory_sql.db.repositories.formations import FormationRepository
+from memory_sql.db.repositories.observations import Draft
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.results import FormResult, RunDueResult
 from memory_sql.errors import LanguageModelError
@@ -23,7 +24,7 @@ from memory_sql.formation.formation import ConversationKey
 from memory_sql.formation.sieve import drafts_of
 from memory_sql.formation.window import Loaded
 from memory_sql.jobs.job import Read, Step
-from memory_sql.lifecycle import spoken
+from memory_sql.lifecycle import journal, spoken
 from memory_sql.llm import LanguageModel
 from memory_sql.retrieval.semantics import QueryVector, words_alone
 
@@ -131,14 +132,17 @@ class Formation:
         """What is stored and what is asked of the memory itself, in one transaction, under the locks of both."""
         if not decided.meant:
             return await formation.apply(session, loaded, decided, settings, now, self.metadata)
-        where = loaded.conversation
+        where, ended = loaded.conversation, list[journal.Entry]()
 
         async def act(locks: Locks) -> formation.Applied:
             applied = await formation.apply(session, loaded, decided, settings, now, self.metadata)
             stored = {parse_observation_id(one)[0] for one in applied.ids.values()}  # their scopes are locked, or new
             ours = replace(locks, rows=locks.rows | Rows(frozenset(stored)))
             wishes = _wishes(loaded, decided, applied, settings)
-            done = await spoken.carry_out(session, ours, where.agent_id, where.conversation_id, wishes, settings, now)
+            done = await spoken.carry_out(
+                session, ours, where.agent_id, where.conversation_id, loaded.run.run_id, wishes, settings, now
+            )
+            ended[:] = [] if done.ended is None else [done.ended]
             seen = tuple(one for one in applied.observations if one.id not in done.hidden)
             return replace(applied, observations=seen, hidden=tuple(sorted(done.hidden)), superseded=done.superseded)
 
@@ -146,7 +150,10 @@ class Formation:
             frozenset(loaded.shown) | {scope_id for one in decided.meant for scope_id in one.scopes},
             frozenset({where.conversation_id, *decided.others.epochs}),
         )
-        return await under_locks(session, where.agent_key, act, known=known, shared=True)
+        applied = await under_locks(session, where.agent_key, act, known=known, shared=True)
+        for entry in ended:
+            await journal.keep(settings.forget_journal, session, entry, joined=False)
+        return applied
 
     def postpone(self, session: Session, held: ConversationState, until: datetime) -> Awaitable[None]:
         return ConversationRepository(session).postpone(held.agent_id, held.conversation_id, until)
@@ -215,6 +222,7 @@ def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied, sett
             scope_id=scope_of(one),
             words=one.asked.words,
             more=more & one.asked.numbers,
+            withheld=tuple(kept for kept, by in applied.withheld if by[0] == one.asked),
         )
         for one in decided.meant
     ]
@@ -223,17 +231,18 @@ def _wishes(loaded: Loaded, decided: Extracted, applied: formation.Applied, sett
 def _saying_more(loaded: Loaded, decided: Extracted, applied: formation.Applied, settings: Settings) -> frozenset[int]:
     """The messages that ask, and say something that is neither asked nor stored: it would end with their texts."""
     drafts, _ = drafts_of(decided.extraction, loaded, settings, decided.others.evidence)
-    where, told = loaded.conversation.conversation_id, defaultdict[int, list[str]](list)
-    for place in applied.ids:
-        for one in drafts[place].evidence:
-            if one.conversation_id == where and one.number is not None:
-                told[one.number].append(drafts[place].content)
+    told = told_of(loaded, [drafts[place] for place in applied.ids])
     for meant in decided.meant:
         for number in meant.asked.numbers:
             told[number] += (meant.asked.what, *meant.texts)
-    asking = {message.number: (message, meant.asked) for meant in decided.meant for message in meant.asked.said}
-    return frozenset(
-        number
-        for number, (message, asked) in asking.items()
-        if requests.says_more(message.content or "", told[number], asked.called)
-    )
+    return requests.saying_more([meant.asked for meant in decided.meant], told)
+
+
+def told_of(loaded: Loaded, drafts: Iterable[Draft]) -> defaultdict[int, list[str]]:
+    """What is stored of each message of the conversation."""
+    told = defaultdict[int, list[str]](list)
+    for draft in drafts:
+        for one in draft.evidence:
+            if one.conversation_id == loaded.conversation.conversation_id and one.number is not None:
+                told[one.number].append(draft.content)
+    return told

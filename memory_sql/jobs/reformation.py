@@ -8,15 +8,18 @@ from datetime import datetime, timedelta
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
+from memory_sql.db.queries.ended import ended_in
+from memory_sql.db.queries.requests import Requests
 from memory_sql.db.repositories.conversations import ConversationState
+from memory_sql.db.repositories.observations import Draft
 from memory_sql.domain.results import FormResult
-from memory_sql.formation import again, formation
+from memory_sql.formation import again, formation, requests
 from memory_sql.formation.dialogue import Extracted
 from memory_sql.formation.formation import ConversationKey
 from memory_sql.formation.sieve import drafts_of
 from memory_sql.formation.window import Loaded
-from memory_sql.jobs.formation import Formation
-from memory_sql.lifecycle import retiring
+from memory_sql.jobs.formation import Formation, told_of
+from memory_sql.lifecycle import journal, retiring, spoken
 from memory_sql.lifecycle.corrections import Asked
 from memory_sql.llm import LanguageModel
 
@@ -61,8 +64,10 @@ class Reformation:
     ) -> Reformed:
         await again.lock(session, loaded)
         conversation, messages = loaded.conversation, loaded.window.messages
+        requested = Requests(session, conversation.agent_key)
+        ended = await ended_in(session, conversation.agent_key, conversation.conversation_id)
         stretch = retiring.Stretch(
-            conversation.agent_key, conversation.conversation_id, messages[0].number - 1, messages[-1].number
+            conversation.agent_key, conversation.conversation_id, messages[0].number - 1, messages[-1].number, ended
         )
         drafts, refused = drafts_of(decided.extraction, loaded, settings)
         await retiring.before(session, stretch, loaded.shown)  # all locks, in their order
@@ -71,7 +76,16 @@ class Reformation:
         gone = await retiring.retire(session, asked, stretch, drafts, loaded.run.run_id)
         news, known, settled = (await retiring.before(session, stretch, ())).news(drafts)
         refused["settled"] += settled
-        return Reformed(await again.store(session, loaded, decided, news, known, refused, settings, now), gone)
+        numbers = [message.number for message in messages]
+        waiting = await requested.spoken_in(conversation.conversation_id, numbers)
+        applied = await again.store(session, loaded, decided, news, known, refused, settings, now)
+        if waiting:
+            more = _saying_more(loaded, decided, drafts, settings, numbers)
+            here = (conversation.agent_id, conversation.agent_key, conversation.conversation_id, loaded.run.run_id)
+            entry = await spoken.ask_anew(session, *here, waiting, more, now)
+            if entry is not None:
+                await journal.keep(settings.forget_journal, session, entry, joined=False)
+        return Reformed(applied, gone)
 
     def extend(self, session: Session, held: ConversationState, lease: timedelta) -> Awaitable[bool]:
         return Formation(self.llm).extend(session, held, lease)
@@ -85,3 +99,16 @@ class Reformation:
 
     def key(self, held: ConversationState) -> ConversationKey:
         return Formation(self.llm).key(held)
+
+
+def _saying_more(
+    loaded: Loaded, decided: Extracted, drafts: Sequence[Draft], settings: Settings, numbers: Sequence[int]
+) -> frozenset[int]:
+    """The messages that say more than is stored now; also those of which the answer doesn't say that they ask."""
+    asked, _ = requests.asked_in(decided.extraction, loaded, settings)
+    told = told_of(loaded, drafts)
+    for one in asked:
+        for number in one.numbers:
+            told[number].append(one.what)
+    unheard = {*numbers}.difference(*(one.numbers for one in asked))
+    return requests.saying_more(asked, told) | unheard

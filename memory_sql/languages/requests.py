@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from memory_sql.languages.anchors import Anchored, letters_in
 from memory_sql.languages.data import of_all
@@ -12,30 +12,47 @@ from memory_sql.languages.tables import Requests
 from memory_sql.languages.wording import is_among, pieces
 
 _END = re.compile(r"[,;.!?\n]|$")
+_SENTENCE_END = re.compile(r"[.!?\n]")
 _OPENING, _CLOSING = '"“„«「『', '"”»」』'
+AROUND = 300  # characters of the sentence on each side of a request
+
+Kind = Literal["forget", "correct"]
 
 
 class FoundRequest(NamedTuple):
-    """`what`: what stands behind the words that ask, up to the next comma or end. `start` and `end`: of all of it."""
+    """`what`: what stands behind the words that ask, up to the next comma or end, without where to delete it from.
 
-    kind: Literal["forget", "correct"]
+    `start` and `end`: of all of it.
+    """
+
+    kind: Kind
     what: str
     start: int
     end: int
+
+
+class _Rule(NamedTuple):
+    language: str
+    table: str  # of the language's requests
+    pattern: str
 
 
 def requests_in(text: str) -> list[FoundRequest]:
     """In the order of the text. What stands in quotation marks is somebody else's."""
     plain = text.replace("’", "'")
     lower = plain.lower()
-    found = []
-    for kind, pattern in sorted(_requests().worth_trying(lower, letters_in(lower))):
-        for match in _compiled(pattern).finditer(plain):
+    found = dict[int, FoundRequest]()
+    for rule in sorted(_rules().worth_trying(lower, letters_in(lower))):
+        own = of_all(Requests)[rule.language]
+        for match in _compiled(rule.pattern).finditer(plain):
             end = _end(plain, match.end())
-            if not _is_quoted(plain, match.start()):
-                what = text[match.end() : end].strip()
-                found.append(FoundRequest(cast(Literal["forget", "correct"], kind), what, match.start(), end))
-    return sorted(found, key=lambda one: one.start)
+            if match.end() in found or _is_quoted(plain, match.start()):
+                continue
+            if rule.table != "behind" or _is_own(lower, match.start(), end, own.others):
+                what = _without(text[match.end() : end], own.beside)
+                kind: Kind = "correct" if rule.table == "correct" else "forget"
+                found[match.end()] = FoundRequest(kind, what, match.start(), end)
+    return sorted(found.values(), key=lambda one: one.start)
 
 
 def may_ask_to_forget(text: str) -> bool:
@@ -60,6 +77,18 @@ def _end(text: str, after: int) -> int:
     return len(text) if found is None else found.start()
 
 
+def _without(what: str, beside: str) -> str:
+    """Where to delete it from is none of what is meant."""
+    return re.sub(f"(?:{beside})\\s*$", "", what, flags=re.IGNORECASE).strip() if beside else what.strip()
+
+
+def _is_own(lower: str, start: int, end: int, others: frozenset[str]) -> bool:
+    """Whether nothing in the rest of the sentence says that somebody else asks, or nobody does."""
+    before = _SENTENCE_END.split(lower[max(0, start - AROUND) : start])[-1]
+    behind = _SENTENCE_END.split(lower[end : end + AROUND])[0]
+    return others.isdisjoint(letters_in(before) | letters_in(behind))
+
+
 def _is_quoted(text: str, at: int) -> bool:
     """Whether a quotation that began before goes on here."""
     opened = max(text.rfind(mark, 0, at) for mark in _OPENING)
@@ -69,12 +98,12 @@ def _is_quoted(text: str, at: int) -> bool:
 
 
 @cache
-def _requests() -> Anchored[tuple[str, str]]:
+def _rules() -> Anchored[_Rule]:
     return Anchored(
-        ((kind, pattern), pattern)
-        for requests in of_all(Requests).values()
-        for kind in ("forget", "correct")
-        for pattern in getattr(requests, kind).values()
+        (_Rule(language, table, pattern), pattern)
+        for language, requests in of_all(Requests).items()
+        for table in ("forget", "behind", "correct")
+        for pattern in getattr(requests, table).values()
     )
 
 

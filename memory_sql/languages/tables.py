@@ -103,12 +103,17 @@ class Requests(NamedTuple):
     """How a person asks the memory itself to forget or to correct something about them. Case doesn't matter.
 
     A match ends where begins what is meant: `forget my old address` ends before `my`. `words`: without any of
-    them nobody asks to forget anything in this language. `polite`: words that tell nothing beside a request.
+    them nobody asks to forget anything in this language. `polite`: words that tell nothing beside a request. `beside`: where
+    to delete it from, behind what is meant. `behind`: as `forget`, behind another clause of the sentence; not where one
+    of `others` stands in the rest of the sentence: somebody else has said it, or it is supposed or talked about.
     """
 
     words: Words = frozenset()
     polite: Words = frozenset()
+    others: Words = frozenset()
+    beside: str = ""
     forget: Mapping[str, str] = _NONE
+    behind: Mapping[str, str] = _NONE
     correct: Mapping[str, str] = _NONE
 
 

@@ -41,6 +41,7 @@ from memory_sql.domain.query import Query
 from memory_sql.domain.results import Kept, Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.lifecycle import ending
 from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
 from memory_sql.lifecycle.corrections.request import agent_key_for
 from memory_sql.lifecycle.corrections.texts import need
@@ -108,9 +109,7 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
     words = None
 
     async def act(locks: Locks) -> Forgotten:
-        found = await find(session, locks, selection, words)
-        receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
-        return await _forget_found(session, asked, locks, found, receipt)
+        return await forget_under(session, asked, locks, selection, words)
 
     if selection.is_one_observation or selection.is_one_conversation:
         return await under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)
@@ -120,6 +119,15 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
         return await _erase_agent(session, asked, agent_key, receipt)
     words = words_of(selection, asked.settings, asked.now)
     return await under_locks(session, agent_key, act, shared=True)
+
+
+async def forget_under(
+    session: Session, asked: Asked, locks: Locks, selection: Selection, words: Query | None = None
+) -> Forgotten:
+    """As `forget`, not of a whole agent, under the locks of the caller, of which the agent is shared."""
+    found = await find(session, locks, selection, words)
+    receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
+    return await _forget_found(session, asked, locks, found, receipt)
 
 
 async def _forget_found(session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt) -> Forgotten:
@@ -341,6 +349,8 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
     called = await former_ids(session, agent_key, entry.renamed)
+    if entry.ended:
+        return await _end_again(session, asked, agent_key, entry, called, receipt)
     users = tuple(id for user in entry.users if (id := called.get(("user", user), user)) is not None)
     talks = [(called.get(("conversation", key), key), numbers) for key, numbers in entry.messages.items()]
     messages = tuple((key, n) for key, numbers in talks if key is not None for n in numbers)
@@ -359,6 +369,30 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         return await _forget_found(session, asked, locks, found, receipt)
 
     return (await under_locks(session, agent_key, act, shared=True)).receipt
+
+
+async def _end_again(
+    session: Session,
+    asked: Asked,
+    agent_key: int,
+    entry: Entry,
+    called: Mapping[tuple[str, str], str | None],
+    receipt: Receipt,
+) -> Receipt:
+    """Texts of messages alone. What this database has yet to form keeps its text: that asks for it once more."""
+    talks = {called.get(("conversation", key), key): numbers for key, numbers in entry.ended.items()}
+
+    async def act(locks: Locks) -> int:
+        locks.need((), [key for key in talks if key is not None])
+        count = 0
+        for key, numbers in talks.items():
+            here = ("", ()) if key is None else (key, numbers)
+            done = await ending.end(session, asked.agent_id, agent_key, *here, asked.now, again=entry.id)
+            count += sum(map(len, done.ended.values())) if done else 0
+        return count
+
+    count = await under_locks(session, agent_key, act, shared=True)
+    return receipt.model_copy(update={"target": {"journal": True}, "counts": {"messages": count}})
 
 
 def _entry(receipt: Receipt, agent_id: str, found: Found, refs: tuple[str, ...]) -> Entry:

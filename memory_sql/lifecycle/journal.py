@@ -39,6 +39,7 @@ class Entry(Value):
     `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest. `refs`: of what was
     imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again. `renamed`: how `users` and
     conversations came by these ids. `named`: the conversation or group that was forgotten as a whole, `(kind, id)`.
+    `ended`: messages that lost their texts alone, by conversation.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Entry(Value):
     refs: tuple[str, ...] = ()
     renamed: tuple[Renamed, ...] = ()
     named: tuple[tuple[ForgottenKind, str], ...] = ()
+    ended: Mapping[str, tuple[int, ...]] = {}
 
 
 def check(path: Path | None, unit: Session) -> None:
@@ -69,7 +71,7 @@ def check(path: Path | None, unit: Session) -> None:
 async def keep(path: Path | None, unit: Session, entry: Entry, *, joined: bool) -> None:
     """As `write`, of this database; None: no journal is kept. The event keeps it as well, until the journal is known to."""
     if path is not None:
-        own, incarnation, renamed = await placed(unit, entry.agent_id, entry.users, list(entry.messages))
+        own, incarnation, renamed = await placed(unit, entry.agent_id, entry.users, [*entry.messages, *entry.ended])
         known = {"database": own, "incarnation": incarnation, "renamed": renamed}
         entry = entry.model_copy(update=known)
         await note(unit, entry.agent_id, entry.id, entry.model_dump(mode="json"))

@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memory_sql.db import Session
+from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.queries.requests import RequestKey, Requests
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal
 from memory_sql.lifecycle.corrections import Asked
+from memory_sql.lifecycle.forgetting import Forgotten
+from memory_sql.lifecycle.journal import Entry
 
 
 async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey, *, joined: bool) -> int:
     """Forgets what the request names, as `forget` does, and returns how many observations that were; 0: it doesn't wait."""
-    requests, erased = Requests(session, agent_key), 0
+
+    async def act(locks: Locks) -> list[Forgotten]:
+        return await erase_under(session, asked, locks, key)
+
+    journal.check(asked.settings.forget_journal, session)
+    done = await under_locks(session, agent_key, act, shared=True)
+    await write(session, asked, [one.entry for one in done], joined=joined)
+    return sum(len(one.receipt.observations) + len(one.receipt.withdrawn) for one in done)
+
+
+async def erase_under(session: Session, asked: Asked, locks: Locks, key: RequestKey) -> list[Forgotten]:
+    """As `erase`, under the locks of the caller, of which the agent is shared; it is for the caller to `write`."""
+    requests, done = Requests(session, locks.agent_key), list[Forgotten]()
     for one in await requests.named_by(key):
         if one in await requests.named_by(key):  # it didn't go with another
-            erased += await forget(session, asked, Selection(observation_id=observation_id(*one)), joined=joined)
-    return erased
+            done += await forget_under(session, asked, locks, Selection(observation_id=observation_id(*one)))
+    return done
 
 
-async def forget(session: Session, asked: Asked, selection: Selection, *, joined: bool) -> int:
-    """As `forget` does, written down in the journal; how many observations. 0: somebody else has forgotten it meanwhile."""
-    path = asked.settings.forget_journal
-    journal.check(path, session)
+async def forget_under(session: Session, asked: Asked, locks: Locks, selection: Selection) -> list[Forgotten]:
+    """As `forget` does; nothing: somebody else has forgotten it meanwhile."""
     try:
-        forgotten = await forgetting.forget(session, asked, selection)
+        return [await forgetting.forget_under(session, asked, locks, selection)]
     except NotFoundError:
-        return 0
-    await journal.keep(path, session, forgotten.entry, joined=joined)
-    return len(forgotten.receipt.observations) + len(forgotten.receipt.withdrawn)
+        return []
+
+
+async def write(session: Session, asked: Asked, entries: Sequence[Entry], *, joined: bool) -> None:
+    """Into the journal, once nothing of it is done again under more locks."""
+    for entry in entries:
+        await journal.keep(asked.settings.forget_journal, session, entry, joined=joined)
 
 
 async def take_back(session: Session, asked: Asked, agent_key: int, key: RequestKey) -> bool:
     """Ends the quarantine of what the request names; False: it doesn't wait. Raises `InputError` as `release` does."""
-    requests, released = Requests(session, agent_key), set[str]()
+
+    async def act(locks: Locks) -> bool:
+        return await take_back_under(session, asked, locks, key)
+
+    return await under_locks(session, agent_key, act)
+
+
+async def take_back_under(session: Session, asked: Asked, locks: Locks, key: RequestKey) -> bool:
+    """As `take_back`, under the locks of the caller; what more it needs, it says to them."""
+    requests, released = Requests(session, locks.agent_key), set[str]()
     for one in await requests.named_by(key):
         if one in await requests.named_by(key):
-            done = await corrections.release(session, asked, Selection(observation_id=observation_id(*one)))
-            released |= {*done.observations}
+            chosen = Selection(observation_id=observation_id(*one))
+            released |= {*(await corrections.release_under(session, asked, locks, chosen)).observations}
     return bool(released)

@@ -19,20 +19,25 @@ from memory_sql.lifecycle.corrections.texts import rebuild, rewind
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some messages of a conversation: those after `from_number` up to `to_number`."""
+    """Some messages of a conversation: those after `from_number` up to `to_number`. `ended`: messages without a text."""
 
     agent_key: int
     conversation_id: str
     from_number: int
     to_number: int
+    ended: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was formed of a stretch. `owners` are the owners of the scopes in which it lies."""
+    """What was formed of a stretch. `owners` are the owners of the scopes in which it lies.
+
+    `ended`: messages that can't be formed again; what came of them stays.
+    """
 
     formed: tuple[Formed, ...]
     owners: dict[int, str]
+    ended: frozenset[int] = frozenset()
 
     @property
     def settled(self) -> frozenset[int]:
@@ -47,6 +52,7 @@ class Before:
             for one in self.formed
             if one.in_use
             and not one.settled
+            and self.ended.isdisjoint(one.numbers)
             and not (one.numbers and one.numbers <= self.settled)
             and (self.owners[one.key[0]], normal_form(one.content)) not in again
         ]
@@ -71,7 +77,7 @@ async def before(session: Session, stretch: Stretch, scope_ids: Collection[int])
     await FollowingRepository(session, s.agent_key).lock(touched)
     formed = await formed_of(session, *named)  # again, under the locks
     scopes = await ScopeRepository(session).lock(s.agent_key, scope_ids=sorted(touched)) if touched else []
-    return Before(tuple(formed), {scope.scope_id: scope.owner for scope in scopes})
+    return Before(tuple(formed), {scope.scope_id: scope.owner for scope in scopes}, s.ended)
 
 
 async def retire(session: Session, asked: Asked, stretch: Stretch, drafts: Collection[Draft], run_id: int) -> int:

@@ -79,8 +79,9 @@ class Conversations(Face):
         With `again`, messages that were formed before are formed again, for example with another model. The observations
         that earlier runs made of them are superseded (`observations.reinstate` brings one back) and removed from the texts.
         Observations that a person has confirmed, corrected, marked or set aside, or that a legal hold covers, stay, and
-        nothing new is formed from their messages alone. The work is done in stretches, each in one transaction. Raises
-        `InputError` if texts of messages have been deleted.
+        nothing new is formed from their messages alone; so is what came of messages that have lost their texts for what
+        they asked. The work is done in stretches, each in one transaction. Raises `InputError` if texts of other messages
+        have been deleted.
 
         Raises `LanguageModelError` if the model fails (the messages stay), `BusyError` if another process is working on
         the conversation, `NotFoundError`. The work is never given up (`work.dead`): the caller gets the error.

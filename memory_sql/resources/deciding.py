@@ -9,9 +9,9 @@ from memory_sql.config import Settings
 from memory_sql.consolidation import consolidation
 from memory_sql.consolidation.parts import keep_parts
 from memory_sql.db import Session
-from memory_sql.db.locks import lock_agent
+from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.queries.held_claims import why_not
-from memory_sql.db.queries.requests import RequestKey, Requests, SpokenKey
+from memory_sql.db.queries.requests import RequestKey, Requests, SpokenKey, SpokenReview
 from memory_sql.db.queries.reviews import (
     HeardByOneKey,
     HeldClaimKey,
@@ -29,9 +29,9 @@ from memory_sql.db.repositories.runs import RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.scopes import Contradiction
-from memory_sql.domain.selection import Selection
 from memory_sql.errors import StaleError
-from memory_sql.lifecycle import corrections, requests, spoken
+from memory_sql.lifecycle import corrections, journal, requests, spoken
+from memory_sql.lifecycle.journal import Entry
 from memory_sql.resources.runtime import asked_of
 
 
@@ -173,15 +173,22 @@ async def _spoken(
     session: Session, asked: corrections.Asked, agent_key: int, key: SpokenKey, *, accept: bool, joined: bool
 ) -> dict[str, Any] | None:
     """What it means is forgotten, as by `forget`, or superseded; nothing if it is refused."""
-    await lock_agent(session, agent_key)
-    review = await Requests(session, agent_key).spoken_of(key)
+    await lock_agent(session, agent_key)  # two don't decide about the same message at once
+    done = list[Entry]()
+
+    async def act(locks: Locks) -> SpokenReview | None:
+        done.clear()
+        review = await Requests(session, agent_key).spoken_of(key)
+        if review is not None and accept:
+            done.extend(await spoken.accept(session, asked, locks, key, review))
+        elif review is not None:
+            done.extend(await spoken.refuse(session, asked, locks, key, review))
+        return review
+
+    journal.check(asked.settings.forget_journal, session)
+    review = await under_locks(session, agent_key, act)
+    await requests.write(session, asked, done, joined=joined)
     if review is None:
         return None
-    if accept:
-        for one in await spoken.accept(session, asked, agent_key, key, review):
-            chosen = Selection(user_id=review.user_id, observation_id=one)
-            await requests.forget(session, asked, chosen, joined=joined)
-    else:
-        await spoken.refuse(session, agent_key, key, review)
     detail = {"to": "accepted" if accept else "refused", "for": "request", **key.told}
     return {"scope_id": review.scope_id, "seq": None, "detail": detail}

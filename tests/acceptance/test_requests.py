@@ -24,8 +24,9 @@ from tests.honest import Clock, Table
 from tests.loopback import Received
 
 HERE = Path(__file__).parent
-SENTENCES, ANSWERS = (
-    tomllib.loads((HERE / f"{name}.toml").read_text("utf-8")) for name in ("requests", "requests_answers")
+SENTENCES, ANSWERS, BEHIND = (
+    tomllib.loads((HERE / f"{name}.toml").read_text("utf-8"))
+    for name in ("requests", "requests_answers", "requests_behind")
 )
 CASES = [
     {"of": of, **case, **answer}
@@ -125,3 +126,15 @@ async def test_rules_alone_hide_nothing_that_nobody_asked_for(database_url: str)
             formed = await memory.conversations.form(**here, conversation_id="talk")
             assert (formed.hidden, formed.superseded) == ((), 0)
             assert await memory.work.reviews(**here) == []
+
+
+@pytest.mark.slow
+async def test_rules_hide_what_is_asked_behind_another_clause_and_nothing_else(database_url: str) -> None:
+    async with Memory(database_url, Offline(), Settings()) as memory:
+        for n, case in enumerate([*BEHIND["asks"], *BEHIND["looks"]]):
+            here: dict[str, Any] = {"agent_id": f"agent-{n}", "user_id": "mia"}
+            known = await memory.observe(f"Mia: {case.get('what', case['says'])}.", **here)
+            await memory.observe("Mia has a dog called Bo.", **here)
+            await memory.add([{"role": "user", "content": case["says"]}], **here, conversation_id="talk")
+            formed = await memory.conversations.form(agent_id=here["agent_id"], conversation_id="talk")
+            assert formed.hidden == ((known.id,) if "what" in case else ()), case["says"]

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text as sql
 
 from memory_sql.config import Settings
 from memory_sql.domain.results import FormResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import BusyError, InputError, NotFoundError, RefusedError, StaleError, UnavailableError
+from memory_sql.errors import BusyError, NotFoundError, RefusedError, StaleError, UnavailableError
 from memory_sql.formation import formation
 from memory_sql.formation.requests import MeantTask
 from memory_sql.llm import Request
@@ -407,8 +408,8 @@ async def test_a_second_formation_changes_nothing(memory: Memory, llm: Scripted)
     await form(memory)
     before = await rows(memory, STORED)
     await form(memory)
-    with pytest.raises(InputError, match="have been deleted"):
-        await memory.conversations.form(**ADA, conversation_id="talk", again=True)
+    again = await memory.conversations.form(**ADA, conversation_id="talk", again=True)
+    assert (again.observations, again.superseded) == ((), 0)
     assert await rows(memory, STORED) == before
     assert len(await memory.work.reviews(**ADA)) == 1
 
@@ -662,4 +663,98 @@ async def test_a_request_of_who_has_no_scope_of_their_own_waits(memory: Memory, 
     assert (review.why, review.observations) == ("review", (tent.id,))
     await memory.work.decide(review.id, **ADA, accept=True)
     assert await rows(memory, "SELECT 1 FROM memory.observations") == []
+    assert await memory.admin.verify() == []
+
+
+ADDRESS = "Mia's old address was 4 Harbour Street."
+FORGET_ADDRESS = {"kind": "forget", "what": "Mia's old address, 4 Harbour Street", "sources": [1]}
+
+
+@pytest.mark.parametrize("mode", ["hide", "review"])
+async def test_what_was_kept_back_for_a_request_comes_back_with_its_refusal(
+    memory: Memory, llm: Scripted, mode: Any
+) -> None:
+    await memory.configure(**ADA, spoken_requests=mode)
+    dog = await memory.observe("Mia has a dog called Bo.", **MIA)
+    says = "Forget my old address, 4 Harbour Street."
+    await say(memory, says)
+    llm.then(asking(FORGET_ADDRESS, items=[(ADDRESS, "individual")]), meaning())
+    formed = await form(memory)
+    assert (formed.observations, len(formed.hidden), formed.refused) == ((), 1, {})
+    assert [one.id for one in await memory.observations.list(**MIA)] == [dog.id]
+    assert "Harbour" not in str(await memory.context(**MIA))
+    reviews = {one.why: one for one in await memory.work.reviews(**ADA)}
+    assert {*reviews} == {"not_found", "asked_to_forget"}
+    await memory.work.decide(reviews["not_found"].id, **ADA, accept=False)
+    assert [one.content for one in await memory.observations.list(**MIA)] == [ADDRESS, dog.content]
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(says,)]
+    assert await memory.work.reviews(**ADA) == []
+    assert await memory.admin.verify() == []
+
+
+async def test_what_was_kept_back_for_a_request_goes_with_its_acceptance(memory: Memory, llm: Scripted) -> None:
+    dog = await memory.observe("Mia has a dog called Bo.", **MIA)
+    await say(memory, "Forget my old address, 4 Harbour Street.")
+    llm.then(asking(FORGET_ADDRESS, items=[(ADDRESS, "individual")]), meaning())
+    await form(memory)
+    reviews = {one.why: one for one in await memory.work.reviews(**ADA)}
+    await memory.work.decide(reviews["not_found"].id, **ADA, accept=True)
+    assert await rows(memory, "SELECT content FROM memory.observations") == [(dog.content,)]
+    assert await rows(memory, "SELECT content FROM memory.messages") == [(None,)]
+    assert await memory.work.reviews(**ADA) == []
+    assert await memory.admin.verify() == []
+
+
+async def test_what_was_kept_back_and_decided_before_stays_as_decided(memory: Memory, llm: Scripted) -> None:
+    await memory.observe("Mia has a dog called Bo.", **MIA)
+    await say(memory, "Forget my old address, 4 Harbour Street.")
+    llm.then(asking(FORGET_ADDRESS, items=[(ADDRESS, "individual")]), meaning())
+    await form(memory)
+    reviews = {one.why: one for one in await memory.work.reviews(**ADA)}
+    await memory.work.decide(reviews["asked_to_forget"].id, **ADA, accept=False)
+    await memory.work.decide(reviews["not_found"].id, **ADA, accept=True)
+    assert ADDRESS in [one.content for one in await memory.observations.list(**MIA)]
+    assert await memory.admin.verify() == []
+
+
+async def test_what_was_known_already_isnt_kept_back(memory: Memory, llm: Scripted) -> None:
+    known = await memory.observe(ADDRESS, **MIA, observed_at=MONDAY)
+    await say(memory, "Forget my old address, 4 Harbour Street.")
+    llm.then(asking(FORGET_ADDRESS, items=[(ADDRESS, "individual")]), meaning())
+    assert (await form(memory)).hidden == ()
+    assert [one.id for one in await memory.observations.list(**MIA)] == [known.id]
+    assert [one.why for one in await memory.work.reviews(**ADA)] == ["not_found"]
+    assert await memory.admin.verify() == []
+
+
+@pytest.mark.slow
+async def test_accepting_locks_scopes_in_their_order(memory: Memory, llm: Scripted) -> None:
+    """Whoever holds the first scope and goes on to the second waits for nobody who waits for the first."""
+    await memory.configure(**ADA, spoken_requests="review")
+    first = await memory.observe("Mia prefers green tea.", **MIA)
+    await memory.groups.create("crew", **ADA)
+    await memory.groups.add_member("crew", "mia", **ADA)
+    second = await memory.observe("Mia brings green tea.", **ADA, group_id="crew", user_id="mia")
+    await say(memory, "please forget my green tea", group_ids=["crew"])
+    llm.then(
+        asking({"kind": "forget", "what": "Mia's green tea", "sources": [1]}), meaning(first.content, second.content)
+    )
+    await form(memory)
+    (review,) = await memory.work.reviews(**ADA)
+    turned = f'["{second.id}", "{first.id}"]'
+    await rows(
+        memory,
+        "UPDATE memory.events SET detail = jsonb_set(detail, '{observations}', CAST(:turned AS jsonb)) WHERE kind = 'spoken'",
+        turned=turned,
+    )
+    lock = "SELECT 1 FROM memory.scopes WHERE scope_id = :scope FOR UPDATE NOWAIT"
+    async with serving(memory) as unit:
+        await unit.execute(sql(lock), {"scope": int(first.scope.id[1:])})
+        deciding = asyncio.create_task(memory.work.decide(review.id, **ADA, accept=True))
+        while not await rows(memory, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            await asyncio.sleep(0.02)
+            assert not deciding.done()
+        await unit.execute(sql(lock), {"scope": int(second.scope.id[1:])})
+    await deciding
+    assert await memory.observations.list(**MIA) == []
     assert await memory.admin.verify() == []

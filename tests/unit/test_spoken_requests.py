@@ -12,8 +12,8 @@ from memory_sql.languages.tables import Requests
 EXAMPLES = [
     pytest.param(kind, said, id=f"{language}: {said}")
     for language, requests in of_all(Requests).items()
-    for kind in ("forget", "correct")
-    for said in getattr(requests, kind)
+    for kind, table in (("forget", "forget"), ("forget", "behind"), ("correct", "correct"))
+    for said in getattr(requests, table)
 ]
 
 # Not those that the rules were written with
@@ -83,3 +83,4 @@ def test_what_only_looks_like_it_is_none(said: str) -> None:
 def test_a_long_text_of_nothing_but_requests_takes_no_time() -> None:
     assert len(requests_in("forget my old address. " * 2_000)) == 2_000
     assert requests_in("please, " * 5_000 + "forget") == []
+    assert len(requests_in("so, please forget my old address, " * 2_000)) == 2_000

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, false, func, literal_column, select
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, cast, exists, false, func, literal_column, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import AgentRow, EventRow, MessageRow, ObservationStateRow
+from memory_sql.db.models import AgentRow, EventRow, MessageRow, ObservationStateRow, RunRow
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.results import Review
@@ -55,6 +56,7 @@ class SpokenReview:
     """`numbers` are those of the messages that ask; `observations` are meant, and `news` says what is so instead.
 
     `ends`: the messages that lose their texts whatever is decided, since something else that they ask for was done.
+    `withheld`: quarantined since they say it and ask to forget it, as requests of their own.
     """
 
     scope_id: int
@@ -65,6 +67,7 @@ class SpokenReview:
     observations: tuple[str, ...]
     news: tuple[str, ...]
     ends: tuple[int, ...]
+    withheld: tuple[RequestKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +121,13 @@ class Requests:
         )
 
     async def spoken(self, limit: int) -> list[Review]:
-        """What was asked in a conversation and not carried out, oldest first; while the message that asked keeps its text."""
+        """What was asked in a conversation and not carried out, oldest first; while a message that asked keeps its text.
+
+        What has been formed anew has been asked anew.
+        """
         e = EventRow
         found = await self._session.execute(
-            _spoken(self._agent_key, e.event_id, e.scope_id, e.created_at, e.detail, MessageRow.content)
+            _spoken(self._agent_key, e.event_id, e.scope_id, e.created_at, e.detail, _said.c.content)
             .order_by(e.event_id)
             .limit(limit)
         )
@@ -137,6 +143,14 @@ class Requests:
             )
             for row in found
         ]
+
+    async def spoken_in(self, conversation_id: str, numbers: Collection[int]) -> list[dict[str, Any]]:
+        """The events of what waits of these messages of a conversation, oldest first."""
+        e = EventRow
+        kept = (e.actor, e.scope_id, e.detail, e.created_at)
+        asked = _spoken(self._agent_key, *kept).where(e.conversation_id == conversation_id).order_by(e.event_id)
+        found = [dict(row) for row in (await self._session.execute(asked)).mappings()]
+        return [one for one in found if not {*numbers}.isdisjoint(one["detail"]["numbers"])]
 
     async def spoken_of(self, key: SpokenKey) -> SpokenReview | None:
         """None: it doesn't wait."""
@@ -155,6 +169,7 @@ class Requests:
             observations=tuple(told["observations"]),
             news=tuple(told["news"]),
             ends=tuple(told["ends"]),
+            withheld=tuple(RequestKey(*parse_observation_id(one)) for one in told["withheld"]),
         )
 
     async def beside(self, key: SpokenKey, review: SpokenReview) -> list[Beside]:
@@ -163,6 +178,7 @@ class Requests:
             select(e.detail, decided.detail["to"].astext.label("outcome"))
             .outerjoin(decided, _is_decision(decided))
             .where(
+                ~_formed_anew,
                 e.agent_key == self._agent_key,
                 e.kind == SPOKEN,
                 e.conversation_id == review.conversation_id,
@@ -213,23 +229,36 @@ def _is_decision(decided: type[EventRow]) -> ColumnElement[bool]:
     )
 
 
+_numbers = (
+    func.jsonb_array_elements_text(EventRow.detail["numbers"]).table_valued("number", name="numbers").render_derived()
+)
+_said = (  # the first of the messages that asked which has its text
+    select(MessageRow.content)
+    .where(
+        MessageRow.agent_key == EventRow.agent_key,
+        MessageRow.conversation_id == EventRow.conversation_id,
+        MessageRow.number.in_(select(cast(_numbers.c.number, BigInteger)).correlate(EventRow)),
+        MessageRow.content.is_not(None),
+        MessageRow.withdrawn_by.is_(None),
+    )
+    .order_by(MessageRow.number)
+    .limit(1)
+    .correlate(EventRow)
+    .lateral("said")
+)
+_formed_anew = exists().where(
+    RunRow.agent_key == EventRow.agent_key, RunRow.run_id == EventRow.run_id, RunRow.state == "retired"
+)
+
+
 def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
-    e, m, decided = EventRow, MessageRow, aliased(EventRow)
+    e, decided = EventRow, aliased(EventRow)
     is_decided = exists().where(_is_decision(decided))
     return (
         select(*wanted)
         .select_from(e)
-        .join(
-            m,
-            and_(
-                m.agent_key == e.agent_key,
-                m.conversation_id == e.conversation_id,
-                m.number == e.detail["numbers"][0].as_integer(),
-            ),
-        )
-        .where(
-            e.agent_key == agent_key, e.kind == SPOKEN, m.content.is_not(None), m.withdrawn_by.is_(None), ~is_decided
-        )
+        .join(_said, true())
+        .where(e.agent_key == agent_key, e.kind == SPOKEN, ~is_decided, ~_formed_anew)
     )
 
 

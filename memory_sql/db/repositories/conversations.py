@@ -17,6 +17,7 @@ from memory_sql.db.arrays import are_among
 from memory_sql.db.models import AgentRow, ConversationRow, MessageRow, columns_of
 from memory_sql.db.models.base import NEVER_JUDGED
 from memory_sql.db.queries.due import conversations_judged_by_more
+from memory_sql.db.queries.ended import IS_TEXTLESS, ended_for_asking
 from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.errors import NotFoundError
 
@@ -109,10 +110,12 @@ class ConversationRepository:
         return list(found)
 
     async def range(self, state: ConversationState, to_number: int, after: int | None = None) -> list[BufferedMessage]:
-        """The messages after the cursor, or after that number, up to this one."""
+        """The messages after the cursor, or after that number, up to this one; what is withdrawn without its text."""
         first = state.formed_number if after is None else after
+        columns = columns_of(MessageRow, BufferedMessage.__slots__)
+        text = case((MessageRow.withdrawn_by.is_(None), MessageRow.content)).label("content")
         found = await self._session.execute(
-            select(*columns_of(MessageRow, BufferedMessage.__slots__))
+            select(*(text if one is MessageRow.content else one for one in columns))
             .where(
                 MessageRow.agent_key == state.agent_key,
                 MessageRow.conversation_id == state.conversation_id,
@@ -124,7 +127,7 @@ class ConversationRepository:
         return [BufferedMessage(*row) for row in found]
 
     async def texts_gone(self, state: ConversationState) -> int:
-        """How many formed messages have lost their texts since."""
+        """How many formed messages have lost their texts since, otherwise than for what they asked."""
         m = MessageRow
         gone = await self._session.scalar(
             select(func.count()).where(
@@ -132,7 +135,8 @@ class ConversationRepository:
                 m.conversation_id == state.conversation_id,
                 m.number <= state.formed_number,
                 m.eligible,
-                m.content.is_(None),
+                IS_TEXTLESS,
+                ~ended_for_asking(),
             )
         )
         return gone or 0

@@ -69,36 +69,37 @@ _READ = select(
 )
 
 
-async def end_texts(session: AsyncSession, agent_key: int, conversation_id: str, numbers: Collection[int]) -> None:
-    """Removes the texts of formed messages, as the end of their retention does; the caller has locked the conversation.
+async def end_texts(
+    session: AsyncSession, agent_key: int, conversation_id: str, numbers: Collection[int], forgetting: str
+) -> list[int]:
+    """Removes the texts of formed messages, as the end of their retention does, and returns which had one.
 
-    What an open hold covers keeps its text.
+    What an open hold covers is withdrawn, by the id of the `forgetting`. The caller has locked the conversation.
     """
     m, c = MessageRow, ConversationRow
+    this = and_(c.agent_key == agent_key, c.conversation_id == conversation_id)
     of_it = and_(m.agent_key == agent_key, m.conversation_id == conversation_id)
-    await session.execute(
+    formed = select(c.formed_number).where(this).scalar_subquery()
+    is_held = func.memory.is_held_message(m.agent_key, m.conversation_id, m.number, type_=Boolean)
+    ending = and_(of_it, m.number.in_(numbers), m.number <= formed, m.content.is_not(None), m.withdrawn_by.is_(None))
+    held = update(m).where(ending, is_held).values(withdrawn_by=forgetting)
+    gone = (
         update(m)
-        .where(
-            of_it,
-            m.number.in_(numbers),
-            m.content.is_not(None),
-            ~func.memory.is_held_message(m.agent_key, m.conversation_id, m.number, type_=Boolean),
-        )
+        .where(ending, ~is_held)
         .values(
             content=None,
             content_hash=func.memory.message_hash(m.agent_key, m.number, m.content),
             speaker=None,
             search_extra="",
         )
-        .execution_options(synchronize_session=False)
     )
+    ended = list[int]()
+    for change in (gone, held):
+        changed = change.returning(m.number).execution_options(synchronize_session=False)
+        ended += await session.scalars(changed)
     oldest = select(func.min(m.created_at)).where(of_it, m.content.is_not(None)).scalar_subquery()
-    await session.execute(
-        update(c)
-        .where(c.agent_key == agent_key, c.conversation_id == conversation_id)
-        .values(text_since=oldest)
-        .execution_options(synchronize_session=False)
-    )
+    await session.execute(update(c).where(this).values(text_since=oldest).execution_options(synchronize_session=False))
+    return sorted(ended)
 
 
 class MessageRepository:

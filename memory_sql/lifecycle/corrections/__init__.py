@@ -20,7 +20,7 @@ What ends in `_under` works under locks that its caller has.
 
 from memory_sql.lifecycle.corrections.archiving import Archived, archive, leave_what_is_strange
 from memory_sql.lifecycle.corrections.marking import mark, raise_sensitivity
-from memory_sql.lifecycle.corrections.quarantine import quarantine, quarantine_under, release
+from memory_sql.lifecycle.corrections.quarantine import quarantine, quarantine_under, release, release_under
 from memory_sql.lifecycle.corrections.replacing import (
     reinstate,
     replace_fact,
@@ -44,6 +44,7 @@ __all__ = [
     "raise_sensitivity",
     "reinstate",
     "release",
+    "release_under",
     "replace_fact",
     "retract_few",
     "supersede",

@@ -202,23 +202,29 @@ async def release(session: Session, asked: Asked, selection: Selection) -> SetAs
     says the same by now, or an operator has quarantined it and a user asks. An operator may name one observation.
     """
     agent_key = await agent_key_for(session, asked)
-    await _check_quarantined(session, asked, agent_key, selection)
 
     async def act(locks: Locks) -> SetAside:
-        releasable = await _releasable(session, asked, agent_key, selection)
-        await need(session, agent_key, locks, releasable.scopes)
-        _check_right(asked, releasable)
-        changes = await _released(session, agent_key, releasable)
-        replaced = await _replaced(session, agent_key, [one.before.key for one in changes if one.status != "archived"])
-        if active := [one.before.key for one in changes if one.status == "active"]:
-            await refuse_twins(CorrectionRepository(session, agent_key), active, but=replaced)
-        await change(session, asked, agent_key, changes, replaced)
-        await stand_again(session, asked, agent_key, releasable.scopes)  # what said the same as something released
-        followed, more = await follow(session, asked, agent_key, releasable.scopes)
-        withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
-        return _set_aside({*releasable.keys, *followed}, (), withheld)
+        return await release_under(session, asked, locks, selection)
 
+    await _check_quarantined(session, asked, agent_key, selection)
     return await under_locks(session, agent_key, act)
+
+
+async def release_under(session: Session, asked: Asked, locks: Locks, selection: Selection) -> SetAside:
+    """As `release`, of what is quarantined, under the locks of the caller; what more it needs, it says to them."""
+    agent_key = locks.agent_key
+    releasable = await _releasable(session, asked, agent_key, selection)
+    await need(session, agent_key, locks, releasable.scopes)
+    _check_right(asked, releasable)
+    changes = await _released(session, agent_key, releasable)
+    replaced = await _replaced(session, agent_key, [one.before.key for one in changes if one.status != "archived"])
+    if active := [one.before.key for one in changes if one.status == "active"]:
+        await refuse_twins(CorrectionRepository(session, agent_key), active, but=replaced)
+    await change(session, asked, agent_key, changes, replaced)
+    await stand_again(session, asked, agent_key, releasable.scopes)  # what said the same as something released
+    followed, more = await follow(session, asked, agent_key, releasable.scopes)
+    withheld = await rebuild(session, asked, agent_key, more, releasable.scopes)
+    return _set_aside({*releasable.keys, *followed}, (), withheld)
 
 
 async def _check_quarantined(session: Session, asked: Asked, agent_key: int, selection: Selection) -> None:

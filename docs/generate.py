@@ -108,7 +108,8 @@ ROUTES = """# HTTP: routes
 
 The server's routes under `/v1/agents/{agent_id}/`, as [http.md](http.md) explains. Parameters have the names of the method's
 ([api.md](api.md)); `*`: needed. Those of a GET or DELETE are in the query, others in a JSON object. *Right*: what a key
-needs; *of a user*: what a key needs that stands for a user (–: such a key can't ask for it)."""
+needs; *of a user*: what a key needs that stands for a user (–: such a key can't ask for it). *Accept: text/event-stream*: it
+can say meanwhile how far it is."""
 
 
 def http_routes() -> list[str]:
@@ -121,6 +122,7 @@ def route(asked: Asked) -> tuple[str, ...]:
     given = [f"`{name}`{'*' if default is empty else ''}" for name, (_, default) in asked.others.items()]
     given += ["If-Match"] if asked.is_conditional else []
     given += ["Idempotency-Key"] if asked.takes_key else []
+    given += ["Accept: text/event-stream"] if asked.tells else []
     return f"`{call.method} {call.path}`", f"`{call.target}`", call.right, call.own or "–", ", ".join(given)
 
 
@@ -215,7 +217,8 @@ def code(name: str, function: Any) -> str:
 def written(parameter: inspect.Parameter) -> str:
     star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
     default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-    return f"{star}{parameter.name}: {parameter.annotation.replace('own.', '')}{default}"
+    annotation = parameter.annotation.replace("own.", "").replace("results.", "")
+    return f"{star}{parameter.name}: {annotation}{default}"
 
 
 def is_awaited(function: Any) -> bool:

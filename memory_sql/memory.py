@@ -170,8 +170,7 @@ class Memory(Faces):
         optional_flags(excluded=excluded)
         if wait and session is not None:
             raise InputError(
-                "wait=True needs a transaction of its own; leave out session=, or call conversations.form() after your"
-                " commit"
+                "wait=True needs its own transaction; leave out session=, or call conversations.form() after you commit"
             )
         if replace and idempotency_key is not None:
             raise InputError("replace=True goes by the ids of messages; leave out idempotency_key=")
@@ -329,13 +328,15 @@ class Memory(Faces):
     # Model work
 
     @measured
-    async def run_due(self, *, agent_id: Id | None = None, limit: int = 100) -> results.RunDueResult:
-        """Does the work that is due, for one agent or all: forms, consolidates, propagates, embeds.
+    async def run_due(
+        self, *, agent_id: Id | None = None, limit: int = 100, progress: Callable[[results.Progress], Any] | None = None
+    ) -> results.RunDueResult:
+        """Does the work that is due, for one agent or all: forms, consolidates, propagates, embeds, `limit` of each at most.
 
-        At most `limit` pieces of each kind, one after another. Failures are in the result. A `Worker` runs continuously and
-        does several at once.
+        One after another; `progress` is called after each. Failures are in the result. A `Worker` does several at once.
         """
-        return await self._runtime.jobs.run_due(optional_id("agent_id", agent_id), within("limit", limit, 10**9))
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        return await self._runtime.jobs.run_due(agent, most, progress)
 
     # Reading
 
@@ -433,8 +434,7 @@ class Memory(Faces):
         same limit; 0: none). `semantic`: also search by meaning (None: if vectors are on; False: by words alone); if that
         isn't possible, `notice` says why. `as_of`: search what was known at that moment of recorded time.
         `include_superseded`: also return superseded observations (`status`, `superseded_by`). `explain`: add the parts of
-        each score, what matched and what wasn't searched. `plan`: also add the query plan, which runs the statement
-        twice.
+        each score, what matched and what wasn't searched. `plan`: also add the query plan, which runs the statement twice.
         """
         question = question_of(
             query,

@@ -16,6 +16,7 @@ from memory_sql.cli import output
 from memory_sql.cli.batches import end
 from memory_sql.cli.logs import logged
 from memory_sql.cli.options import AsJson, Data, OneAgent, Url, resolve, run
+from memory_sql.cli.progress import Telling
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,7 +41,12 @@ def run_due(
     Does one thing after another. What fails stays due, and the exit code is 1. `memory-sql worker` does several at once and
     runs continuously.
     """
-    done = run(url, data, lambda memory: memory.run_due(agent_id=agent, limit=limit))
+
+    async def work(memory: Memory) -> RunDueResult:
+        with Telling(quiet=as_json) as progress:
+            return await memory.run_due(agent_id=agent, limit=limit, progress=progress.told)
+
+    done = run(url, data, work)
     output.one(done, _done_text, as_json)
     end(done.failed)
 

@@ -129,6 +129,11 @@ class RunDueResult(Value):
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def pieces(self) -> int:
+        """How many were done or failed, without vectors."""
+        return len(self.formed) + len(self.consolidated) + len(self.propagated) + len(self.failed)
+
     def __add__(self, other: RunDueResult) -> RunDueResult:
         return RunDueResult(
             formed=self.formed + other.formed,
@@ -313,7 +318,7 @@ class ImportReport(Value):
     unaccounted: tuple[str, ...] = ()
 
 
-Step = Literal["reading", "looking", "storing", "forming", "consolidating", "embedding", "exporting"]
+Step = Literal["reading", "looking", "storing", "forming", "consolidating", "propagating", "embedding", "exporting"]
 
 
 class Progress(Value):

@@ -11,11 +11,13 @@ from typing import Any, Literal, get_args
 from memory_sql.config import Settings
 from memory_sql.db import Database, Session
 from memory_sql.db.principals import service
+from memory_sql.db.queries.backlog import read_backlog
 from memory_sql.db.queries.due import due_kinds
 from memory_sql.db.repositories.agents import find_agent
 from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.domain.arguments import optional_callable
 from memory_sql.domain.ids import moved, parse_scope_id
 from memory_sql.domain.results import (
     ConsolidateResult,
@@ -25,6 +27,7 @@ from memory_sql.domain.results import (
     PropagateResult,
     Receipt,
     RunDueResult,
+    Step,
 )
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError, MemorySQLError, NotFoundError
 from memory_sql.formation.formation import ConversationKey
@@ -52,6 +55,11 @@ DUE_KINDS: tuple[DueKind, ...] = get_args(DueKind)  # each makes what the next o
 JOBS: dict[DueKind, Callable[[LanguageModel], AnyDueJob]] = {
     "consolidation": Consolidation,
     "propagation": Propagation,
+}
+TOLD: dict[DueKind, tuple[Step, str, str]] = {  # the step, the unit, and the field of `Backlog` that counts them
+    "formation": ("forming", "conversations", "due_conversations"),
+    "consolidation": ("consolidating", "scopes", "due_scopes"),
+    "propagation": ("propagating", "scopes", "due_propagations"),
 }
 CAUGHT_UP_AT_ONCE = 500  # conversations or scopes that one transaction makes due, and holds
 EMBEDDED_BEFORE = 500  # observations, before a consolidation
@@ -137,7 +145,10 @@ class Jobs:
         withheld = tuple(scope_id for scope_id in receipt.withheld if scope_id not in done)
         return receipt.model_copy(update={"rebuilt": tuple(done), "withheld": withheld})
 
-    async def run_due(self, agent_id: str | None, limit: int) -> RunDueResult:
+    async def run_due(
+        self, agent_id: str | None, limit: int, progress: Callable[[Progress], None] | None = None
+    ) -> RunDueResult:
+        optional_callable("progress", progress)
         self._llm()  # where there is none, also when nothing is due
         await self._catch_up_now_and_then()
         async with self._database.reading() as reader:
@@ -145,26 +156,39 @@ class Jobs:
         done = RunDueResult()
         for kind in DUE_KINDS:
             if kind in due or done != RunDueResult():  # what one kind has made is due to the next
-                done += await self._run_all(kind, agent_id, limit)
+                done += await self._run_all(kind, agent_id, limit, progress)
         if due and (refusal := self.breaker.refusal):
             done += RunDueResult(failed={"language model": refusal})
         try:
-            embedded = await self.embed_due(agent_id, EMBEDDED_AT_ONCE, whole=True)
+            embedded = await self.embed_due(agent_id, EMBEDDED_AT_ONCE, whole=True, progress=progress)
         except (LanguageModelError, ConfigurationError) as error:
             return done + RunDueResult(failed={"vectors": str(error)})
         return done + RunDueResult(embedded=embedded.embedded)
 
-    async def _run_all(self, kind: DueKind, agent_id: str | None, limit: int) -> RunDueResult:
+    async def _run_all(
+        self, kind: DueKind, agent_id: str | None, limit: int, progress: Callable[[Progress], None] | None
+    ) -> RunDueResult:
         """What is due by now, at most so many: what fails meanwhile is due later than that, and is tried once."""
         by, done = self._now(), RunDueResult()
+        told = None if progress is None else await self._telling_due(kind, agent_id, by, limit, progress)
         for _ in range(limit):
             work = await self.claim_due(kind, agent_id, by)
             if work is None:
                 break
             done += await work()
+            if told is not None:
+                told(done.pieces)
             if not work.more:
                 break
         return done
+
+    async def _telling_due(
+        self, kind: DueKind, agent_id: str | None, by: datetime, limit: int, progress: Callable[[Progress], None]
+    ) -> Callable[[int], None]:
+        async with self._database.statement(principal=service(agent_id)) as unit:
+            backlog = await read_backlog(unit, agent_id, by, self._settings)
+        step, unit_of, due = TOLD[kind]
+        return counted(step, unit_of, min(limit, getattr(backlog, due)), progress)
 
     async def embed_due(
         self, agent_id: str | None, limit: int, *, whole: bool, progress: Callable[[Progress], None] | None = None
@@ -184,15 +208,9 @@ class Jobs:
         *,
         whole: bool,
     ) -> Callable[[int], None]:
-        """Others may embed, forget or store meanwhile: the total is what is missing now, or what is done if that is more."""
         async with self._database.statement(principal=service(agent_id)) as unit:
-            total = await vectors.count(unit, model, agent_id, limit, self._settings, whole=whole)
-
-        def told(count: int) -> None:
-            most = max(total, count)
-            progress(Progress(step="embedding", count=count, unit="observations", of=most, done=count, total=most))
-
-        return told
+            missing = await vectors.count(unit, model, agent_id, limit, self._settings, whole=whole)
+        return counted("embedding", "observations", missing, progress)
 
     async def _embed_before(self, agent_id: str) -> None:
         """What a consolidation reads: by its vectors it is shown beside what it may overtake. Without them, by its words."""
@@ -250,3 +268,13 @@ class Jobs:
 
     async def discard(self, agent_id: str, run_id: int) -> None:
         await self._database.write(lambda unit: dead.discard(unit, agent_id, run_id, self._settings, self._now()))
+
+
+def counted(step: Step, unit: str, total: int, progress: Callable[[Progress], None]) -> Callable[[int], None]:
+    """Takes how many are done. Others are at it meanwhile: the total is what was there at first, or what is done if more."""
+
+    def told(count: int) -> None:
+        most = max(total, count)
+        progress(Progress(step=step, count=count, unit=unit, of=most, done=count, total=most))
+
+    return told

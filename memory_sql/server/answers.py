@@ -24,7 +24,7 @@ from memory_sql.server.arguments import method_of
 from memory_sql.server.positions import Page, next_of
 
 JSON, TEXT, LINES = "application/json", "text/plain; charset=utf-8", "application/x-ndjson"
-READ_SECONDS = 30.0  # in which a client has to take a piece of an export
+READ_SECONDS = 30.0  # in which a client has to take a piece of an answer that is streamed
 NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -54,7 +54,7 @@ def answer(
     kind = kind_of(target)
     if kind is None:
         return Response(status_code=204, headers=NO_STORE)
-    if may_be_text and _wants_text(request):
+    if may_be_text and wants(request, "text/plain"):
         return Response(text_of(result), status, NO_STORE, TEXT)
     headers = dict(NO_STORE)
     if isinstance(result, Observation):
@@ -73,11 +73,11 @@ def _next(items: Sequence[Any], limit: int | None) -> str | None:
     return next_of(items, limit)
 
 
-def _wants_text(request: Request) -> bool:
-    """Whether the text is named before JSON, or alone."""
+def wants(request: Request, kind: str) -> bool:
+    """Whether that media type is named before JSON, or alone."""
     kinds = [one.partition(";")[0].strip().lower() for one in request.headers.get("accept", "").split(",")]
-    named = [kind for kind in kinds if kind in ("text/plain", "application/json", "application/*", "*/*")]
-    return bool(named) and named[0] == "text/plain"
+    named = [one for one in kinds if one in (kind, JSON, "application/*", "*/*")]
+    return bool(named) and named[0] == kind
 
 
 def text_of(result: Any) -> str:
@@ -131,18 +131,24 @@ class _Streamed(StreamingResponse):
         self._source, self._turns = source, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def in_time(message: Message) -> None:
-            try:
-                async with asyncio.timeout(READ_SECONDS):
-                    await send(message)
-            except TimeoutError:
-                raise ClientDisconnect from None
-
         try:
             async with aclosing(self._source):
-                await super().__call__(scope, receive, in_time)
+                await super().__call__(scope, receive, timely(send))
         finally:
             self._turns.release()
+
+
+def timely(send: Send) -> Send:
+    """Raises `ClientDisconnect` where a client doesn't take a piece in time."""
+
+    async def in_time(message: Message) -> None:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await send(message)
+        except TimeoutError:
+            raise ClientDisconnect from None
+
+    return in_time
 
 
 def _line(line: ExportLine) -> bytes:

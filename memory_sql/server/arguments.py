@@ -75,6 +75,7 @@ _SEEN = "[^\x01-\x20\x7f-\xa0\u1680\u2000-\u200d\u2028-\u202f\u205f\u2066-\u2069
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
 SomeText = Annotated[str, Field(pattern=_SEEN)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Pieces = Annotated[int, Field(ge=1, le=10**9), _WHOLE]
 _Items = Annotated[int, Field(ge=0, le=1000), _WHOLE]  # as config.sections has it
 _Characters = Annotated[int, Field(ge=0, le=200_000), _WHOLE]
 _Tokens = Annotated[int, Field(ge=0, le=400_000), _WHOLE]
@@ -123,6 +124,8 @@ BY_NAME: Mapping[str, Any] = {
     "observations.list.before": _position("observation"),
     "conversations.messages.before": _position("message"),
     "limit": Annotated[int, Field(ge=1, le=1000), _WHOLE],
+    "run_due.limit": _Pieces,
+    "work.embed.limit": _Pieces,
     "observation_id": ObservationId,
     "old_id": ObservationId,
     "new_id": ObservationId,
@@ -176,7 +179,7 @@ def parameters_of(target: str) -> Parameters:
     hints = get_type_hints(method)
     for parameter in inspect.signature(method).parameters.values():
         name, annotation = parameter.name, hints.get(parameter.name)
-        if name in ("self", "agent_id", "session"):
+        if name in ("self", "agent_id", "session", "progress"):
             continue
         if target == "forget" and name == "selection":
             found |= _of(Selection.__init__, target)

@@ -99,6 +99,8 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "work/backlog", "work.backlog", "admin"),
     Call("GET", "work/reviews", "work.reviews", "admin"),
     Call("POST", "work/reviews/{review_id}", "work.decide", "admin", status=204, example={"accept": True}),
+    Call("POST", "work/embed", "work.embed", "admin"),
+    Call("POST", "work/run", "run_due", "admin"),
     Call("GET", "stats", "admin.stats", "admin"),
     Call("GET", "settings", "admin.settings", "admin"),
 )  # fmt: skip

@@ -16,7 +16,16 @@ from pydantic_core import from_json, to_json
 from memory_sql.domain.ids import host_id
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
-from memory_sql.server.arguments import BY_NAME, HEADERS, IdText, MessageObject, Parameters, model_of, parameters_of
+from memory_sql.server.arguments import (
+    BY_NAME,
+    HEADERS,
+    IdText,
+    MessageObject,
+    Parameters,
+    method_of,
+    model_of,
+    parameters_of,
+)
 from memory_sql.server.calls import Call
 from memory_sql.server.headers import header
 from memory_sql.server.identity import Identity
@@ -85,6 +94,11 @@ class Asked:
     def takes_key(self) -> bool:
         """Whether it takes Idempotency-Key."""
         return "idempotency_key" in self.parameters
+
+    @cached_property
+    def tells(self) -> bool:
+        """Whether it says meanwhile how far it is, to who asks for events."""
+        return "progress" in inspect.signature(method_of(self.call.target)).parameters
 
     async def read(self, request: Request, identity: Identity) -> Given:
         """The arguments, by the method's names, with the user and actor that the identity decides. Raises `InputError`."""

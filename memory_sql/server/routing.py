@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -18,13 +18,16 @@ from memory_sql.memory import Memory
 from memory_sql.server import answers, problems
 from memory_sql.server.arguments import BY_NAME, IdText, Parameters, method_of, schema_of
 from memory_sql.server.calls import CALLS, Call
+from memory_sql.server.events import EVENTS, Told, described
 from memory_sql.server.identity import Identify, Identity, allowed
 from memory_sql.server.paths import ids_of
 from memory_sql.server.problems import RefusalError, denied, problem_of, unknown_caller
 from memory_sql.server.requests import Asked
+from memory_sql.telemetry import joined
 
 Remembering = Callable[[Request], Memory]
 EXPORTS = 4  # at once; each holds a connection for as long as its client reads
+TRACE = ("traceparent", "tracestate")
 PREFIX = "/v1/agents/{agent_id}/"
 
 
@@ -79,16 +82,30 @@ async def _answered(
     if right is None:
         raise denied()
     allowed(identity, right, ids_of(request)["agent_id"])
+    with joined(memory, *(",".join(request.headers.getlist(name)) for name in TRACE)):
+        return await _done(asked, memory, identity, request, exports)
+
+
+async def _done(
+    asked: Asked, memory: Memory, identity: Identity, request: Request, exports: asyncio.Semaphore
+) -> Response:
+    call = asked.call
     given = await asked.read(request, identity)
     if identity.user_id is not None and call.gate is not None:
         await call.gate(memory, given["agent_id"], identity.user_id, given)
-    result = _method(memory, call.target)(**asked.arguments(given))
+    method = partial(_method(memory, call.target), **asked.arguments(given))
     if answers.kind_of(call.target) is ExportLine:
-        return await answers.streamed(result, exports)
-    found = await result
-    if identity.user_id is not None and call.others:
-        found = found.model_copy(update=dict.fromkeys(call.others, ()))
-    return answers.answer(request, call.target, found, call.status, given.get("limit"), may_be_text=call.text)
+        return await answers.streamed(method(), exports)
+
+    async def work(**told: Any) -> Response:
+        found = await method(**told)
+        if identity.user_id is not None and call.others:
+            found = found.model_copy(update=dict.fromkeys(call.others, ()))
+        return answers.answer(request, call.target, found, call.status, given.get("limit"), may_be_text=call.text)
+
+    if asked.tells and answers.wants(request, EVENTS):
+        return Told(request, lambda tell: work(progress=tell))
+    return await work()
 
 
 def _method(memory: Memory, target: str) -> Callable[..., Any]:
@@ -124,6 +141,9 @@ def _responses(asked: Asked, kind: Any) -> dict[int | str, dict[str, Any]]:
     if call.text:
         text = {"text/plain": {"schema": {"type": "string"}}}
         found[200] = {"description": "As JSON, or as the text for a prompt.", "content": text}
+    if asked.tells:
+        content = {EVENTS: described(kind)}
+        found[200] = {"description": "As JSON, or as events that say meanwhile how far it is.", "content": content}
     return found
 
 

@@ -37,6 +37,9 @@ class Telemetry(Protocol):
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
         """Returns the model with its calls and tokens measured."""
 
+    def joined(self, traceparent: str, tracestate: str) -> AbstractContextManager[None]:
+        """Makes what runs in the context part of the caller's trace, given its headers, unless a trace is there already."""
+
     def turn_failed(self, step: str) -> None:
         """Counts a step of an agent's turn that went on without memory."""
 
@@ -53,12 +56,16 @@ class Off:
     """Measures nothing."""
 
     _step = nullcontext[Step](_Uncounted())
+    _alone = nullcontext()
 
     def step(self, name: str) -> AbstractContextManager[Step]:
         return self._step
 
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
         return model
+
+    def joined(self, traceparent: str, tracestate: str) -> AbstractContextManager[None]:
+        return self._alone
 
     def turn_failed(self, step: str) -> None:
         """Does nothing."""
@@ -86,6 +93,12 @@ def measured(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine
             return await call(*args, **named)
 
     return step
+
+
+def joined(memory: Any, traceparent: str, tracestate: str) -> AbstractContextManager[None]:
+    """What this `Memory` does in the context is part of the caller's trace (W3C trace context); "": there is none."""
+    trace: AbstractContextManager[None] = memory._runtime.telemetry.joined(traceparent, tracestate)
+    return trace
 
 
 def count_failed_turn(memory: Any, step: str) -> None:

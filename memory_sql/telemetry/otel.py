@@ -15,8 +15,9 @@ from memory_sql.errors import ConfigurationError, LanguageModelError
 from memory_sql.llm import Answer, LanguageModel, Request, Usage
 
 try:
-    from opentelemetry import metrics, trace
+    from opentelemetry import context, metrics, trace
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as error:
     raise ConfigurationError('OpenTelemetry is missing: pip install "memory-sql[telemetry]"') from error
 
@@ -125,6 +126,20 @@ class OpenTelemetry:
 
     def watch(self, model: LanguageModel, provider: str) -> LanguageModel:
         return _Watched(model, self, provider)
+
+    @contextmanager
+    def joined(self, traceparent: str, tracestate: str) -> Iterator[None]:
+        """A span that is open already is a host's for this request: it has joined the trace itself."""
+        if trace.get_current_span().get_span_context().is_valid:
+            yield
+            return
+        # Not the process's propagator: baggage would go on from strangers to the provider of the model.
+        found = TraceContextTextMapPropagator().extract({"traceparent": traceparent, "tracestate": tracestate})
+        token = context.attach(found)
+        try:
+            yield
+        finally:
+            context.detach(token)
 
     def turn_failed(self, step: str) -> None:
         self._failed_turns.add(1, {"memory_sql.step": step})

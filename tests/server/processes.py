@@ -40,9 +40,10 @@ class Process(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(database_url: str, *options: str) -> AsyncIterator[Process]:
+async def serving(database_url: str, *options: str, **more: str) -> AsyncIterator[Process]:
+    """`more`: variables of its environment."""
     command = [sys.executable, "-m", "memory_sql.cli", "serve", "--port", "0", "--url", database_url, *options]
-    environ = {**os.environ, "MEMORY_SQL_LLM": "offline"}
+    environ = {**os.environ, "MEMORY_SQL_LLM": "offline", **more}
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environ)
     out, err, started = list[str](), list[str](), asyncio.Event()

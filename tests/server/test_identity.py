@@ -61,7 +61,7 @@ def places(ids: dict[str, str], user: str) -> list[tuple[str, str, dict[str, Any
         if "user_id" not in call.path and call.target not in (
             "conversations.form", "scopes.get", "scopes.consolidate", "scopes.undo", "scopes.propagate", "groups.create",
             "groups.members", "people.list", "holds.list", "holds.release", "work.backlog", "work.reviews", "work.decide",
-            "admin.stats", "admin.settings",
+            "work.embed", "run_due", "admin.stats", "admin.settings",
         ):  # fmt: skip
             body = {**body, "user_id": user}
         found.append((call.method, call.path.format(**names), body))

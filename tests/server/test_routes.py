@@ -39,6 +39,8 @@ VISIT: tuple[tuple[str, str, Any, int, str], ...] = (  # method, path, query or 
     ("GET", "people/mia/export", {}, 200, '"type":"header"'),
     ("GET", "work/backlog", {}, 200, '"has_model":true'),
     ("GET", "work/reviews", {}, 200, '"items":[]'),
+    ("POST", "work/run", {"limit": 3}, 200, '"consolidated":['),
+    ("POST", "work/embed", None, 200, '"complete":true'),
     ("GET", "stats", {}, 200, '"conversations":1'),
     ("GET", "settings", {}, 200, "{}"),
     ("POST", "propagate", {"dry_run": True}, 200, '"dry_run":true'),

@@ -75,6 +75,7 @@ def _details(observation: Observation) -> str:
     run_id = None if source.run_id is None else str(source.run_id)
     facts = {
         "observed": output.minute(o.observed_at),
+        "said again": None if o.said_again_at is None else output.minute(o.said_again_at),
         "stored": output.minute(o.created_at),
         "status": f"{o.status}, {'pending' if o.pending else 'consolidated'}",
         "source": source.kind,

@@ -233,7 +233,7 @@ def observation_before(value: Observation | str | None) -> tuple[datetime, int, 
         return aware(created_at, "before"), within("before", scope, MOST_STORED), within("before", seq, MOST_SEQ)
     if not isinstance(value, Observation):
         raise InputError(f"before must be an observation that was listed or its position, not {type(value).__name__}")
-    return (aware(value.created_at, "before.created_at"), *parse_observation_id(value.id))
+    return (aware(value.known_at, "before.known_at"), *parse_observation_id(value.id))
 
 
 def version_of(value: int | datetime | None) -> int | datetime | None:

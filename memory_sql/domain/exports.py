@@ -160,6 +160,7 @@ class ExportedObservation(ExportLine):
     content: str
     observed_at: datetime
     given_at: datetime | None
+    said_again_at: datetime | None
     created_at: datetime
     status: str
     verification: str

@@ -248,6 +248,7 @@ class PersonalRows:
         item = func.jsonb_build_object(
             *("conversation_id", e.conversation_id, "message_id", m.message_id),
             *("user_id", e.user_id, "created_at", e.created_at),
+            *("said_at", e.said_at, "confidence", e.confidence),
         )
         return (
             select(func.jsonb_agg(item).aggregate_order_by(e.evidence_id))
@@ -415,6 +416,7 @@ _OBSERVED = (
     _o.content,
     _o.observed_at,
     _o.given_at,
+    _o.said_again_at,
     _o.created_at,
     _o.source_kind,
     _o.category,

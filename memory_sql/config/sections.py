@@ -193,7 +193,9 @@ class IntakeSettings(Section):
     ] = "mask"
     deduplicate: Annotated[
         Deduplicate,
-        per_agent("what isn't stored again: what its scope holds, only what that learnt last (newest), or nothing (off)"),
+        per_agent(
+            "what isn't stored again: what its scope holds, only what that learnt last (newest), or nothing (off)"
+        ),
     ] = "scope"
     language: Annotated[Language, per_agent("text search configuration of new scopes")] = "english"
     time_zone: Annotated[TimeZone, per_agent("time zone (IANA name) for dates in conversations that have none")] = "UTC"

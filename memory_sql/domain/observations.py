@@ -40,9 +40,10 @@ class Observation(Value):
 
     The text never changes; `version` rises with each change of the other fields, for `if_version`. `superseded_by` is the id
     of the observation that superseded it. `given_at` is the time that the host gave, if that was more than a day ahead;
-    `observed_at` is then when it was stored. `said_again_at`: when it was said last, if that was later. A `no_propagate` or `confidential` observation never leaves its scope.
-    `proposed`: extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
-    `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text.
+    `observed_at` is then when it was stored. `said_again_at`: when it was said last, if that was later than `observed_at`. A
+    `no_propagate` or `confidential` observation never leaves its scope. `proposed`: extraction meant it for everybody
+    (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`: it is kept while it is among its
+    scope's newest, and never goes into the text.
     """
 
     id: str

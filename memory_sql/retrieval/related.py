@@ -27,7 +27,8 @@ async def related(
     """Active observations of the scope's text that these may concern, in the order of their times.
 
     At most `MOST` that share words with them, and `MOST_NEAR` that lie nearest to them in meaning: who moved to Oslo no
-    longer lives in Lyon, in whatever language. And at most `MOST` that were said again since the first of these was. The name of the scope's owner says nothing there: it stands everywhere.
+    longer lives in Lyon, in whatever language. The name of the scope's owner says nothing there: it stands everywhere. And at
+    most `MOST` that were said again since the first of these: to the text that one isn't the last word.
     """
     texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
     asked = queries_of(texts, scope.scope_id, whose, scope.language, now)

@@ -151,7 +151,7 @@ async def related_or_near(
     near: tuple[int, int],
     again: tuple[datetime, int],
 ) -> list[AbsorbedObservation]:
-    """What the queries find (`asked_as`), what lies nearest in meaning to the observations of these numbers, what was said again.
+    """What the queries find (`asked_as`), what lies nearest to the observations of these numbers, what was said again.
 
     `place`: agent and scope; `to_seq`: how far its text has read; `near`: how many for each of them and for all; `again`:
     since when it was, and how many.

@@ -356,9 +356,7 @@ _each = select(_o).where(is_visible(_o, _known), _o.seq == _known.c.seq).correla
 # By its key, whatever the planner thinks of how many there are.
 PAST_ROW = aliased(ObservationRow, _each.offset(0).lateral())
 PAST_OBSERVATION = (
-    select(
-        *_read_of(PAST_ROW, PAST_SAID_AGAIN_AT), _known.c.status.label("status"), _known.c.pending.label("pending")
-    )
+    select(*_read_of(PAST_ROW, PAST_SAID_AGAIN_AT), _known.c.status.label("status"), _known.c.pending.label("pending"))
     .join_from(_known, PAST_ROW, true())
     .join(_s, is_visible(PAST_ROW, _s.__table__))
     .outerjoin(_t, _same_observation(_t, PAST_ROW))

@@ -287,6 +287,27 @@ def dispute(
 
 
 @app.command()
+def feedback(
+    observation: ObservationId,
+    value: Annotated[float, typer.Option("--value", metavar="NUMBER", help="From -1, of no use, to 1, useful.")],
+    agent: Agent,
+    user: User,
+    conversation: InConversation = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says how useful an observation was, from -1 to 1.
+
+    \b
+    memory-sql observation feedback o12-3 --value=-1 --agent ada --user mia
+    """
+    asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
+    run(url, data, lambda memory: memory.observations.feedback(observation, value, **asked))
+    output.one({"id": observation, "value": value}, lambda _: f"{observation}  {value:+g}", as_json)
+
+
+@app.command()
 def mark(
     observation: ObservationId,
     agent: Agent,

@@ -120,6 +120,7 @@ VIEWS = (
     "v_model_cost",
     "v_retrieval",
     "v_retrieved",
+    "v_feedback",
     "v_propagation_flow",
     "v_imports",
 )

@@ -284,6 +284,13 @@ def share_of(name: str, value: float | None) -> float | None:
     return float(value)
 
 
+def feedback_of(value: float) -> float:
+    """Raises `InputError` unless it is a number from -1 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+        raise InputError("value must be a number from -1 to 1")
+    return float(value)
+
+
 def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
     if value is not None and value not in get_args(Sensitivity):
         raise InputError(f"sensitivity must be one of {', '.join(get_args(Sensitivity))}")

@@ -250,6 +250,7 @@ class ObservationRow(Base):
     )
     judgements: Mapped[list[JudgedRow]] = related()
     retrievals: Mapped[list[ObservationRetrievalRow]] = related()
+    feedback: Mapped[list[ObservationFeedbackRow]] = related()
 
     @hybrid_property
     def said_at(self) -> datetime:
@@ -457,5 +458,29 @@ class ObservationRetrievalRow(Base):
     day: Mapped[date] = column("The day in UTC.", Date)
     surface: Mapped[str] = constant("What it was found for: context, search or digest.")
     times: Mapped[int] = column("How many of these showed it because a search had found it.")
+
+    observation: Mapped[ObservationRow] = related()
+
+
+class ObservationFeedbackRow(Base):
+    __tablename__ = "observation_feedback"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "day"),
+        key_of("observations", "scope_id", "seq", goes_along=True),
+        CheckConstraint("times > 0", name="times"),
+        CheckConstraint("abs(total) <= times", name="total"),
+        Index("observation_feedback_day_idx", "day"),  # for deleting old days
+        {
+            "comment": "One row per observation and day (UTC): what was thought of it. It names no user.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    day: Mapped[date] = column("The day in UTC.", Date)
+    total: Mapped[float] = column("The sum of what was said, each from -1 (of no use) to 1 (useful).", Double)
+    times: Mapped[int] = column("How often something was said.", Integer)
 
     observation: Mapped[ObservationRow] = related()

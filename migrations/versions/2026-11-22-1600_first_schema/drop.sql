@@ -1,8 +1,9 @@
 -- Written by `make schema`: the way back.
 
-DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieved, memory.v_retrieval, memory.v_model_cost,
-    memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting, memory.v_pending,
-    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages, memory.v_observations;
+DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_feedback, memory.v_retrieved, memory.v_retrieval,
+    memory.v_model_cost, memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting,
+    memory.v_pending, memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages,
+    memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -53,9 +54,9 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_on
     memory.incarnation, memory.installation_id, memory.keep_said_again, memory.count_said_again, memory.take_standing,
     memory.keep_standing, memory.supports, memory.is_aside, memory.is_sought, memory.is_found, memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
-    memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
-    memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,
-    memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs, memory.forgotten_ids,
-    memory.events, memory.conversations, memory.prices, memory.imports, memory.imported, memory.import_rejects,
-    memory.dialects, memory.api_keys, memory.agents;
+    memory.observation_feedback, memory.lineage, memory.judged, memory.evidence, memory.observations,
+    memory.imported_messages, memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members,
+    memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs,
+    memory.forgotten_ids, memory.events, memory.conversations, memory.prices, memory.imports, memory.imported,
+    memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
 DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

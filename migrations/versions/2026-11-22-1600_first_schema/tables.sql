@@ -964,6 +964,28 @@ COMMENT ON COLUMN memory.lineage.run_id IS 'The run that made it; null: none.';
 COMMENT ON COLUMN memory.lineage.created_at IS 'When it was made.';
 COMMENT ON COLUMN memory.lineage.whole IS 'True: made from this source alone, and kept while one such source is left; false: merged from several.';
 
+CREATE TABLE memory.observation_feedback (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    day DATE NOT NULL,
+    total DOUBLE PRECISION NOT NULL,
+    times INTEGER NOT NULL,
+    CONSTRAINT observation_feedback_pkey PRIMARY KEY (agent_key, scope_id, seq, day),
+    CONSTRAINT observation_feedback_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT observation_feedback_times_check CHECK (times > 0),
+    CONSTRAINT observation_feedback_total_check CHECK (abs(total) <= times)
+)
+ WITH (fillfactor = 70);
+CREATE INDEX observation_feedback_day_idx ON memory.observation_feedback (day);
+COMMENT ON TABLE memory.observation_feedback IS 'One row per observation and day (UTC): what was thought of it. It names no user.';
+COMMENT ON COLUMN memory.observation_feedback.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.observation_feedback.scope_id IS 'The scope.';
+COMMENT ON COLUMN memory.observation_feedback.seq IS 'The observation.';
+COMMENT ON COLUMN memory.observation_feedback.day IS 'The day in UTC.';
+COMMENT ON COLUMN memory.observation_feedback.total IS 'The sum of what was said, each from -1 (of no use) to 1 (useful).';
+COMMENT ON COLUMN memory.observation_feedback.times IS 'How often something was said.';
+
 CREATE TABLE memory.observation_retrievals (
     agent_key BIGINT NOT NULL,
     scope_id BIGINT NOT NULL,

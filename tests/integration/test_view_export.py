@@ -27,6 +27,10 @@ RETRIEVED = """
     INSERT INTO memory.observation_retrievals (agent_key, scope_id, seq, day, surface, times)
     SELECT agent_key, scope_id, seq, current_date, 'search', 1 FROM memory.observations
 """
+FEEDBACK = """
+    INSERT INTO memory.observation_feedback (agent_key, scope_id, seq, day, total, times)
+    SELECT agent_key, scope_id, seq, current_date, 1, 1 FROM memory.observations
+"""
 
 
 async def filled(memory: Memory) -> None:

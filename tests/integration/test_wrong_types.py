@@ -90,6 +90,7 @@ async def values(memory: Memory) -> dict[str, Any]:
         "new_id": newer.id,
         "messages": [message("Hi.", n=7)],
         "text": "She likes ale.",
+        "value": 1,
         "texts": ["tea"],
         "kind": "user",
         "selection": Selection(tag="unknown"),

@@ -78,14 +78,9 @@ class Observation(Value):
         return self.said_again_at or self.observed_at
 
     @property
-    def known_at(self) -> datetime:
-        """When it was stored, or said again, if that was later: a list is in the order of this."""
-        return max(self.created_at, self.said_again_at or self.created_at)
-
-    @property
     def position(self) -> str:
         """Where a page that ends with it ends, for `before=` of `observations.list`, also after it has been forgotten."""
-        return position(self.known_at, *parse_observation_id(self.id))
+        return position(max(self.created_at, self.said_again_at or self.created_at), *parse_observation_id(self.id))
 
 
 SET_ASIDE = {

@@ -189,7 +189,7 @@ async def saved_as(memory: Memory, like: str, draft: dict[str, Any]) -> tuple[in
 
 
 async def test_another_person_is_evidence_and_forgetting_them_leaves_it_as_it_was(timed: Memory, clock: Clock) -> None:
-    group = {"group_id": "crew"}
+    group: dict[str, Any] = {"group_id": "crew"}
     await timed.groups.create("crew", **ADA)
     await timed.groups.add_member("crew", "mia", **ADA)
     await timed.groups.add_member("crew", "jonas", **ADA)
@@ -212,7 +212,7 @@ async def test_forgetting_goes_in_any_order(timed: Memory, clock: Clock, llm: Sc
     """Three conversations say it; of each two that are forgotten the same is left, whichever went first."""
     outcomes = dict[frozenset[str], set[tuple[Any, ...]]]()
     for number, order in enumerate(permutations("abc", 2)):
-        whose = {"agent_id": f"agent{number}", "user_id": "mia"}
+        whose: dict[str, Any] = {"agent_id": f"agent{number}", "user_id": "mia"}
         for hours, name in enumerate("abc", 1):
             said_at = MONDAY + timedelta(hours=hours)
             await timed.add([message(TEA, created_at=said_at)], **whose, conversation_id=name)
@@ -282,7 +282,7 @@ async def test_past_moment_knows_nothing_of_what_was_said_again_since(timed: Mem
 
 async def test_pages_are_read_on_after_something_was_said_again(timed: Memory, clock: Clock) -> None:
     await said(timed, clock, TEA, COFFEE, "Mia drinks rum.", TEA)
-    pages, before = [], None
+    pages, before = list[str](), None
     while page := await timed.observations.list(**MIA, limit=1, before=before):
         pages += [o.content for o in page]
         before = page[-1].position
@@ -321,8 +321,8 @@ async def test_next_text_is_told_that_it_was_said_again(timed: Memory, clock: Cl
     await said(timed, clock, "Bertha now prefers coffee.")
     assert await said(timed, clock, TEA) == [first]
     await consolidated(timed, llm, "Mia drinks tea. She moors at berth 12.")
-    told = llm.requests[-1].material.known
-    assert [(item.text, item.observed_at) for item in told if item.text == TEA] == [(TEA, clock.now)]
+    told: Any = llm.requests[-1].material
+    assert [(item.text, item.observed_at) for item in told.known if item.text == TEA] == [(TEA, clock.now)]
 
 
 async def test_forgetting_what_was_said_again_takes_the_text_that_holds_it(
@@ -403,7 +403,7 @@ NUMBERS = itertools.count(1)
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_rows_are_what_their_evidence_says(timed: Memory, turns: list[Saying | str]) -> None:
     """Whoever says what when, and whoever is forgotten: one row a text, as new and as sure as what is left says."""
-    agent = {"agent_id": f"agent{next(NUMBERS)}"}
+    agent: dict[str, Any] = {"agent_id": f"agent{next(NUMBERS)}"}
     model = dict[str, tuple[int, list[tuple[str, int, float | None]]]]()
     await timed.groups.create("crew", **agent)
     for user in ("mia", "jonas", "kim"):
@@ -416,8 +416,8 @@ async def test_rows_are_what_their_evidence_says(timed: Memory, turns: list[Sayi
             model = {text: (first, of) for text, (first, of) in left.items() if of}
             continue
         text, user, hour, confidence = turn
-        whose, at = {**agent, "user_id": user, "group_id": "crew"}, MONDAY - timedelta(hours=hour)
-        await timed.observe(text, **whose, observed_at=at, confidence=confidence)
+        at = MONDAY - timedelta(hours=hour)
+        await timed.observe(text, **agent, user_id=user, group_id="crew", observed_at=at, confidence=confidence)
         model.setdefault(text, (hour, []))[1].append((user, hour, confidence))
     found = {}
     for one in await timed.observations.list(**agent, user_id="mia"):

@@ -14,7 +14,8 @@ from sqlalchemy.types import BigInteger
 from memory_sql.db.models import ObservationFeedbackRow, ObservationRow
 from memory_sql.db.repositories.scopes import is_visible, visible_scopes
 
-_f, _o, _visible = ObservationFeedbackRow.__table__, ObservationRow, visible_scopes()
+_f: Any = ObservationFeedbackRow.__table__
+_o, _visible = ObservationRow, visible_scopes()
 _KEY = ("agent_key", "scope_id", "seq", "day")
 # What is about to be deleted is waited for, and then it isn't there.
 _there = (

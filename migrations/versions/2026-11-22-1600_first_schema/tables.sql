@@ -882,6 +882,7 @@ CREATE TABLE memory.evidence (
     withdrawn_by TEXT,
     said_at TIMESTAMP WITH TIME ZONE,
     confidence DOUBLE PRECISION,
+    apart BOOLEAN DEFAULT false NOT NULL,
     CONSTRAINT evidence_pkey PRIMARY KEY (agent_key, evidence_id),
     CONSTRAINT evidence_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
     CONSTRAINT evidence_agent_key_conversation_id_number_fkey FOREIGN KEY(agent_key, conversation_id, number) REFERENCES memory.messages (agent_key, conversation_id, number),
@@ -906,6 +907,7 @@ COMMENT ON COLUMN memory.evidence.repeated_seq IS 'The observation of the same s
 COMMENT ON COLUMN memory.evidence.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
 COMMENT ON COLUMN memory.evidence.said_at IS 'When it was said again, by this message or person; null: it is of what was stored, not of saying it again.';
 COMMENT ON COLUMN memory.evidence.confidence IS 'How sure that was, 0 to 1. Of what was stored it is kept here once it is said again; null: not known.';
+COMMENT ON COLUMN memory.evidence.apart IS 'True: said again after something else was: it stands for itself, whoever said it first. False: at once, which confirms.';
 
 CREATE TABLE memory.judged (
     agent_key BIGINT NOT NULL,

@@ -87,7 +87,7 @@ BEGIN
         FROM batched b
         WHERE b.first = b.place
     ), placed AS MATERIALIZED (
-        SELECT b.place, b.draft, b.scope, b.hash, b.words, coalesce(b.known, n.number) AS number,
+        SELECT b.place, b.draft, b.scope, b.hash, b.words, b.same, b.last, coalesce(b.known, n.number) AS number,
                b.first IS NOT DISTINCT FROM b.place AS is_new, b.again OR b.by = 'scope' AND b.first <> b.place AS again
         FROM batched b
         LEFT JOIN numbered n ON n.place = b.first
@@ -108,11 +108,12 @@ BEGIN
         ORDER BY p.place
     ), supported AS (  -- what an answer names twice supports it once
         INSERT INTO memory.evidence (
-            agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at, said_at, confidence
+            agent_key, scope_id, seq, conversation_id, number, user_id, run_id, created_at, said_at, confidence, apart
         )
         SELECT p_agent, p.scope, p.number, e.conversation_id, e.number, e.user_id, p_run, p_at,
                CASE WHEN bool_and(p.again) THEN max((p.draft ->> 'observed_at')::timestamptz) END,
-               CASE WHEN bool_and(p.again) THEN max((p.draft ->> 'confidence')::double precision) END
+               CASE WHEN bool_and(p.again) THEN max((p.draft ->> 'confidence')::double precision) END,
+               coalesce(bool_and(p.again AND p.same < p.last), false)
         FROM placed p
         CROSS JOIN jsonb_to_recordset(p.draft -> 'evidence') AS e (conversation_id text, number bigint, user_id text)
         GROUP BY p.scope, p.number, e.conversation_id, e.number, e.user_id

@@ -405,7 +405,7 @@ class EvidenceRow(Base):
         "How sure that was, 0 to 1. Of what was stored it is kept here once it is said again; null: not known.", Double
     )
     apart: Mapped[bool] = column(
-        "True: said again after something else was: it stands for itself, whoever said it first. False: at once, which confirms.",
+        "True: said again after something else: it stands for itself, whoever said it first. False: at once, which confirms.",
         server_default=FALSE,
     )
 

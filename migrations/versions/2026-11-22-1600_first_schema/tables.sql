@@ -907,7 +907,7 @@ COMMENT ON COLUMN memory.evidence.repeated_seq IS 'The observation of the same s
 COMMENT ON COLUMN memory.evidence.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
 COMMENT ON COLUMN memory.evidence.said_at IS 'When it was said again, by this message or person; null: it is of what was stored, not of saying it again.';
 COMMENT ON COLUMN memory.evidence.confidence IS 'How sure that was, 0 to 1. Of what was stored it is kept here once it is said again; null: not known.';
-COMMENT ON COLUMN memory.evidence.apart IS 'True: said again after something else was: it stands for itself, whoever said it first. False: at once, which confirms.';
+COMMENT ON COLUMN memory.evidence.apart IS 'True: said again after something else: it stands for itself, whoever said it first. False: at once, which confirms.';
 
 CREATE TABLE memory.judged (
     agent_key BIGINT NOT NULL,

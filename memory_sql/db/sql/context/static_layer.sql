@@ -2,7 +2,8 @@
 -- principal may see. One row per active scope that has ever held anything, unordered. If there are more than scopes_max,
 -- those with the lowest memory.scope_rank, then those whose text or observations changed last, then the older ones. A row
 -- has the scope's text; at most pending_max of its newest pending observations, in three arrays of equal length, newest
--- first (by number; by when they were said, where one of them was said again), and how many more are pending; its disputed observations and its buffer, in the same form; and who speaks in it.
+-- first (by number; by when they were said, where one of them was said again), and how many more are pending; its disputed
+-- observations and its buffer, in the same form; and who speaks in it.
 -- Arrays are null if there are none. The agent's own settings are the same in each row, null if it has none; a pending_max
 -- or context_scopes_max among them takes precedence over the argument. The last row has no scope if scopes were left out
 -- (scopes_more; 0: there is no such agent), or if there are settings but no scope. Row-level policies don't apply: it runs as its owner and calls

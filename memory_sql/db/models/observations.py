@@ -130,7 +130,7 @@ class ObservationRow(Base):
             postgresql_where=text("said_again_at IS NOT NULL AND standing = 'active'"),
         ),
         Index(
-            "observations_known_idx",
+            "observations_content_hash_seq_idx",
             "agent_key",
             "scope_id",
             "content_hash",

@@ -816,10 +816,10 @@ CREATE TABLE memory.observations (
  WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer' AND standing = 'active';
 CREATE INDEX observations_content_hash_idx ON memory.observations (agent_key, scope_id, content_hash) WHERE standing IN ('quarantined', 'given_up', 'withdrawn');
+CREATE INDEX observations_content_hash_seq_idx ON memory.observations (agent_key, scope_id, content_hash, seq) WHERE standing = 'active';
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
 CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, greatest(created_at, said_again_at), seq) WHERE standing = 'active';
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key, standing) WHERE fact_key IS NOT NULL;
-CREATE INDEX observations_known_idx ON memory.observations (agent_key, scope_id, content_hash, seq) WHERE standing = 'active';
 CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
 CREATE INDEX observations_said_again_at_idx ON memory.observations (agent_key, scope_id, said_again_at, seq) WHERE said_again_at IS NOT NULL AND standing = 'active';
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');

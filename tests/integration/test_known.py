@@ -383,7 +383,14 @@ async def test_what_is_known_costs_no_statement_more(timed: Memory, clock: Clock
 @pytest.mark.slow
 async def test_it_is_found_by_an_index(timed: Memory, clock: Clock) -> None:
     await said(timed, clock, TEA)
-    await rows(timed, "SET LOCAL enable_seqscan = off")
+    await rows(
+        timed,
+        "INSERT INTO memory.observations (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version,"
+        " content_hash)"
+        " SELECT agent_key, scope_id, n, 'Tea ' || n, now(), 'observe', 3, sha256(n::text::bytea)"
+        " FROM memory.scopes, generate_series(2, 3000) n",
+    )
+    await rows(timed, "ANALYZE memory.observations")
     plan = await rows(
         timed,
         "EXPLAIN SELECT 1 FROM memory.observations WHERE agent_key = 1 AND scope_id = 1 AND content_hash = '\\x00'"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ExportedDerivation,
         ExportedEvent,
         ExportedEvidence,
+        ExportedFeedback,
         ExportedHold,
         ExportedMembership,
         ExportedMessage,
@@ -214,6 +215,7 @@ __all__ = [
     "ExportedDerivation",
     "ExportedEvent",
     "ExportedEvidence",
+    "ExportedFeedback",
     "ExportedHold",
     "ExportedMembership",
     "ExportedMessage",
@@ -366,8 +368,8 @@ _HOME = {
     "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.exports": (
-        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedHold "
-        "ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
+        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedFeedback "
+        "ExportedHold ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
         "ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",

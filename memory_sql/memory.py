@@ -258,9 +258,9 @@ class Memory(Faces):
 
         `scope_kind` is `conversation` (the one named by `conversation_id`), or `agent` or `guideline`, which everybody
         sees. Beside `group_id`, `collective` or `scope_kind`, `user_id` is who said it. `scope` is the name of another
-        scope of the same owner, used instead of the main one. If the scope's newest observation has the same text, word
-        for word, that observation gains evidence instead and is otherwise unchanged, except that it may become more
-        private. The calendar date is added to a relative date ("yesterday"), counted from `observed_at` in the
+        scope of the same owner, used instead of the main one. What the scope holds already, word for word, isn't stored
+        again: that observation gains the evidence, counts as said again, and may become more private or surer
+        (docs/lifecycle.md). The calendar date is added to a relative date ("yesterday"), counted from `observed_at` in the
         conversation's time zone. With `fact_key`, the host's name for the fact, it supersedes the scope's older
         observation (by `observed_at`) of that fact. If the same text is quarantined in the scope, it stays quarantined.
         `lane` chooses a lane in a scope that has both (docs/scopes.md); None: `absorb`, or the scope's only lane. Raises

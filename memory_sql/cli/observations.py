@@ -75,6 +75,7 @@ def _details(observation: Observation) -> str:
     run_id = None if source.run_id is None else str(source.run_id)
     facts = {
         "observed": output.minute(o.observed_at),
+        "said again": None if o.said_again_at is None else output.minute(o.said_again_at),
         "stored": output.minute(o.created_at),
         "status": f"{o.status}, {'pending' if o.pending else 'consolidated'}",
         "source": source.kind,
@@ -283,6 +284,27 @@ def dispute(
     """
     asked = _asked(agent, user, conversation, if_version, actor, reason)
     output.one(run(url, data, lambda memory: memory.observations.dispute(observation, **asked)), _state_line, as_json)
+
+
+@app.command()
+def feedback(
+    observation: ObservationId,
+    value: Annotated[float, typer.Option("--value", metavar="NUMBER", help="From -1, of no use, to 1, useful.")],
+    agent: Agent,
+    user: User,
+    conversation: InConversation = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says how useful an observation was, from -1 to 1.
+
+    \b
+    memory-sql observation feedback o12-3 --value=-1 --agent ada --user mia
+    """
+    asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
+    run(url, data, lambda memory: memory.observations.feedback(observation, value, **asked))
+    output.one({"id": observation, "value": value}, lambda _: f"{observation}  {value:+g}", as_json)
 
 
 @app.command()

@@ -110,7 +110,7 @@ def many(count: int, what: str) -> str:
 
 def observation_line(observation: Observation) -> str:
     o = observation
-    return f"{o.id}  {o.scope}  {day(o.observed_at)}  {flat(o.content)}"
+    return f"{o.id}  {o.scope}  {day(o.said_at)}  {flat(o.content)}"
 
 
 def message_line(message: RetainedMessage) -> str:

@@ -77,6 +77,7 @@ CONTEXT_KINDS: tuple[ContextKind, ...] = get_args(ContextKind)  # what most read
 Secrets = Literal["mask", "keep", "refuse"]
 Sharing = Literal["auto", "review", "off"]
 SpokenRequests = Literal["hide", "review", "off"]
+Deduplicate = Literal["scope", "newest", "off"]
 Collective = Literal["proposed", "direct"]
 ConversationScope = Literal["off", "buffer", "summary"]
 ExtractionMode = Literal["batch", "isolated"]

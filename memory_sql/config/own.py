@@ -10,6 +10,7 @@ from memory_sql.config.kinds import (
     ContextFormat,
     ContextKind,
     ConversationScope,
+    Deduplicate,
     Engine,
     Secrets,
     Sharing,
@@ -27,6 +28,7 @@ class AgentSettings(TypedDict, total=False):
     daily_tokens: int | None
     daily_cost: float | None
     secrets: Secrets | None
+    deduplicate: Deduplicate | None
     language: str | None
     time_zone: str | None
     formation_messages: int | None

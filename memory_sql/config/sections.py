@@ -32,6 +32,7 @@ from memory_sql.config.kinds import (
     ContextFormat,
     ContextOrder,
     ConversationScope,
+    Deduplicate,
     Engine,
     Filled,
     Ids,
@@ -190,6 +191,12 @@ class IntakeSettings(Section):
         Secrets,
         per_agent("passwords, keys, card numbers … in a text: mask them, keep them, or refuse the text"),
     ] = "mask"
+    deduplicate: Annotated[
+        Deduplicate,
+        per_agent(
+            "what isn't stored again: what its scope holds, only what that learnt last (newest), or nothing (off)"
+        ),
+    ] = "scope"
     language: Annotated[Language, per_agent("text search configuration of new scopes")] = "english"
     time_zone: Annotated[TimeZone, per_agent("time zone (IANA name) for dates in conversations that have none")] = "UTC"
 

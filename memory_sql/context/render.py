@@ -328,7 +328,7 @@ def _disputed(scope: ScopeText, told: Told) -> Iterator[Block]:
 def _retrieved(hits: Sequence[Hit], told: Told) -> Iterator[Block]:
     if hits:
         found = [hit.observation for hit in hits]
-        texts, times = [o.content for o in found], tuple(o.observed_at for o in found)
+        texts, times = [o.content for o in found], tuple(o.said_at for o in found)
         lines = [
             ContextLine(o.id, f"- {text}{_note(when, *_marks(o))}")
             for o, text, when in zip(found, escape_lines(texts), told(texts, times), strict=True)

@@ -19,6 +19,7 @@ BEFORE_TABLES = (  # used by indexes and generated columns
 FUNCTIONS = (
     "states/states",
     "states/keep_standing",
+    "states/said_again",
     "keys/installation",
     "visibility/principal",
     "visibility/user_ids",
@@ -42,6 +43,7 @@ FUNCTIONS = (
     "adding/says_any",
     "adding/replace_messages",
     "adding/add_messages",
+    "adding/still_says",
     "adding/save_observations",
     "adding/store_drafts",
     "adding/keep_part",
@@ -118,6 +120,7 @@ VIEWS = (
     "v_model_cost",
     "v_retrieval",
     "v_retrieved",
+    "v_feedback",
     "v_propagation_flow",
     "v_imports",
 )

@@ -37,6 +37,7 @@ _TYPES: dict[str, Any] = {
     "content": Text,
     "observed_at": _MOMENT,
     "given_at": _MOMENT,
+    "said_again_at": _MOMENT,
     "created_at": _MOMENT,
     "category": Text,
     "kind": Text,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, literal_column, select
+from sqlalchemy import and_, bindparam, case, func, literal_column, select
 from sqlalchemy.types import BigInteger
 
 from memory_sql.db.models import ObservationRow, ObservationStateRow, ScopeRow
@@ -12,7 +12,8 @@ from memory_sql.db.models import ObservationRow, ObservationStateRow, ScopeRow
 
 def pending_observations(agent_key: Any, scope_id: Any, done_seq: Any, most: Any = None) -> Any:
     """`memory.pending_observations` as a FROM clause."""
-    columns = (ObservationRow.seq, ObservationRow.content, ObservationRow.observed_at)
+    names = ("seq", "content", "observed_at", "said_again_at")
+    columns = (getattr(ObservationRow, name) for name in names)
     return func.memory.pending_observations(agent_key, scope_id, done_seq, most).table_valued(
         *(item.expression for item in columns), name="pending"
     )
@@ -23,7 +24,7 @@ def _in_scope(*conditions: Any) -> Any:
     o, state = ObservationRow, ObservationStateRow
     is_its = and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq)
     return (
-        select(o.seq, o.content, o.observed_at)
+        select(o.seq, o.content, o.said_at.label("observed_at"))
         .outerjoin(state, is_its)
         .where(
             o.agent_key == ScopeRow.agent_key, o.scope_id == ScopeRow.scope_id, o.standing == literal_column("'active'")
@@ -44,7 +45,10 @@ def _arrays(found: Any, most: Any, name: str) -> Any:
 _PENDING_MAX = bindparam("pending_max", type_=BigInteger)
 _waiting = pending_observations(ScopeRow.agent_key, ScopeRow.scope_id, ScopeRow.done_seq, _PENDING_MAX)
 newest_pending = _arrays(
-    select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at).order_by(_waiting.c.seq.desc()),
+    select(_waiting.c.seq, _waiting.c.content, _waiting.c.observed_at).order_by(
+        case((func.max(_waiting.c.said_again_at).over().is_not(None), _waiting.c.observed_at)).desc(),
+        _waiting.c.seq.desc(),
+    ),
     _PENDING_MAX,
     "pending",
 )

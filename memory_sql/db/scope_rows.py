@@ -35,8 +35,8 @@ def _scope_text(row: Any) -> ScopeText:
 
 
 def pending_of(row: Any) -> tuple[PendingObservation, ...]:
-    """What `newest_pending` returned, oldest first."""
-    return _oldest_first(row.pending_seqs, row.pending_contents, row.pending_times)
+    """What `newest_pending` returned, oldest first: by number, or by time where something was said again."""
+    return _rows(row.pending_seqs, row.pending_contents, row.pending_times)[::-1]
 
 
 def disputed_of(row: Any) -> tuple[PendingObservation, ...]:
@@ -51,9 +51,13 @@ def buffer_of(row: Any) -> tuple[PendingObservation, ...]:
 
 def _oldest_first(*newest_first: list[Any] | None) -> tuple[PendingObservation, ...]:
     """The rows of three parallel arrays, oldest first."""
-    seqs, contents, times = newest_first
-    found = map(PendingObservation, seqs or (), contents or (), times or ())
-    return tuple(sorted(found, key=_BY_SEQ)) if seqs else ()
+    return tuple(sorted(_rows(*newest_first), key=_BY_SEQ))
+
+
+def _rows(
+    seqs: list[Any] | None, contents: list[Any] | None, times: list[Any] | None
+) -> tuple[PendingObservation, ...]:
+    return tuple(map(PendingObservation, seqs or (), contents or (), times or ()))
 
 
 _BY_SEQ = attrgetter("seq")

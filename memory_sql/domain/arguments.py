@@ -225,7 +225,7 @@ def message_before(value: RetainedMessage | str | None) -> tuple[datetime, str, 
 
 
 def observation_before(value: Observation | str | None) -> tuple[datetime, int, int] | None:
-    """When the last observation of a page was stored, its scope and its number."""
+    """When the last observation of a page was stored or said again, its scope and its number."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -233,7 +233,10 @@ def observation_before(value: Observation | str | None) -> tuple[datetime, int, 
         return aware(created_at, "before"), within("before", scope, MOST_STORED), within("before", seq, MOST_SEQ)
     if not isinstance(value, Observation):
         raise InputError(f"before must be an observation that was listed or its position, not {type(value).__name__}")
-    return (aware(value.created_at, "before.created_at"), *parse_observation_id(value.id))
+    at = aware(value.created_at, "before.created_at")
+    if value.said_again_at is not None:
+        at = max(at, aware(value.said_again_at, "before.said_again_at"))
+    return (at, *parse_observation_id(value.id))
 
 
 def version_of(value: int | datetime | None) -> int | datetime | None:
@@ -281,6 +284,13 @@ def share_of(name: str, value: float | None) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise InputError(f"{name} must be a number from 0 to 1")
+    return float(value)
+
+
+def feedback_of(value: float) -> float:
+    """Raises `InputError` unless it is a number from -1 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+        raise InputError("value must be a number from -1 to 1")
     return float(value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
@@ -135,20 +135,35 @@ class ExportedVersion(ExportLine):
 
 
 class ExportedEvidence(Value):
-    """A message, or a person without a message, that supports an observation."""
+    """A message, or a person without a message, that supports an observation.
+
+    `said_at`: when it was said again by it; None: it is what the observation was stored for. `confidence`: how sure that was;
+    None: not known, or never said again.
+    """
 
     conversation_id: str | None
     message_id: str | None
     user_id: str | None
     created_at: datetime
+    said_at: datetime | None = None
+    confidence: float | None = None
+
+
+class ExportedFeedback(Value):
+    """What was thought of an observation on a day (UTC): the sum of values from -1 to 1, and how many they were."""
+
+    day: date
+    total: float
+    times: int
 
 
 class ExportedObservation(ExportLine):
     """An observation in one of the person's own scopes, or one in a shared scope that comes from what they said.
 
     `subjects`: those of the person's ids of whom it speaks. `terms`: its search cues. `retrieved`: how often it was used
-    recently in a context, search or digest; only in their own scopes, since elsewhere it was for others as well. If it
-    comes from other people's words too (`shared`), the data that belongs to those people is left out.
+    recently in a context, search or digest, and `feedback`: what was thought of it; only in their own scopes, since
+    elsewhere it was for others as well. If it comes from other people's words too (`shared`), the data that belongs to those
+    people is left out.
     """
 
     type: Literal["observation"] = "observation"
@@ -160,6 +175,7 @@ class ExportedObservation(ExportLine):
     content: str
     observed_at: datetime
     given_at: datetime | None
+    said_again_at: datetime | None
     created_at: datetime
     status: str
     verification: str
@@ -186,6 +202,7 @@ class ExportedObservation(ExportLine):
     legacy_ref: str | None
     evidence: tuple[ExportedEvidence, ...]
     retrieved: dict[str, int]
+    feedback: tuple[ExportedFeedback, ...]
 
 
 class ExportedDerivation(ExportLine):

@@ -40,9 +40,10 @@ class Observation(Value):
 
     The text never changes; `version` rises with each change of the other fields, for `if_version`. `superseded_by` is the id
     of the observation that superseded it. `given_at` is the time that the host gave, if that was more than a day ahead;
-    `observed_at` is then when it was stored. A `no_propagate` or `confidential` observation never leaves its scope.
-    `proposed`: extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
-    `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text.
+    `observed_at` is then when it was stored. `said_again_at`: when it was said last, if that was later than `observed_at`. A
+    `no_propagate` or `confidential` observation never leaves its scope. `proposed`: extraction meant it for everybody
+    (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`: it is kept while it is among its
+    scope's newest, and never goes into the text.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Observation(Value):
     content: str
     observed_at: datetime
     given_at: datetime | None = None
+    said_again_at: datetime | None = None
     created_at: datetime
     status: str
     pending: bool
@@ -71,9 +73,14 @@ class Observation(Value):
     version: int = 1
 
     @property
+    def said_at(self) -> datetime:
+        """When it was said last."""
+        return self.said_again_at or self.observed_at
+
+    @property
     def position(self) -> str:
         """Where a page that ends with it ends, for `before=` of `observations.list`, also after it has been forgotten."""
-        return position(self.created_at, *parse_observation_id(self.id))
+        return position(max(self.created_at, self.said_again_at or self.created_at), *parse_observation_id(self.id))
 
 
 SET_ASIDE = {
@@ -123,7 +130,7 @@ class Candidate(NamedTuple):
             scope=o.scope,
             seq=parse_observation_id(o.id)[1],
             content=o.content,
-            observed_at=o.observed_at,
+            observed_at=o.said_at,
             source_kind=o.source.kind,
             conversation_id=o.source.conversation_id,
             message_ids=o.source.message_ids,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from memory_sql.db import Joinable
 from memory_sql.db.principals import service
 from memory_sql.db.queries import listed
 from memory_sql.db.queries.owned import own_of
+from memory_sql.db.repositories.feedback import add_feedback
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.arguments import (
     content_of,
     expected_version,
+    feedback_of,
     flags,
     moment_of,
     observation_before,
@@ -262,6 +264,29 @@ class Observations(Face):
             asked.service,
             locks=True,
         )
+
+    async def feedback(
+        self,
+        observation_id: str,
+        value: float,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        conversation_id: Id | None = None,
+        session: Joinable | None = None,
+    ) -> None:
+        """Adds what somebody thinks of the observation to the sum of the day: from -1 (of no use) to 1 (useful).
+
+        Who said it isn't stored; the days are kept for `count_days`. Whether it is true is said by `confirm` and `dispute`.
+        Raises `NotFoundError`, also if it exists but this user may not see it, and `InputError`.
+        """
+        given, key = feedback_of(value), parse_observation_id(observation_id)
+        principal, day = principal_of(agent_id, user_id, conversation_id), self._now().astimezone(UTC).date()
+        there = await self._database.write(
+            lambda unit: add_feedback(unit, principal, key, given, day), session, service(principal["agent_id"])
+        )
+        if not there:
+            raise NotFoundError("observation", observation_id)
 
     async def mark(
         self,

@@ -102,7 +102,7 @@ def arranged(holding: Sequence[Hit], hits: Sequence[Hit], *, past: bool) -> list
     overtaken = [hit for hit in hits if hit.observation.status == "superseded" and hit.score >= holding[-1].score]
     if past:
         return [*holding, *overtaken]
-    of_hit = attrgetter("observation.scope", "observation.observed_at")
+    of_hit = attrgetter("observation.scope", "observation.said_at")
     return [*_newest_first(holding, of_hit), *_newest_first(overtaken, of_hit)]
 
 

@@ -84,9 +84,7 @@ def text_of(result: Any) -> str:
     """The text for a prompt; of a search a line for each hit, observations first."""
     if not isinstance(result, SearchResult):
         return str(result)
-    found = [
-        _line_of(one.observation.id, one.observation.observed_at, one.observation.content) for one in result.results
-    ]
+    found = [_line_of(one.observation.id, one.observation.said_at, one.observation.content) for one in result.results]
     said = [_line_of(f"{m.conversation_id}/{m.id}", m.said_at, f"{_who(m)}: {m.content}") for m in _messages(result)]
     return "".join((*found, *said))
 

@@ -63,6 +63,7 @@ CALLS: tuple[Call, ...] = (
     Call("PATCH", ONE, "observations.update", "write", "write", gates.owns, example={**MIA, "text": "Mia drinks tea."}),
     Call("POST", f"{ONE}/confirm", "observations.confirm", "write", "write", example=MIA),
     Call("POST", f"{ONE}/dispute", "observations.dispute", "write", "write", example=MIA),
+    Call("POST", f"{ONE}/feedback", "observations.feedback", "write", "write", status=204, example={**MIA, "value": 1}),
     Call("POST", f"{ONE}/mark", "observations.mark", "write", "write", gates.owns, example={**MIA, "private": True}),
     Call("POST", f"{ONE}/reinstate", "observations.reinstate", "write", "write", gates.owns, example=MIA),
     Call("POST", f"{ONE}/quarantine", "observations.quarantine", "write", "write", gates.owns, renamed=SELECTED,

@@ -45,7 +45,7 @@ def fitted(lines: Iterable[str], *after: str) -> tuple[str, int]:
 
 
 def observation_line(o: Observation) -> str:
-    facts = [o.observed_at.date().isoformat()]
+    facts = [o.said_at.date().isoformat()]
     if o.source.speaker:
         facts.append(f"said by {_name(o.source.speaker)}")
     if o.scope.kind != "individual":
@@ -61,7 +61,7 @@ def observation_data(o: Observation) -> dict[str, Any]:
     return {
         "id": o.id,
         "text": o.content,
-        "said_at": o.observed_at.isoformat(),
+        "said_at": o.said_at.isoformat(),
         "said_by": o.source.speaker,
         "scope": str(o.scope),
         "status": o.status,

@@ -31,6 +31,8 @@ LOOK_UPS = {
     "a user of an agent": "SELECT * FROM memory.v_observations WHERE agent_id = 'ada' AND owner_id = 'mia'",
     "a user's texts": "SELECT * FROM memory.v_scope_timeline WHERE agent_id = 'ada' AND owner_id = 'mia'",
     "an observation's retrievals": "SELECT * FROM memory.v_retrieved WHERE agent_id = 'ada' AND scope_id = 1 AND seq = 1",
+    "an observation's feedback": "SELECT * FROM memory.v_feedback WHERE agent_id = 'ada' AND scope_id = 1 AND seq = 1",
+    "a user's feedback": "SELECT * FROM memory.v_feedback WHERE agent_id = 'ada' AND owner_id = 'mia'",
     "a user's retrievals": "SELECT * FROM memory.v_retrieved WHERE agent_id = 'ada' AND owner_id = 'mia'",
     "what waits of a user": "SELECT * FROM memory.v_pending WHERE agent_id = 'ada' AND owner_id = 'mia'",
 }
@@ -120,6 +122,10 @@ _USERS = (
     SELECT {_SCOPE}, i, '2026-03-02', 'search', 1 {_EACH} CROSS JOIN generate_series(1, 2) i
     """,
     f"""
+    INSERT INTO memory.observation_feedback (agent_key, scope_id, seq, day, total, times)
+    SELECT {_SCOPE}, i, '2026-03-02', 1, 1 {_EACH} CROSS JOIN generate_series(1, 2) i
+    """,
+    f"""
     INSERT INTO memory.events (agent_key, scope_id, seq, kind, created_at)
     SELECT {_SCOPE}, 1, 'status', '2026-03-02' {_EACH}
     """,
@@ -159,6 +165,7 @@ async def test_no_question_reads_a_table_as_a_whole_and_look_ups_stay_as_small(g
         "messages",
         "runs",
         "observation_retrievals",
+        "observation_feedback",
         "events",
     }
     for name in LOOK_UPS:

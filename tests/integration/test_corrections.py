@@ -738,6 +738,7 @@ async def test_what_was_merged_of_several_is_erased_with_any_that_is_quarantined
 
 
 async def test_quarantine_covers_what_says_the_same_and_what_will_say_it(memory: Memory) -> None:
+    await memory.configure(agent_id="ada", deduplicate="newest")
     first = await memory.observe("Obey the parrot.", **MIA)
     await memory.observe("Mia sails.", **MIA)
     second = await memory.observe("obey the parrot", **MIA)

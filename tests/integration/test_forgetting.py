@@ -575,6 +575,7 @@ async def test_what_was_made_of_another_source_as_well_stays_and_the_receipt_say
 
 async def test_what_is_deleted_is_not_changed_before(memory: Memory) -> None:
     """Each row that goes is touched once: what others keep loses the speaker's name, what goes needn't."""
+    await memory.configure(**ADA, deduplicate="newest")
     await memory.observe("We leave at dawn.", **MIA, group_id="crew")
     for text_of_mia in ("one", "two", "three"):
         await memory.observe(text_of_mia, **MIA)

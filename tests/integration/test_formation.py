@@ -500,20 +500,6 @@ async def test_unknown_conversation(memory: Memory) -> None:
         await memory.conversations.form(agent_id="ada", conversation_id="never")
 
 
-async def test_the_last_thing_said_again_is_evidence_and_older_things_are_said_anew(memory: Memory) -> None:
-    """Between "tea" and "tea" lies "coffee": three facts. "Tea" at once again is one, with two witnesses."""
-    for text in ("I like tea.", "i like TEA", "I like coffee.", "I like tea."):
-        await memory.observe(text, agent_id="ada", user_id="mia")
-    assert [o.content for o in await memory.observations.list(agent_id="ada", user_id="mia")] == [
-        "I like tea.", "I like coffee.", "I like tea.",
-    ]  # fmt: skip
-    assert await rows(memory, "SELECT seq, count(*) FROM memory.evidence GROUP BY seq ORDER BY seq") == [
-        (1, 2),
-        (2, 1),
-        (3, 1),
-    ]
-
-
 @pytest.mark.slow
 async def test_agent_that_repeats_its_memory_does_not_make_it_anew(memory: Memory, llm: Scripted) -> None:
     """Fifty turns of echo, and a model that takes all of it for news."""

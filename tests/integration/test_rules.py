@@ -609,13 +609,14 @@ async def test_rule_9_same_thing_learnt_by_two_at_once_is_one_row_with_the_evide
     assert await rows(memory, "SELECT seq FROM memory.evidence ORDER BY evidence_id") == [(1,), (2,), (2,)]
 
 
-async def test_rule_9_same_words_are_said_anew_when_others_came_between(memory: Memory, other: Memory) -> None:
+async def test_rule_9_same_words_are_one_row_when_others_came_between(memory: Memory, other: Memory) -> None:
     await remember(memory, "tea")
     async with locked(memory):
         calls = await in_turn(memory, remember(memory, "coffee"), remember(other, "tea"))
     await ended(*calls)
-    assert await rows(memory, "SELECT content FROM memory.observations ORDER BY seq") == [
-        ("tea",), ("coffee",), ("tea",),
+    assert await rows(memory, "SELECT content FROM memory.observations ORDER BY seq") == [("tea",), ("coffee",)]
+    assert await rows(memory, "SELECT seq, apart FROM memory.evidence ORDER BY evidence_id") == [
+        (1, False), (2, False), (1, True),
     ]  # fmt: skip
 
 

@@ -472,6 +472,13 @@ PLANTED: dict[str, list[str]] = {
         "UPDATE memory.observations SET run_id = NULL WHERE run_id = {run} AND seq = 1",
         "UPDATE memory.observations SET run_id = {text} WHERE conversation_id IS NULL AND seq = 9",
     ],
+    "said_again_is_what_evidence_says": [
+        "UPDATE memory.evidence SET said_at = created_at + interval '1 day' WHERE seq = 2",
+        "UPDATE memory.observations SET said_again_at = now() WHERE seq = 2",
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, said_again_at)"
+        " SELECT agent_key, scope_id, seq, observed_at FROM memory.observations WHERE seq = 2 ON CONFLICT"
+        " (agent_key, scope_id, seq) DO UPDATE SET said_again_at = excluded.said_again_at",
+    ],
     "observations_have_evidence": ["DELETE FROM memory.evidence WHERE seq = 2"],
     "sources_lie_in_what_was_read": [
         "UPDATE memory.evidence SET number = 9 WHERE conversation_id = 's' AND number = 2",

@@ -27,6 +27,10 @@ RETRIEVED = """
     INSERT INTO memory.observation_retrievals (agent_key, scope_id, seq, day, surface, times)
     SELECT agent_key, scope_id, seq, current_date, 'search', 1 FROM memory.observations
 """
+FEEDBACK = """
+    INSERT INTO memory.observation_feedback (agent_key, scope_id, seq, day, total, times)
+    SELECT agent_key, scope_id, seq, current_date, 1, 1 FROM memory.observations
+"""
 
 
 async def filled(memory: Memory) -> None:
@@ -128,6 +132,7 @@ async def test_what_is_withdrawn_is_in_no_view(memory: Memory, llm: Scripted) ->
     llm.then("Mia hides a ruby and a pearl.")
     await memory.scopes.consolidate(**agent, scope_id=scope.scope.id)
     await rows(memory, RETRIEVED)
+    await rows(memory, FEEDBACK)
     assert "ruby" in str(await exported(memory, "v_observations"))
     await memory.holds.place(**agent, user_id="mia")
     await memory.forget(Selection(user_id="mia"), **agent)

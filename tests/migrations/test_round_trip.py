@@ -68,6 +68,8 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.observation_vectors SELECT agent_key, scope_id, seq, 'm:1', '1' FROM memory.observations",
         "INSERT INTO memory.observation_retrievals SELECT agent_key, scope_id, seq, '2026-03-02', 'search', 1"
         " FROM memory.observations",
+        "INSERT INTO memory.observation_feedback SELECT agent_key, scope_id, seq, '2026-03-02', 1, 1"
+        " FROM memory.observations",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 

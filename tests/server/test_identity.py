@@ -156,6 +156,7 @@ async def pairs(memory: Memory) -> list[tuple[str, str, str, dict[str, Any]]]:
         ("PATCH", f"observations/{shared.id}", nothing, {"text": "x"}),
         ("POST", f"{one}/confirm", f"{nothing}/confirm", {}),
         ("POST", f"{one}/dispute", f"{nothing}/dispute", {}),
+        ("POST", f"{one}/feedback", f"{nothing}/feedback", {"value": 1}),
         ("POST", f"{one}/reinstate", f"{nothing}/reinstate", {}),
         ("POST", f"{one}/unquarantine", f"{nothing}/unquarantine", {}),
         ("POST", f"observations/{shared.id}/quarantine", f"{nothing}/quarantine", {}),

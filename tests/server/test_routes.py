@@ -55,6 +55,8 @@ ONE: tuple[tuple[str, str, Any, int, str], ...] = (
     ("GET", "{o}/sources", MIA, 200, '"items":[]'),
     ("POST", "{o}/confirm", MIA, 200, '"verification":"confirmed"'),
     ("POST", "{o}/dispute", MIA, 200, '"verification":"disputed"'),
+    ("POST", "{o}/feedback", {**MIA, "value": -0.5}, 204, ""),
+    ("POST", "{o}/feedback", {**MIA, "value": 2}, 422, "from -1 to 1"),
     ("POST", "{o}/mark", {**MIA, "private": True}, 200, '"no_propagate":true'),
     ("POST", "{o}/quarantine", MIA, 200, "{o}"),
     ("POST", "{o}/unquarantine", MIA, 200, "{o}"),

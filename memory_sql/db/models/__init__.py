@@ -8,6 +8,7 @@ from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, Im
 from memory_sql.db.models.keys import ApiKeyRow
 from memory_sql.db.models.observations import (
     EvidenceRow,
+    ObservationFeedbackRow,
     ObservationRetrievalRow,
     ObservationRow,
     ObservationStateRow,
@@ -41,6 +42,7 @@ __all__ = [
     "LineageRow",
     "MemberRow",
     "MessageRow",
+    "ObservationFeedbackRow",
     "ObservationRetrievalRow",
     "ObservationRow",
     "ObservationStateRow",

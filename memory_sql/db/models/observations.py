@@ -17,6 +17,7 @@ from sqlalchemy import (
     SmallInteger,
     Text,
     cast,
+    func,
     literal_column,
     text,
 )
@@ -90,7 +91,7 @@ class ObservationRow(Base):
             "observations_tags_idx",
             "agent_key",
             "scope_id",
-            text("observed_at DESC"),
+            text("coalesce(said_again_at, observed_at) DESC"),
             "seq",
             postgresql_where=text("tags <> '{}' AND standing = 'active'"),
         ),
@@ -116,7 +117,23 @@ class ObservationRow(Base):
             "observations_created_at_idx",
             "agent_key",
             "scope_id",
-            "created_at",
+            text("greatest(created_at, said_again_at)"),
+            "seq",
+            postgresql_where=text("standing = 'active'"),
+        ),
+        Index(
+            "observations_said_again_at_idx",
+            "agent_key",
+            "scope_id",
+            "said_again_at",
+            "seq",
+            postgresql_where=text("said_again_at IS NOT NULL AND standing = 'active'"),
+        ),
+        Index(
+            "observations_content_hash_seq_idx",
+            "agent_key",
+            "scope_id",
+            "content_hash",
             "seq",
             postgresql_where=text("standing = 'active'"),
         ),
@@ -160,6 +177,9 @@ class ObservationRow(Base):
     given_at: Mapped[datetime | None] = column(
         "The time the host gave, if more than a day in the future: observed_at is then the time of storing. Else null."
     )
+    said_again_at: Mapped[datetime | None] = column(
+        "When it was last said again, which a trigger keeps here too, for indexes; null: observed_at is the last time."
+    )
     created_at: Mapped[datetime] = column("When it was stored.", server_default=NOW)
     source_kind: Mapped[str] = constant("formation, observe, propagation or import.")
     conversation_id: Mapped[str | None] = host_id("The conversation that it comes from; null: none, or several.")
@@ -182,7 +202,9 @@ class ObservationRow(Base):
     standing: Mapped[str] = standing()
     category: Mapped[str | None] = host_id("The host's word for it: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
-    confidence: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
+    confidence: Mapped[float | None] = column(
+        "0 to 1, as judged when it was made, or when it was said again, if that was surer; null: not known.", Double
+    )
     importance: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
     sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
     no_propagate: Mapped[bool] = column("True: it never leaves its scope.", server_default=FALSE)
@@ -228,6 +250,17 @@ class ObservationRow(Base):
     )
     judgements: Mapped[list[JudgedRow]] = related()
     retrievals: Mapped[list[ObservationRetrievalRow]] = related()
+    feedback: Mapped[list[ObservationFeedbackRow]] = related()
+
+    @hybrid_property
+    def said_at(self) -> datetime:
+        """When it was said last, the same as `memory_sql.Observation.said_at`; queries can use it too."""
+        return self.said_again_at or self.observed_at
+
+    @said_at.inplace.expression
+    @classmethod
+    def _said_at(cls) -> ColumnElement[datetime]:
+        return func.coalesce(cls.said_again_at, cls.observed_at)
 
     @hybrid_property
     def observation_id(self) -> str:
@@ -313,6 +346,10 @@ class ObservationStateRow(Base):
     )
     verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
     withdrawn_by: Mapped[str | None] = withdrawn_by()
+    said_again_at: Mapped[datetime | None] = column(
+        "When it was last said again, by its evidence; null: not after observed_at."
+    )
+    expires_at: Mapped[datetime | None] = column("When it goes unless somebody confirms it; null: never.")
 
     observation: Mapped[ObservationRow] = related()
 
@@ -361,6 +398,16 @@ class EvidenceRow(Base):
         "The observation of the same scope that says the same and lent this evidence; null: its own.", Integer
     )
     withdrawn_by: Mapped[str | None] = withdrawn_by()
+    said_at: Mapped[datetime | None] = column(
+        "When it was said again, by this message or person; null: it is of what was stored, not of saying it again."
+    )
+    confidence: Mapped[float | None] = column(
+        "How sure that was, 0 to 1. Of what was stored it is kept here once it is said again; null: not known.", Double
+    )
+    apart: Mapped[bool] = column(
+        "True: said again after something else: it stands for itself, whoever said it first. False: at once, which confirms.",
+        server_default=FALSE,
+    )
 
     observation: Mapped[ObservationRow] = related()
     message: Mapped[MessageRow | None] = related()
@@ -415,5 +462,29 @@ class ObservationRetrievalRow(Base):
     day: Mapped[date] = column("The day in UTC.", Date)
     surface: Mapped[str] = constant("What it was found for: context, search or digest.")
     times: Mapped[int] = column("How many of these showed it because a search had found it.")
+
+    observation: Mapped[ObservationRow] = related()
+
+
+class ObservationFeedbackRow(Base):
+    __tablename__ = "observation_feedback"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "day"),
+        key_of("observations", "scope_id", "seq", goes_along=True),
+        CheckConstraint("times > 0", name="times"),
+        CheckConstraint("abs(total) <= times", name="total"),
+        Index("observation_feedback_day_idx", "day"),  # for deleting old days
+        {
+            "comment": "One row per observation and day (UTC): what was thought of it. It names no user.",
+            "postgresql_with": {"fillfactor": 70},
+        },
+    )
+
+    agent_key: Mapped[int] = column("The agent.")
+    scope_id: Mapped[int] = column("The scope.")
+    seq: Mapped[int] = column("The observation.", Integer)
+    day: Mapped[date] = column("The day in UTC.", Date)
+    total: Mapped[float] = column("The sum of what was said, each from -1 (of no use) to 1 (useful).", Double)
+    times: Mapped[int] = column("How often something was said.", Integer)
 
     observation: Mapped[ObservationRow] = related()

@@ -89,7 +89,7 @@ class BudgetRepository:
                 _o.fact_key,
                 func.length(_o.content).label("characters"),
                 _o.confidence,
-                _o.observed_at,
+                _o.said_at.label("observed_at"),
                 _o.sensitivity,
                 is_protected.label("is_protected"),
             )

@@ -11,11 +11,11 @@ from sqlalchemy import BigInteger, DateTime, Text, bindparam, func, or_, tuple_
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import ScopeRow
 from memory_sql.db.observation_rows import select_read, to_observation
-from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_ROW, PAST_STATUS
+from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_ROW, PAST_SAID_AGAIN_AT, PAST_STATUS
 from memory_sql.domain.observations import Observation
 
 Before = tuple[datetime, int, int]
-"""When the last observation of a page was known, its scope and its number."""
+"""When the last observation of a page was known, or said again, its scope and its number."""
 
 
 async def one(reader: Reader, principal: Mapping[str, Any], scope_id: int, seq: int) -> Observation | None:
@@ -71,13 +71,14 @@ _LISTED = select_read(
 )
 
 _o = PAST_ROW
+_known_at = func.greatest(_o.created_at, PAST_SAID_AGAIN_AT)
 _PAST = (
     PAST_OBSERVATION.where(
         func.memory.in_use(PAST_STATUS),
         ScopeRow.is_active,
         or_(_scope_id.is_(None), _o.scope_id == _scope_id),
-        or_(_at.is_(None), tuple_(_o.created_at, _o.scope_id, _o.seq) < tuple_(*_before)),
+        or_(_at.is_(None), tuple_(_known_at, _o.scope_id, _o.seq) < tuple_(*_before)),
     )
-    .order_by(_o.created_at.desc(), _o.scope_id.desc(), _o.seq.desc())
+    .order_by(_known_at.desc(), _o.scope_id.desc(), _o.seq.desc())
     .limit(_limit)
 )

@@ -11,7 +11,13 @@ from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import ScopeRow
 from memory_sql.db.observation_rows import to_observation
-from memory_sql.db.repositories.observations import PAST_OBSERVATION, PAST_ROW, PAST_STATUS, VERIFICATION
+from memory_sql.db.repositories.observations import (
+    PAST_OBSERVATION,
+    PAST_ROW,
+    PAST_SAID_AGAIN_AT,
+    PAST_STATUS,
+    VERIFICATION,
+)
 from memory_sql.domain.observations import Candidate
 
 _pins = {name: bindparam(name, type_=ARRAY(Text)) for name in ("keys", "tags", "shown")}
@@ -34,7 +40,7 @@ _PAST = (
     .order_by(
         _place,
         case((_unpinned, PAST_ROW.importance)).desc().nulls_last(),
-        PAST_ROW.observed_at.desc(),
+        func.coalesce(PAST_SAID_AGAIN_AT, PAST_ROW.observed_at).desc(),
         PAST_ROW.scope_id,
         PAST_ROW.seq,
     )

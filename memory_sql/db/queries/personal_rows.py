@@ -24,6 +24,7 @@ from memory_sql.db.models import (
     LineageRow,
     MemberRow,
     MessageRow,
+    ObservationFeedbackRow,
     ObservationRetrievalRow,
     ObservationRow,
     ObservationStateRow,
@@ -40,6 +41,7 @@ from memory_sql.domain.exports import (
     ExportedDerivation,
     ExportedEvent,
     ExportedEvidence,
+    ExportedFeedback,
     ExportedHold,
     ExportedMembership,
     ExportedMessage,
@@ -211,6 +213,7 @@ class PersonalRows:
                 case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
                 self._evidence().label("evidence"),
                 case((self._is_own, _RETRIEVED)).label("retrieved"),
+                case((self._is_own, _FEEDBACK)).label("feedback"),
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
             .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
@@ -240,6 +243,7 @@ class PersonalRows:
             superseded_by=row.superseded_by,
             evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
             retrieved=row.retrieved or {},
+            feedback=tuple(ExportedFeedback(**item) for item in row.feedback or ()),
         )
 
     def _evidence(self) -> Any:
@@ -248,6 +252,7 @@ class PersonalRows:
         item = func.jsonb_build_object(
             *("conversation_id", e.conversation_id, "message_id", m.message_id),
             *("user_id", e.user_id, "created_at", e.created_at),
+            *("said_at", e.said_at, "confidence", e.confidence),
         )
         return (
             select(func.jsonb_agg(item).aggregate_order_by(e.evidence_id))
@@ -415,6 +420,7 @@ _OBSERVED = (
     _o.content,
     _o.observed_at,
     _o.given_at,
+    _o.said_again_at,
     _o.created_at,
     _o.source_kind,
     _o.category,
@@ -444,6 +450,15 @@ _counts = (
     .subquery("counts")
 )
 _RETRIEVED = select(func.jsonb_object_agg(_counts.c.surface, _counts.c.times)).correlate(_o).scalar_subquery()
+
+_f = ObservationFeedbackRow
+_of_day = func.jsonb_build_object("day", _f.day, "total", _f.total, "times", _f.times)
+_FEEDBACK = (
+    select(func.jsonb_agg(_of_day).aggregate_order_by(_f.day))
+    .where(*(getattr(_f, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
+    .correlate(_o)
+    .scalar_subquery()
+)
 
 
 def _overlap(left: Any, right: Any) -> ColumnElement[bool]:

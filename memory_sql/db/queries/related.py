@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, bindparam, cast, column, func, null, select, true, union_all
+from sqlalchemy import Text, and_, bindparam, cast, column, func, literal_column, null, select, true, union_all
 from sqlalchemy.dialects.postgresql import ARRAY, BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer
 
 from memory_sql.db.direct import ask
-from memory_sql.db.models import ObservationRow
+from memory_sql.db.models import ObservationRow, ObservationStateRow
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
 
 # Only a text's own words: its search cues say nothing about what it would supersede.
 WEIGHTS = Weights(terms=0)
 
-_o = ObservationRow
+_o, _t = ObservationRow, ObservationStateRow
 _MOMENT = DateTime(timezone=True)
 _asked = (
     func.jsonb_array_elements(cast(bindparam("queries", type_=Text), JSONB))
@@ -63,7 +63,7 @@ _ranked = (
         _o.scope_id,
         _o.seq,
         _o.content,
-        _o.observed_at,
+        _o.said_at.label("observed_at"),
         func.row_number()
         .over(
             partition_by=_o.scope_id,
@@ -100,10 +100,28 @@ _near = (
     .table_valued(column("seq", BigInteger), column("content", Text), column("observed_at", _MOMENT))
     .alias("near")
 )
+_again = (
+    select(bindparam("near_scope", type_=BigInteger), _o.seq, _o.content, _o.said_again_at)
+    .outerjoin(_t, and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq))
+    .where(
+        _o.agent_key == bindparam("agent_key", type_=BigInteger),
+        _o.scope_id == bindparam("near_scope", type_=BigInteger),
+        _o.said_again_at > bindparam("since", type_=_MOMENT),
+        _o.standing == literal_column("'active'"),
+        _o.lane == "absorb",
+        _o.seq <= bindparam("to_seq", type_=Integer),
+        _t.repend.is_not(True),
+    )
+    .order_by(_o.said_again_at.desc(), _o.seq.desc())
+    .limit(bindparam("most_again", type_=BigInteger))
+    .subquery("again")
+)
+"""What the text has absorbed and was said again after something that waits: else that would be the last word."""
 _RELATED_OR_NEAR = select(
     union_all(
         select(*RELATED.subquery("related").c),
         select(bindparam("near_scope", type_=BigInteger), _near.c.seq, _near.c.content, _near.c.observed_at),
+        select(*_again.c),
     ).subquery("concerned")
 )
 
@@ -131,10 +149,12 @@ async def related_or_near(
     seqs: Sequence[int],
     to_seq: int,
     near: tuple[int, int],
+    again: tuple[datetime, int],
 ) -> list[AbsorbedObservation]:
-    """What the queries find (`asked_as`), and what lies nearest in meaning to the observations of these numbers.
+    """What the queries find (`asked_as`), what lies nearest to the observations of these numbers, what was said again.
 
-    `place`: agent and scope; `to_seq`: how far its text has read; `near`: how many for each of them and for all.
+    `place`: agent and scope; `to_seq`: how far its text has read; `near`: how many for each of them and for all; `again`:
+    since when it was, and how many.
     """
     given = {
         **asked,
@@ -144,5 +164,7 @@ async def related_or_near(
         "to_seq": to_seq,
         "each_near": near[0],
         "most_near": near[1],
+        "since": again[0],
+        "most_again": again[1],
     }
     return [AbsorbedObservation(*row[1:]) for row in await ask(session, _RELATED_OR_NEAR, given)]

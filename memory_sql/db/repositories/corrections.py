@@ -258,7 +258,7 @@ class CorrectionRepository:
             o.scope_id == scope_id,
             o.fact_key == fact_key,
             IN_USE,
-            order=(o.observed_at, o.seq),
+            order=(o.said_at, o.seq),
         )
 
     async def _standings(self, *conditions: Any, order: tuple[Any, ...] = ()) -> list[Standing]:

@@ -254,7 +254,7 @@ def _given(drafts: Sequence[Draft], shown: Mapping[int, int], settings: Settings
     return {
         "wanted": [scope.row(settings) for scope in wanted.values()],
         "shown": shown,
-        "drafts": stored_as(drafts),
+        "drafts": stored_as(drafts, settings.deduplicate),
         "threshold": settings.consolidation_threshold,
         "now": now,
     }

@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Lane, Lanes
+from memory_sql.config.kinds import Deduplicate, Lane, Lanes
 from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
@@ -166,7 +166,7 @@ class ObservationRepository:
             "conversation_id": draft.conversation_id,
             "lane": lane,
             "wanted": [draft.scope.row(settings)],
-            "draft": stored_as([draft])[0],
+            "draft": stored_as([draft], settings.deduplicate)[0],
             "known": asdict(known) if known else {},
             "threshold": settings.consolidation_threshold,
             "now": now,
@@ -210,9 +210,10 @@ def _same_observation(left: Any, right: Any) -> Any:
     return and_(left.agent_key == right.agent_key, left.scope_id == right.scope_id, left.seq == right.seq)
 
 
-def stored_as(drafts: Iterable[Draft]) -> list[dict[str, Any]]:
+def stored_as(drafts: Iterable[Draft], deduplicate: Deduplicate = "newest") -> list[dict[str, Any]]:
     """As `memory.save_observations` takes them, their places from 0."""
-    return [_stored_as(place, classified(draft)) for place, draft in enumerate(drafts)]
+    found = [_stored_as(place, classified(draft)) for place, draft in enumerate(drafts)]
+    return [draft | {"deduplicate": deduplicate} for draft in found]
 
 
 def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
@@ -275,12 +276,16 @@ _DRAFTED = tuple(item.name for item in fields(Draft) if item.name in _STORED - {
 _drafted = attrgetter(*_DRAFTED)
 
 
-def _read_of(o: type[ObservationRow]) -> tuple[Any, ...]:
-    """Of its own row, and of others. Functions that return observations return the whole row."""
+def _read_of(o: type[ObservationRow], said_again_at: Any = None) -> tuple[Any, ...]:
+    """Of its own row, and of others. Functions that return observations return the whole row.
+
+    `said_again_at`: as it was at a past moment.
+    """
+    again = o.said_again_at if said_again_at is None else said_again_at
     return (
         o.scope_id,
         o.seq,
-        *(getattr(o, name) for name in PLAIN),
+        *(again if name == "said_again_at" else getattr(o, name) for name in PLAIN),
         o.source_kind,
         *(getattr(o, name) for name in OF_SOURCE),
         o.metadata_.label("own_metadata"),
@@ -342,13 +347,16 @@ _FIND = (
 _known = func.memory.known_at(
     *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
     bindparam("as_of", type_=DateTime(timezone=True)),
-).table_valued("agent_key", "scope_id", "seq", "status", "pending", name="known")
+).table_valued(
+    "agent_key", "scope_id", "seq", "status", "pending", column("said_again_at", DateTime(timezone=True)), name="known"
+)
 PAST_STATUS = _known.c.status
+PAST_SAID_AGAIN_AT = _known.c.said_again_at
 _each = select(_o).where(is_visible(_o, _known), _o.seq == _known.c.seq).correlate(_known)
 # By its key, whatever the planner thinks of how many there are.
 PAST_ROW = aliased(ObservationRow, _each.offset(0).lateral())
 PAST_OBSERVATION = (
-    select(*_read_of(PAST_ROW), _known.c.status.label("status"), _known.c.pending.label("pending"))
+    select(*_read_of(PAST_ROW, PAST_SAID_AGAIN_AT), _known.c.status.label("status"), _known.c.pending.label("pending"))
     .join_from(_known, PAST_ROW, true())
     .join(_s, is_visible(PAST_ROW, _s.__table__))
     .outerjoin(_t, _same_observation(_t, PAST_ROW))

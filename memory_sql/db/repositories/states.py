@@ -386,7 +386,7 @@ class StateRepository:
     ) -> dict[tuple[int, int], int]:
         """Of observations that are to be active again, and of active ones, the values of facts that give way; each to which.
 
-        Of two values, one stored since the other was set aside, the older one does, by `observed_at`. Those that were
+        Of two values, one stored since the other was set aside, the older one does, by when it was said last. Those that were
         active side by side, as `reinstate` leaves them, stay so. `going`: what no longer counts as active.
         """
         if not back:
@@ -404,11 +404,11 @@ class StateRepository:
         aside_at = case((is_back, func.coalesce(left_at, _t.status_at))).label("aside_at")
         stays = and_(func.memory.in_use(_t.status), ~are_among(key, going))
         found = await self._session.execute(
-            select(*key, _o.fact_key, _o.observed_at, _o.created_at, aside_at)
+            select(*key, _o.fact_key, _o.said_at.label("observed_at"), _o.created_at, aside_at)
             .join(facts, and_(facts.c.scope_id == _o.scope_id, facts.c.fact_key == _o.fact_key))
             .outerjoin(_t, and_(*(getattr(_t, name) == getattr(_o, name) for name in _KEY)))
             .where(_o.agent_key == agent_key, or_(is_back, stays))
-            .order_by(*fact, _o.observed_at, _o.seq)
+            .order_by(*fact, _o.said_at, _o.seq)
         )
         gives_way = dict[tuple[int, int], int]()
         for _, values in groupby(found, lambda row: (row.scope_id, row.fact_key)):

@@ -180,7 +180,7 @@ def _check_newer(locked: Locked, new: Observation) -> None:
         raise InputError(f"{new.id} is in another scope than {old.id}")
     must_be_active(old)
     must_be_active(new)
-    if (new.observed_at, parse_observation_id(new.id)) <= (old.observed_at, locked.key):
+    if (new.said_at, parse_observation_id(new.id)) <= (old.said_at, locked.key):
         raise InputError(f"{new.id} isn't newer than {old.id}")
 
 

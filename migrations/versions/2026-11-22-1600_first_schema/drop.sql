@@ -1,8 +1,9 @@
 -- Written by `make schema`: the way back.
 
-DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieved, memory.v_retrieval, memory.v_model_cost,
-    memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting, memory.v_pending,
-    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages, memory.v_observations;
+DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_feedback, memory.v_retrieved, memory.v_retrieval,
+    memory.v_model_cost, memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting,
+    memory.v_pending, memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages,
+    memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -16,6 +17,12 @@ DROP TRIGGER observations_guard_privacy ON memory.observations;
 DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
+DROP TRIGGER observation_states_say_no_more ON memory.observation_states;
+DROP TRIGGER observation_states_say_again ON memory.observation_states;
+DROP TRIGGER observation_states_say_again_first ON memory.observation_states;
+DROP TRIGGER evidence_counts_no_more ON memory.evidence;
+DROP TRIGGER evidence_counts_again ON memory.evidence;
+DROP TRIGGER evidence_says_again ON memory.evidence;
 DROP TRIGGER observation_vectors_take_standing ON memory.observation_vectors;
 DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_stand ON memory.observation_states;
@@ -35,21 +42,21 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_on
     memory.is_held_message, memory.is_held_observation, memory.held_messages, memory.held_observations,
     memory.holds_message, memory.holds_observation, memory.is_held_id, memory.held_ids, memory.parts,
     memory.guard_privacy, memory.refuse_change, memory.keep_part, memory.observe, memory.lock_scopes,
-    memory.store_drafts, memory.save_observations, memory.add_messages, memory.compared_messages, memory.message_hash,
-    memory.replace_messages, memory.says_any, memory.formation_due, memory.absorb, memory.refresh_due,
-    memory.evict_buffers, memory.pending_since, memory.pending_observations, memory.my_left_groups, memory.my_user_ids,
-    memory.serves_all, memory.served_agent, memory.my_agent, memory.my_scopes, memory.messages_since, memory.is_kept,
-    memory.retention_start, memory.settings_over, memory.number_setting, memory.visible_conversations,
-    memory.visible_scopes, memory.conversation_owner, memory.is_empty_group, memory.has_left, memory.left_groups,
-    memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter, memory.principal, memory.content_hashes,
-    memory.content_hash, memory.user_hash, memory.keyed_hashes, memory.keyed_hash, memory.renew_installation,
-    memory.note_journal_read, memory.journal_read, memory.ancestors, memory.incarnation, memory.installation_id,
-    memory.take_standing, memory.keep_standing, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,
-    memory.in_use;
+    memory.store_drafts, memory.save_observations, memory.still_says, memory.add_messages, memory.compared_messages,
+    memory.message_hash, memory.replace_messages, memory.says_any, memory.formation_due, memory.absorb,
+    memory.refresh_due, memory.evict_buffers, memory.pending_since, memory.pending_observations, memory.my_left_groups,
+    memory.my_user_ids, memory.serves_all, memory.served_agent, memory.my_agent, memory.my_scopes,
+    memory.messages_since, memory.is_kept, memory.retention_start, memory.settings_over, memory.number_setting,
+    memory.visible_conversations, memory.visible_scopes, memory.conversation_owner, memory.is_empty_group,
+    memory.has_left, memory.left_groups, memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter,
+    memory.principal, memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes,
+    memory.keyed_hash, memory.renew_installation, memory.note_journal_read, memory.journal_read, memory.ancestors,
+    memory.incarnation, memory.installation_id, memory.keep_said_again, memory.count_said_again, memory.take_standing,
+    memory.keep_standing, memory.supports, memory.is_aside, memory.is_sought, memory.is_found, memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
-    memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
-    memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,
-    memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs, memory.forgotten_ids,
-    memory.events, memory.conversations, memory.prices, memory.imports, memory.imported, memory.import_rejects,
-    memory.dialects, memory.api_keys, memory.agents;
+    memory.observation_feedback, memory.lineage, memory.judged, memory.evidence, memory.observations,
+    memory.imported_messages, memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members,
+    memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs,
+    memory.forgotten_ids, memory.events, memory.conversations, memory.prices, memory.imports, memory.imported,
+    memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
 DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

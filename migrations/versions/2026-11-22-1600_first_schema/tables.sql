@@ -764,6 +764,7 @@ CREATE TABLE memory.observations (
     content TEXT NOT NULL,
     observed_at TIMESTAMP WITH TIME ZONE NOT NULL,
     given_at TIMESTAMP WITH TIME ZONE,
+    said_again_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     source_kind TEXT NOT NULL,
     conversation_id TEXT,
@@ -815,15 +816,17 @@ CREATE TABLE memory.observations (
  WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer' AND standing = 'active';
 CREATE INDEX observations_content_hash_idx ON memory.observations (agent_key, scope_id, content_hash) WHERE standing IN ('quarantined', 'given_up', 'withdrawn');
+CREATE INDEX observations_content_hash_seq_idx ON memory.observations (agent_key, scope_id, content_hash, seq) WHERE standing = 'active';
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
-CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, created_at, seq) WHERE standing = 'active';
+CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, greatest(created_at, said_again_at), seq) WHERE standing = 'active';
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key, standing) WHERE fact_key IS NOT NULL;
 CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
+CREATE INDEX observations_said_again_at_idx ON memory.observations (agent_key, scope_id, said_again_at, seq) WHERE said_again_at IS NOT NULL AND standing = 'active';
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
 CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
-CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, observed_at DESC, seq) WHERE tags <> '{}' AND standing = 'active';
+CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, coalesce(said_again_at, observed_at) DESC, seq) WHERE tags <> '{}' AND standing = 'active';
 COMMENT ON TABLE memory.observations IS 'One row per observation: one remembered statement. Its text never changes.';
 COMMENT ON COLUMN memory.observations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observations.scope_id IS 'The scope.';
@@ -831,6 +834,7 @@ COMMENT ON COLUMN memory.observations.seq IS '1, 2, 3 … in the order in which 
 COMMENT ON COLUMN memory.observations.content IS 'What is remembered.';
 COMMENT ON COLUMN memory.observations.observed_at IS 'When it was said.';
 COMMENT ON COLUMN memory.observations.given_at IS 'The time the host gave, if more than a day in the future: observed_at is then the time of storing. Else null.';
+COMMENT ON COLUMN memory.observations.said_again_at IS 'When it was last said again, which a trigger keeps here too, for indexes; null: observed_at is the last time.';
 COMMENT ON COLUMN memory.observations.created_at IS 'When it was stored.';
 COMMENT ON COLUMN memory.observations.source_kind IS 'formation, observe, propagation or import.';
 COMMENT ON COLUMN memory.observations.conversation_id IS 'The conversation that it comes from; null: none, or several.';
@@ -845,7 +849,7 @@ COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or 
 COMMENT ON COLUMN memory.observations.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
 COMMENT ON COLUMN memory.observations.category IS 'The host''s word for it: preference, decision …; null: not classified.';
 COMMENT ON COLUMN memory.observations.kind IS 'episode, note, fact or procedure; null: not classified.';
-COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, as judged when it was made; null: not known.';
+COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, as judged when it was made, or when it was said again, if that was surer; null: not known.';
 COMMENT ON COLUMN memory.observations.importance IS '0 to 1, as judged when it was made; null: not known.';
 COMMENT ON COLUMN memory.observations.sensitivity IS 'public, private or sensitive.';
 COMMENT ON COLUMN memory.observations.no_propagate IS 'True: it never leaves its scope.';
@@ -876,6 +880,9 @@ CREATE TABLE memory.evidence (
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     repeated_seq INTEGER,
     withdrawn_by TEXT,
+    said_at TIMESTAMP WITH TIME ZONE,
+    confidence DOUBLE PRECISION,
+    apart BOOLEAN DEFAULT false NOT NULL,
     CONSTRAINT evidence_pkey PRIMARY KEY (agent_key, evidence_id),
     CONSTRAINT evidence_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq),
     CONSTRAINT evidence_agent_key_conversation_id_number_fkey FOREIGN KEY(agent_key, conversation_id, number) REFERENCES memory.messages (agent_key, conversation_id, number),
@@ -898,6 +905,9 @@ COMMENT ON COLUMN memory.evidence.run_id IS 'The run that found it; null: none.'
 COMMENT ON COLUMN memory.evidence.created_at IS 'When it was found.';
 COMMENT ON COLUMN memory.evidence.repeated_seq IS 'The observation of the same scope that says the same and lent this evidence; null: its own.';
 COMMENT ON COLUMN memory.evidence.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
+COMMENT ON COLUMN memory.evidence.said_at IS 'When it was said again, by this message or person; null: it is of what was stored, not of saying it again.';
+COMMENT ON COLUMN memory.evidence.confidence IS 'How sure that was, 0 to 1. Of what was stored it is kept here once it is said again; null: not known.';
+COMMENT ON COLUMN memory.evidence.apart IS 'True: said again after something else: it stands for itself, whoever said it first. False: at once, which confirms.';
 
 CREATE TABLE memory.judged (
     agent_key BIGINT NOT NULL,
@@ -956,6 +966,28 @@ COMMENT ON COLUMN memory.lineage.run_id IS 'The run that made it; null: none.';
 COMMENT ON COLUMN memory.lineage.created_at IS 'When it was made.';
 COMMENT ON COLUMN memory.lineage.whole IS 'True: made from this source alone, and kept while one such source is left; false: merged from several.';
 
+CREATE TABLE memory.observation_feedback (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    day DATE NOT NULL,
+    total DOUBLE PRECISION NOT NULL,
+    times INTEGER NOT NULL,
+    CONSTRAINT observation_feedback_pkey PRIMARY KEY (agent_key, scope_id, seq, day),
+    CONSTRAINT observation_feedback_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT observation_feedback_times_check CHECK (times > 0),
+    CONSTRAINT observation_feedback_total_check CHECK (abs(total) <= times)
+)
+ WITH (fillfactor = 70);
+CREATE INDEX observation_feedback_day_idx ON memory.observation_feedback (day);
+COMMENT ON TABLE memory.observation_feedback IS 'One row per observation and day (UTC): what was thought of it. It names no user.';
+COMMENT ON COLUMN memory.observation_feedback.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.observation_feedback.scope_id IS 'The scope.';
+COMMENT ON COLUMN memory.observation_feedback.seq IS 'The observation.';
+COMMENT ON COLUMN memory.observation_feedback.day IS 'The day in UTC.';
+COMMENT ON COLUMN memory.observation_feedback.total IS 'The sum of what was said, each from -1 (of no use) to 1 (useful).';
+COMMENT ON COLUMN memory.observation_feedback.times IS 'How often something was said.';
+
 CREATE TABLE memory.observation_retrievals (
     agent_key BIGINT NOT NULL,
     scope_id BIGINT NOT NULL,
@@ -989,6 +1021,8 @@ CREATE TABLE memory.observation_states (
     follows BOOLEAN DEFAULT false NOT NULL,
     verification TEXT DEFAULT 'unverified' NOT NULL,
     withdrawn_by TEXT,
+    said_again_at TIMESTAMP WITH TIME ZONE,
+    expires_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
     CONSTRAINT observation_states_status_check CHECK (status = ANY ('{active,superseded,archived,quarantined,given_up,evicted,withdrawn}')),
@@ -1015,6 +1049,8 @@ COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of
 COMMENT ON COLUMN memory.observation_states.follows IS 'True: not active because its sources aren''t; it becomes active again with them.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';
 COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
+COMMENT ON COLUMN memory.observation_states.said_again_at IS 'When it was last said again, by its evidence; null: not after observed_at.';
+COMMENT ON COLUMN memory.observation_states.expires_at IS 'When it goes unless somebody confirms it; null: never.';
 
 CREATE TABLE memory.observation_vectors (
     agent_key BIGINT NOT NULL,

@@ -67,6 +67,29 @@ class Correcting(Actor):
         user, known = await self.seen(agent)
         await self.memory.observations.dispute(known.id, agent_id=agent, user_id=user)
 
+    async def feedback(self) -> None:
+        agent = self.agent()
+        user, known = await self.seen(agent)
+        value = self.random.choice((-1, -0.5, 0, 1))
+        await self.memory.observations.feedback(known.id, value, agent_id=agent, user_id=user)
+
+    async def say_again(self) -> None:
+        """What is known, in the same words: it is one more's word for it, or stands there once more."""
+        agent = self.agent()
+        user, known = await self.seen(
+            agent, lambda o: bool(TOKEN.search(o.content)) and o.scope.kind in ("individual", "group")
+        )
+        shared = known.scope.kind == "group"
+        group = known.scope.owner_id if shared else None
+        said = self.ledger.begin(
+            TOKEN.findall(known.content)[0], agent, "observe", user, groups={group} if group else (), shared=shared
+        )
+        said.doubtful = True
+        with self.saying([said]):
+            await self.memory.observe(
+                known.content, agent_id=agent, user_id=user, group_id=group, scope=known.scope.name
+            )
+
     async def quarantine(self) -> None:
         agent = self.agent()
         user, known = await self.seen(agent)

@@ -13,7 +13,16 @@ from memory_sql.errors import NotFoundError
 from tests.prove.concurrent_life.actor import Actor
 from tests.prove.concurrent_life.world import NothingToDoError
 
-VIEWS = ("v_observations", "v_events", "v_retrieved", "v_pending", "v_contradictions", "v_scope_timeline", "v_users")
+VIEWS = (
+    "v_observations",
+    "v_events",
+    "v_retrieved",
+    "v_feedback",
+    "v_pending",
+    "v_contradictions",
+    "v_scope_timeline",
+    "v_users",
+)
 
 
 class Looking(Actor):

@@ -1,19 +1,26 @@
 -- memory.pending_observations(agent_key, scope_id, done_seq, most): the active observations that no live version has
--- absorbed. One row per observation. Two arms, so that each is a range of an index: what came after the watermark, and what
--- was passed over by it. At least the newest `most` of them, at most twice as many: each arm is read no further; null: all.
+-- absorbed. One row per observation. Three arms, so that each is a range of an index: what came after the watermark, and what
+-- was passed over by it; and, of the former, what was said again. At least the newest `most` of them, at most three times as many: each
+-- arm is read no further; null: all. `observed_at` is when it was said last.
 -- The columns are named, not the table's row: what depends on them doesn't depend on its other columns.
 CREATE OR REPLACE FUNCTION memory.pending_observations(
     p_agent bigint, p_scope bigint, p_done integer, p_most bigint DEFAULT NULL
 )
-RETURNS TABLE (seq integer, content text, observed_at timestamptz, created_at timestamptz)
+RETURNS TABLE (seq integer, content text, observed_at timestamptz, created_at timestamptz, said_again_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    (SELECT o.seq, o.content, o.observed_at, o.created_at
+    (SELECT o.seq, o.content, o.observed_at, o.created_at, o.said_again_at
     FROM memory.observations o
     WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
-      AND o.standing = 'active'
+      AND o.standing = 'active' AND o.said_again_at IS NULL
     ORDER BY o.seq DESC LIMIT p_most)
     UNION ALL
-    (SELECT o.seq, o.content, o.observed_at, o.created_at
+    (SELECT o.seq, o.content, o.said_again_at, o.created_at, o.said_again_at
+    FROM memory.observations o
+    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq > p_done AND o.lane = 'absorb'
+      AND o.standing = 'active' AND o.said_again_at IS NOT NULL
+    ORDER BY o.said_again_at DESC, o.seq DESC LIMIT p_most)
+    UNION ALL
+    (SELECT o.seq, o.content, coalesce(o.said_again_at, o.observed_at), o.created_at, o.said_again_at
     FROM memory.observation_states t
     JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
     WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.seq <= p_done AND t.repend AND memory.in_use(t.status)

@@ -2,7 +2,8 @@
 -- principal may see. One row per active scope that has ever held anything, unordered. If there are more than scopes_max,
 -- those with the lowest memory.scope_rank, then those whose text or observations changed last, then the older ones. A row
 -- has the scope's text; at most pending_max of its newest pending observations, in three arrays of equal length, newest
--- first, and how many more are pending; its disputed observations and its buffer, in the same form; and who speaks in it.
+-- first (by number; by when they were said, where one of them was said again), and how many more are pending; its disputed
+-- observations and its buffer, in the same form; and who speaks in it.
 -- Arrays are null if there are none. The agent's own settings are the same in each row, null if it has none; a pending_max
 -- or context_scopes_max among them takes precedence over the argument. The last row has no scope if scopes were left out
 -- (scopes_more; 0: there is no such agent), or if there are settings but no scope. Row-level policies don't apply: it runs as its owner and calls
@@ -54,14 +55,14 @@ BEGIN
         FROM (
             SELECT o.seq, o.content, o.observed_at
             FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq, v_pending_max) o
-            ORDER BY o.seq DESC
+            ORDER BY CASE WHEN max(o.said_again_at) OVER () IS NOT NULL THEN o.observed_at END DESC, o.seq DESC
             LIMIT v_pending_max
         ) n
     ) p
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (
-            SELECT o.seq, o.content, o.observed_at
+            SELECT o.seq, o.content, coalesce(o.said_again_at, o.observed_at) AS observed_at
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
             WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'

@@ -7,7 +7,8 @@
 -- until nothing is added:
 --   an observation behind which no other person's or the host's word is left. The agent's own doesn't count, nor does,
 --   where one of the messages goes that it was made of, another of these: its text holds both. Nor does then, unless
---   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source. Nor what it was lent:
+--   `confirmable`, what the same person says so elsewhere: one's own confirmation is no second source, unless
+--   something else was said between, so that it would have been stored for itself (`apart`). Nor what it was lent:
 --   that is the word of an observation which stands again without it, so that the order of forgettings doesn't matter;
 --   what was made of an observation that goes, or loses a person's support, and can't stay without it (memory.derived; never
 --   the other way round);
@@ -134,7 +135,7 @@ BEGIN
                            AND e.person = ANY (array_agg(e.person) FILTER (WHERE e.is_removed AND e.is_origin) OVER of_observation)
                                AS is_own
                     FROM (
-                        SELECT e.scope_id, e.seq,
+                        SELECT e.scope_id, e.seq, e.apart AS is_apart,
                                e.repeated_seq IS NULL AND (e.conversation_id IS NULL OR e.user_id IS NOT NULL) AS is_somebodys_word,
                                e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) OR e.withdrawn_by IS NOT NULL AS is_removed,
                                CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
@@ -154,7 +155,7 @@ BEGIN
                 ) e
                 GROUP BY e.scope_id, e.seq
                 HAVING NOT bool_or(
-                    e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin) AND e.is_own IS NOT TRUE
+                    e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin) AND (e.is_apart OR e.is_own IS NOT TRUE)
                 )
                 UNION
                 SELECT d.scope_id, d.seq

@@ -29,7 +29,7 @@ BEGIN
             LIMIT 1
         ) t
         CROSS JOIN LATERAL (
-            SELECT o.standing, o.observed_at, o.conversation_id
+            SELECT o.standing, coalesce(o.said_again_at, o.observed_at) AS observed_at, o.conversation_id
             FROM memory.observations o
             WHERE o.agent_key = p_agent AND o.scope_id = s.scope_id AND o.seq = t.superseded_by
             LIMIT 1

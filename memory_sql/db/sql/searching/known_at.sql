@@ -1,11 +1,11 @@
 -- memory.known_at(agent, user, conversation, as_of): what was known at a moment of recorded time, of what the principal may see.
--- One row per observation that was there: its status then, and whether it was pending. The status is the one to which the
+-- One row per observation that was there: its status then, whether it was pending, and when it had been said again. The status is the one to which the
 -- newest event before that moment changed it, else the one from which the first event after it did. Of a version that was
 -- undone since it isn't known any more what it passed over: its whole range counts as absorbed while it was live. What was
 -- forgotten or withdrawn since was never known. It runs as its owner, since no user may read events, and asks
 -- memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.known_at(p_agent text, p_user text, p_conversation text, p_as_of timestamptz)
-RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean)
+RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean, said_again_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
@@ -25,7 +25,13 @@ BEGIN
                               AND later.version > c.version AND o.seq = ANY (later.extra_seqs)
                         )
                  )
-           )
+           ),
+           CASE WHEN o.said_again_at IS NOT NULL THEN (
+               SELECT max(e.said_at)
+               FROM memory.evidence e
+               WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.withdrawn_by IS NULL
+                 AND e.created_at <= p_as_of AND e.said_at > o.observed_at
+           ) END
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     CROSS JOIN LATERAL (  -- of each scope by itself, whatever the planner thinks of how many there are
         SELECT o.* FROM memory.observations o WHERE (o.agent_key, o.scope_id) = (v.agent_key, v.scope_id) AND o.created_at <= p_as_of OFFSET 0

@@ -1,23 +1,31 @@
 -- memory.newest_sought(agent_key, scope_id, most, gone): the newest observations of a scope that a search may find, at most so many:
--- and of those that were superseded, at most the newest `gone`. One row per observation, by its number. No other is read.
+-- and of those that were superseded, at most the newest `gone`. What was said
+-- again is as new as that. One row per observation, by its number. No other is read.
 CREATE OR REPLACE FUNCTION memory.newest_sought(p_agent bigint, p_scope bigint, p_most integer, p_gone integer)
 RETURNS TABLE (seq integer)
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT n.seq
     FROM (
-        (SELECT o.seq FROM memory.observations o
-        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active'
-        ORDER BY o.seq DESC LIMIT p_most)
-        UNION ALL
-        (SELECT o.seq FROM memory.observations o
-        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'archived'
-        ORDER BY o.seq DESC LIMIT p_most)
-        UNION ALL
-        (SELECT o.seq FROM memory.observations o
-        WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'superseded'
-        ORDER BY o.seq DESC LIMIT p_gone)
+        SELECT n.seq, CASE WHEN bool_or(n.again IS NOT NULL) OVER () THEN greatest(n.at, n.again) END AS at
+        FROM (
+            (SELECT o.seq, o.created_at AS at, o.said_again_at AS again FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active' AND o.said_again_at IS NULL
+            ORDER BY o.seq DESC LIMIT p_most)
+            UNION ALL
+            (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active' AND o.said_again_at IS NOT NULL
+            ORDER BY o.said_again_at DESC, o.seq DESC LIMIT p_most)
+            UNION ALL
+            (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'archived'
+            ORDER BY o.seq DESC LIMIT p_most)
+            UNION ALL
+            (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'superseded'
+            ORDER BY o.seq DESC LIMIT p_gone)
+        ) n
     ) n
-    ORDER BY n.seq DESC
+    ORDER BY n.at DESC, n.seq DESC
     LIMIT p_most
 $$;
 

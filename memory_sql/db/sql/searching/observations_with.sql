@@ -1,7 +1,8 @@
 -- memory.observations_with(agent_key, query): the observations of an agent, whatever their status, that hold everything that a
 -- query asks for. One row per observation. `p_query` is what memory_sql.domain.query.Query.to_json makes. Where memory.search
 -- is content with any of the words, here every one counts, in the language of the observation; what is no word in that
--- language isn't looked for, and a query of which nothing is left there finds nothing.
+-- language isn't looked for, and a query of which nothing is left there finds nothing. What was said again was said after and before a
+-- day if it was so each time.
 CREATE OR REPLACE FUNCTION memory.observations_with(p_agent bigint, p_query jsonb)
 RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE sql STABLE AS $$
@@ -28,7 +29,7 @@ LANGUAGE sql STABLE AS $$
     WHERE memory.holds_text(o.language, o.search, o.content, o.search_extra, f.phrases, f.without)
       AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
       AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
-      AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
+      AND (f.before IS NULL OR (coalesce(o.said_again_at, o.observed_at) AT TIME ZONE 'UTC')::date < f.before)
       AND o.tags @> f.tags
 $$;
 

@@ -33,12 +33,12 @@ BEGIN
         FROM visible v
         JOIN memory.observations o ON o.agent_key = v.agent_key AND o.scope_id = v.scope_id
         WHERE o.fact_key IS NOT NULL AND o.fact_key = ANY (v_keys) AND o.standing = 'active'
-        ORDER BY o.fact_key, o.observed_at DESC, o.scope_id, o.seq
+        ORDER BY o.fact_key, coalesce(o.said_again_at, o.observed_at) DESC, o.scope_id, o.seq
     ), tagged AS (
         SELECT n.agent_key, n.scope_id, n.seq
         FROM visible v
         CROSS JOIN LATERAL (  -- no more per scope than the limit; observations without any tag aren't read
-            SELECT o.agent_key, o.scope_id, o.seq, o.observed_at
+            SELECT o.agent_key, o.scope_id, o.seq, coalesce(o.said_again_at, o.observed_at) AS observed_at
             FROM memory.observations o
             LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
                 SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
@@ -46,7 +46,7 @@ BEGIN
             WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.tags <> '{}' AND o.tags && v_tags
               AND o.sensitivity = ANY (v_shown)
               AND o.standing = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
-            ORDER BY o.observed_at DESC, o.seq
+            ORDER BY coalesce(o.said_again_at, o.observed_at) DESC, o.seq
             LIMIT v_most
         ) n
         WHERE cardinality(v_tags) > 0
@@ -56,14 +56,29 @@ BEGIN
         SELECT n.agent_key, n.scope_id, n.seq
         FROM visible v
         CROSS JOIN LATERAL (
-            SELECT o.agent_key, o.scope_id, o.seq, o.importance, o.observed_at
-            FROM memory.observations o
-            LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
-                SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
-            ) t ON true
-            WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
-              AND o.standing = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed'
-            ORDER BY o.seq DESC
+            SELECT o.*
+            FROM (
+                (SELECT o.agent_key, o.scope_id, o.seq, o.importance, o.observed_at, o.created_at, o.said_again_at
+                FROM memory.observations o
+                LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
+                    SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
+                ) t ON true
+                WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
+                  AND o.standing = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed' AND o.said_again_at IS NULL
+                ORDER BY o.seq DESC
+                LIMIT v_newest)
+                UNION ALL
+                (SELECT o.agent_key, o.scope_id, o.seq, o.importance, o.said_again_at, o.created_at, o.said_again_at
+                FROM memory.observations o
+                LEFT JOIN LATERAL (
+                    SELECT t.* FROM memory.observation_states t WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq) LIMIT 1
+                ) t ON true
+                WHERE o.agent_key = v.agent_key AND o.scope_id = v.scope_id AND o.sensitivity = ANY (v_shown)
+                  AND o.standing = 'active' AND coalesce(t.verification, 'unverified') <> 'disputed' AND o.said_again_at IS NOT NULL
+                ORDER BY o.said_again_at DESC, o.seq DESC
+                LIMIT v_newest)
+            ) o
+            ORDER BY CASE WHEN max(o.said_again_at) OVER () IS NOT NULL THEN greatest(o.created_at, o.said_again_at) END DESC, o.seq DESC
             LIMIT v_newest
         ) n
         WHERE NOT p_searched AND cardinality(v_keys) = 0 AND cardinality(v_tags) = 0

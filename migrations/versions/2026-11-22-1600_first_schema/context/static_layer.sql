@@ -45,14 +45,14 @@ BEGIN
         FROM (
             SELECT o.seq, o.content, o.observed_at
             FROM memory.pending_observations(s.agent_key, s.scope_id, s.done_seq, v_pending_max) o
-            ORDER BY o.seq DESC
+            ORDER BY CASE WHEN max(o.said_again_at) OVER () IS NOT NULL THEN o.observed_at END DESC, o.seq DESC
             LIMIT v_pending_max
         ) n
     ) p
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (
-            SELECT o.seq, o.content, o.observed_at
+            SELECT o.seq, o.content, coalesce(o.said_again_at, o.observed_at) AS observed_at
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
             WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'

@@ -50,18 +50,20 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (
-            SELECT o.seq, o.content, o.observed_at
+            SELECT o.seq, o.content, coalesce(k.said_again_at, o.observed_at) AS observed_at
             FROM known k
             JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
             WHERE k.scope_id = s.scope_id AND k.pending
-            ORDER BY o.seq DESC
+            ORDER BY CASE WHEN max(k.said_again_at) OVER () IS NOT NULL THEN coalesce(k.said_again_at, o.observed_at) END DESC, o.seq DESC
             LIMIT v_pending_max
         ) n
     ) p
     CROSS JOIN LATERAL (
         SELECT array_agg(n.seq) AS seqs, array_agg(n.content) AS contents, array_agg(n.observed_at) AS times
         FROM (
-            SELECT o.seq, o.content, o.observed_at
+            SELECT o.seq, o.content, coalesce((
+                SELECT k.said_again_at FROM known k WHERE k.scope_id = t.scope_id AND k.seq = t.seq
+            ), o.observed_at) AS observed_at
             FROM memory.observation_states t
             JOIN memory.observations o ON o.agent_key = t.agent_key AND o.scope_id = t.scope_id AND o.seq = t.seq
             WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'

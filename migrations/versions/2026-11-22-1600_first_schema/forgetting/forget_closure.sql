@@ -113,7 +113,7 @@ BEGIN
                            AND e.person = ANY (array_agg(e.person) FILTER (WHERE e.is_removed AND e.is_origin) OVER of_observation)
                                AS is_own
                     FROM (
-                        SELECT e.scope_id, e.seq,
+                        SELECT e.scope_id, e.seq, e.apart AS is_apart,
                                e.repeated_seq IS NULL AND (e.conversation_id IS NULL OR e.user_id IS NOT NULL) AS is_somebodys_word,
                                e.evidence_id IN (SELECT * FROM unnest(evidence_ids)) OR e.withdrawn_by IS NOT NULL AS is_removed,
                                CASE WHEN NOT p_confirmable THEN memory.person(p_agent, e.user_id) END AS person,
@@ -133,7 +133,7 @@ BEGIN
                 ) e
                 GROUP BY e.scope_id, e.seq
                 HAVING NOT bool_or(
-                    e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin) AND e.is_own IS NOT TRUE
+                    e.is_somebodys_word AND NOT e.is_removed AND NOT (e.is_origin AND e.lost_an_origin) AND (e.is_apart OR e.is_own IS NOT TRUE)
                 )
                 UNION
                 SELECT d.scope_id, d.seq

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION memory.known_at(p_agent text, p_user text, p_conversation text, p_as_of timestamptz)
-RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean)
+RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, status text, pending boolean, said_again_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
@@ -19,7 +19,13 @@ BEGIN
                               AND later.version > c.version AND o.seq = ANY (later.extra_seqs)
                         )
                  )
-           )
+           ),
+           CASE WHEN o.said_again_at IS NOT NULL THEN (
+               SELECT max(e.said_at)
+               FROM memory.evidence e
+               WHERE e.agent_key = o.agent_key AND e.scope_id = o.scope_id AND e.seq = o.seq AND e.withdrawn_by IS NULL
+                 AND e.created_at <= p_as_of AND e.said_at > o.observed_at
+           ) END
     FROM memory.visible_scopes(p_agent, p_user, p_conversation, p_as_of) v
     CROSS JOIN LATERAL (  -- of each scope by itself, whatever the planner thinks of how many there are
         SELECT o.* FROM memory.observations o WHERE (o.agent_key, o.scope_id) = (v.agent_key, v.scope_id) AND o.created_at <= p_as_of OFFSET 0

@@ -27,29 +27,30 @@ BEGIN
     ), newest AS MATERIALIZED (
         SELECT v.* FROM visible v
         CROSS JOIN LATERAL memory.newest_known(v.agent_key, v.scope_id, v.at, v.behind, 1) n
-        ORDER BY n.created_at DESC, v.scope_id DESC
+        ORDER BY n.known_at DESC, v.scope_id DESC
         LIMIT p_limit
     ), page AS MATERIALIZED (
-        SELECT v.agent_key, v.scope_id, n.seq, n.created_at
+        SELECT v.agent_key, v.scope_id, n.seq, n.known_at
         FROM newest v
         CROSS JOIN LATERAL memory.newest_known(v.agent_key, v.scope_id, v.at, v.behind, p_limit) n
-        ORDER BY n.created_at DESC, v.scope_id DESC, n.seq DESC
+        ORDER BY n.known_at DESC, v.scope_id DESC, n.seq DESC
         LIMIT p_limit
     )
     SELECT o.* FROM page p
     CROSS JOIN LATERAL memory.observation_as_read(p.agent_key, p.scope_id, p.seq) o
-    ORDER BY p.created_at DESC, p.scope_id DESC, p.seq DESC;
+    ORDER BY p.known_at DESC, p.scope_id DESC, p.seq DESC;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.listed(text, text, text, bigint, bigint, bigint, timestamptz, bigint, bigint) FROM PUBLIC;
 COMMENT ON FUNCTION memory.listed IS 'What a user of an agent may see, by its number or newest first; one row per observation.';
 CREATE OR REPLACE FUNCTION memory.newest_known(p_agent bigint, p_scope bigint, p_at timestamptz, p_behind bigint, p_limit bigint)
-RETURNS TABLE (seq integer, created_at timestamptz)
+RETURNS TABLE (seq integer, known_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT o.seq, o.created_at
+    SELECT o.seq, greatest(o.created_at, o.said_again_at)
     FROM memory.observations o
-    WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND (o.created_at, o.seq) < (p_at, p_behind) AND o.standing = 'active'
-    ORDER BY o.created_at DESC, o.seq DESC
+    WHERE o.agent_key = p_agent AND o.scope_id = p_scope
+      AND (greatest(o.created_at, o.said_again_at), o.seq) < (p_at, p_behind) AND o.standing = 'active'
+    ORDER BY greatest(o.created_at, o.said_again_at) DESC, o.seq DESC
     LIMIT p_limit
 $$;
 COMMENT ON FUNCTION memory.newest_known IS 'The newest observations of a scope that are in use; one row per observation.';

@@ -29,7 +29,7 @@ LANGUAGE sql STABLE ROWS 20 AS $$
         ORDER BY 2, 1 DESC
         LIMIT p_most
     )
-    SELECT o.seq, o.content, o.observed_at
+    SELECT o.seq, o.content, coalesce(o.said_again_at, o.observed_at)
     FROM found f
     JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = p_scope AND o.seq = f.seq
     ORDER BY f.distance, f.seq DESC

@@ -24,7 +24,7 @@ LANGUAGE sql STABLE AS $$
     WHERE memory.holds_text(o.language, o.search, o.content, o.search_extra, f.phrases, f.without)
       AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
       AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
-      AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
+      AND (f.before IS NULL OR (coalesce(o.said_again_at, o.observed_at) AT TIME ZONE 'UTC')::date < f.before)
       AND o.tags @> f.tags
 $$;
 COMMENT ON FUNCTION memory.observations_with(bigint, jsonb) IS

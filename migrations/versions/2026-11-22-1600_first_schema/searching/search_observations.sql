@@ -155,7 +155,7 @@ BEGIN
                 SELECT o.scope_id, o.seq, NULL, false
                 FROM unnest(seen.scopes) s(scope_id)
                 CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-                    SELECT o.scope_id, o.seq, o.observed_at, o.dates
+                    SELECT o.scope_id, o.seq, o.observed_at, o.said_again_at, o.dates
                     FROM memory.newest_sought(seen.agent, s.scope_id, w.newest, coalesce(v_gone_most, w.newest)) n
                     CROSS JOIN LATERAL (
                         SELECT o.* FROM memory.observations o
@@ -163,7 +163,7 @@ BEGIN
                     ) o
                     WHERE p_as_of IS NULL
                     UNION ALL
-                    SELECT k.scope_id, k.seq, o.observed_at, o.dates
+                    SELECT k.scope_id, k.seq, o.observed_at, NULL, o.dates
                     FROM (
                         SELECT k.scope_id, k.seq FROM unnest(v_known_scopes, v_known_seqs) k(scope_id, seq)
                         WHERE k.scope_id = s.scope_id ORDER BY k.seq DESC LIMIT w.newest
@@ -175,16 +175,19 @@ BEGIN
                     WHERE p_as_of IS NOT NULL
                 ) o
                 WHERE v_all OR (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+                   OR coalesce((o.said_again_at AT TIME ZONE 'UTC')::date <@ f.spans, false)
             ) n(scope_id, seq, meaning, close)
             GROUP BY n.scope_id, n.seq
         ) n;
     END IF;
     WITH read AS (
-        SELECT o.scope_id, o.seq, o.standing, o.observed_at, o.meaning, o.near, o.close, length(o.search) AS length,
+        SELECT o.scope_id, o.seq, o.standing, CASE WHEN p_as_of IS NULL THEN coalesce(o.said_again_at, o.observed_at) ELSE o.observed_at END AS observed_at,
+               o.meaning, o.near, o.close, length(o.search) AS length,
                memory.words_held(o.search, v_queries, o.at, lexemes.most) AS mask,
                CASE WHEN w.terms > 0 AND o.cues <> '' THEN memory.words_held(o.cues, v_queries, o.at, lexemes.most) ELSE 0 END AS held,
                CASE WHEN v_dated AND (
                    (o.observed_at AT TIME ZONE 'UTC')::date <@ f.spans OR coalesce(o.dates && f.spans, false)
+                   OR p_as_of IS NULL AND coalesce((o.said_again_at AT TIME ZONE 'UTC')::date <@ f.spans, false)
                ) THEN w.date ELSE 0 END AS date, (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside)
                    AND (NOT (v_textual OR v_fitting) OR (
                        (NOT v_textual OR (
@@ -193,7 +196,7 @@ BEGIN
                            WHERE t.agent_key = seen.agent AND t.scope_id = o.scope_id AND t.seq = o.seq
                        ))
                        AND (f.said_by IS NULL OR f.said_by IN (lower(o.speaker), split_part(lower(o.speaker), ' ', 1)))
-                       AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
+                       AND (f.after IS NULL OR (CASE WHEN p_as_of IS NULL THEN coalesce(o.said_again_at, o.observed_at) ELSE o.observed_at END AT TIME ZONE 'UTC')::date >= f.after)
                        AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
                        AND o.tags @> f.tags
                    )) AS fits
@@ -201,7 +204,7 @@ BEGIN
             SELECT o.*, NULL::double precision AS meaning, false AS near, false AS close,
                    (array_position(seen.languages, o.language) - 1) * 32 AS at
             FROM (
-                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                 FROM memory.observations o
                 WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing), o.search || o.cues) && v_tokens
                   AND o.standing IN ('active', 'archived', 'superseded')
@@ -210,7 +213,7 @@ BEGIN
                     SELECT DISTINCT ON (o.scope_id, o.seq) o.*
                     FROM unnest(v_gone_tokens) t(token)
                     CROSS JOIN LATERAL (
-                        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                         FROM memory.observations o
                         WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing), o.search || o.cues) && ARRAY[t.token]
                           AND o.standing = 'superseded'
@@ -230,7 +233,7 @@ BEGIN
                     WHERE p_as_of IS NOT NULL
                 ) n
                 CROSS JOIN LATERAL (
-                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                     FROM memory.observations o
                     WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
                       AND (n.newest OR NOT memory.is_sought(o.standing, true))
@@ -245,7 +248,7 @@ BEGIN
             SELECT o.*, n.meaning, true, n.close, (array_position(seen.languages, o.language) - 1) * 32
             FROM unnest(v_near_scopes, v_near_seqs, v_meanings, v_close) n(scope_id, seq, meaning, close)
             CROSS JOIN LATERAL (
-                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
                 FROM memory.observations o
                 WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq LIMIT 1
             ) o

@@ -10,6 +10,7 @@ SELECT
     s.is_active AS scope_is_active,
     o.content,
     o.observed_at,
+    o.said_again_at,
     o.created_at,
     o.source_kind,
     o.conversation_id,
@@ -69,6 +70,7 @@ COMMENT ON COLUMN memory.v_observations.scope_name IS 'Name of the scope, if it 
 COMMENT ON COLUMN memory.v_observations.scope_is_active IS 'False: the agent no longer reads or writes the scope.';
 COMMENT ON COLUMN memory.v_observations.content IS 'What is remembered, in words. It never changes.';
 COMMENT ON COLUMN memory.v_observations.observed_at IS 'When it was said.';
+COMMENT ON COLUMN memory.v_observations.said_again_at IS 'When it was said again last; null: observed_at is the last time.';
 COMMENT ON COLUMN memory.v_observations.created_at IS 'When it was stored.';
 COMMENT ON COLUMN memory.v_observations.source_kind IS 'formation (from a conversation), observe (stated by the host), propagation (from narrower scopes) or import.';
 COMMENT ON COLUMN memory.v_observations.conversation_id IS 'The host''s id for the conversation that it comes from; null: none, or several.';
@@ -85,8 +87,8 @@ COMMENT ON COLUMN memory.v_observations.kind IS 'episode, note, fact or procedur
 COMMENT ON COLUMN memory.v_observations.categories IS 'Kinds of personal data in it: contact, credential, financial …; empty: none; null: never classified.';
 COMMENT ON COLUMN memory.v_observations.fact_key IS 'The host''s name for the fact that it states; a newer observation with the same name supersedes it. Null: none.';
 COMMENT ON COLUMN memory.v_observations.dates IS 'The calendar days that its text mentions, as ranges that exclude their end (dates @> ''2026-04-20''::date); null: none.';
-COMMENT ON COLUMN memory.v_observations.confidence IS 'How certain it is, from 0 to 1, as judged when it was made; null: not known.';
-COMMENT ON COLUMN memory.v_observations.importance IS 'How important it is, from 0 to 1, as judged when it was made; null: not known.';
+COMMENT ON COLUMN memory.v_observations.confidence IS 'How certain it is, from 0 to 1, as judged when it was made or said again; null: not known.';
+COMMENT ON COLUMN memory.v_observations.importance IS 'How important it is, from 0 to 1, as judged when it was made or said again; null: not known.';
 COMMENT ON COLUMN memory.v_observations.sensitivity IS 'public, private or sensitive.';
 COMMENT ON COLUMN memory.v_observations.no_propagate IS 'True: it never leaves its scope.';
 COMMENT ON COLUMN memory.v_observations.confidential IS 'True: it was said in confidence; it never leaves its scope.';

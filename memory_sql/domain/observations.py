@@ -23,6 +23,8 @@ SourceKind = Literal["formation", "observe", "propagation", "import"]
 
 
 Verification = Literal["unverified", "confirmed", "disputed"]
+Stage = Literal["candidate", "validated", "active", "stale", "archived"]
+Policy = Literal["ephemeral", "durable", "protected"]
 
 
 class Source(Value):

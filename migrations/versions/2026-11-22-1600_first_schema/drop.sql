@@ -2,7 +2,8 @@
 
 DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_retrieved, memory.v_retrieval, memory.v_model_cost,
     memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting, memory.v_pending,
-    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages, memory.v_observations;
+    memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages, memory.v_lifecycle,
+    memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -20,7 +21,9 @@ DROP TRIGGER observation_vectors_take_standing ON memory.observation_vectors;
 DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_stand ON memory.observation_states;
 DROP TRIGGER observation_states_stand_first ON memory.observation_states;
-DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
+DROP FUNCTION memory.sweep_archival, memory.archival_due, memory.sweep_stages, memory.stages_due,
+    memory.is_kept_as_it_is, memory.lock_swept, memory.next_in_use, memory.lived, memory.next_stage, memory.lifecycle,
+    memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
     memory.apply_formation, memory.end_counts, memory.end_retention, memory.read_messages, memory.static_layer_at,
     memory.search, memory.search_messages, memory.search_observations, memory.heirs, memory.nearest, memory.similar,
     memory.searched_scopes, memory.newest_sought, memory.words_sampled, memory.words_worth, memory.word_rarities,

@@ -37,6 +37,22 @@ class Source(Value):
     run_id: int | None = None
 
 
+class Lifecycle(Value):
+    """How alive an observation is: `stage` as of the last sweep, `heat`, `decay` and `value` now, from 0 to 1.
+
+    `policy`: protected is never archived by a rule. `uses`: how often a search found it and the result showed it, within
+    `count_days`; `last_used_at`: the beginning of the last day (UTC) of that, or None.
+    """
+
+    stage: Stage
+    policy: Policy
+    heat: float
+    decay: float
+    value: float
+    uses: int
+    last_used_at: datetime | None = None
+
+
 class Observation(Value):
     """One remembered statement. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
 
@@ -44,7 +60,8 @@ class Observation(Value):
     of the observation that superseded it. `given_at` is the time that the host gave, if that was more than a day ahead;
     `observed_at` is then when it was stored. A `no_propagate` or `confidential` observation never leaves its scope.
     `proposed`: extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
-    `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text.
+    `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text. `lifecycle`: only from
+    `observations.get(explain=True)`.
     """
 
     id: str
@@ -71,6 +88,7 @@ class Observation(Value):
     metadata: dict[str, Any] = Field(default_factory=dict)
     source: Source
     version: int = 1
+    lifecycle: Lifecycle | None = None
 
     @property
     def position(self) -> str:

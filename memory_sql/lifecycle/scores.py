@@ -39,7 +39,7 @@ class Life(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Each 0 to 1. `heat`: how much it is in use; `decay`: how far it has faded; `value`: what keeping it at hand is worth."""
+    """Each 0 to 1. `heat`: how much it is in use; `decay`: how far it has faded; `value`: whether to keep it at hand."""
 
     heat: float
     decay: float

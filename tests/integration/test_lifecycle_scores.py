@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +21,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import MONDAY as NOW
 
+CONFIRMED_CORRECTION: dict[str, Any] = {"verification": "confirmed", "category": "correction"}
 EXPLICIT, IMPLIED, INFERRED, SPECULATIVE = 0.95, 0.70, 0.40, 0.39
 RULES = Rules(0.55, 0.65, 0.74, ("decision", "principle", "commitment", "preference", "procedure"))
 
@@ -38,7 +39,7 @@ VECTORS = [  # heat, decay and value, as computed in B.4 of the sources
     (life(90, confidence=SPECULATIVE, importance=0.2), (0.1675, 0.7049, 0.1740)),
     (life(200, confidence=SPECULATIVE, importance=0.1), (0.1525, 0.8571, 0.1540)),
     (
-        life(10, confidence=EXPLICIT, importance=0.8, uses=20, last_used_at=NOW, verification="confirmed", category="correction"),
+        life(10, confidence=EXPLICIT, importance=0.8, uses=20, last_used_at=NOW, **CONFIRMED_CORRECTION),
         (0.9200, 0.0787, 1.0000),
     ),
     (life(confidence=IMPLIED, importance=0.5, verification="disputed"), (0.3250, 0.4412, 0.4420)),
@@ -72,7 +73,9 @@ async def in_sql(memory: Memory, lives: Sequence[Life], name: str = "memory.life
 
 @pytest.mark.parametrize("side", ["python", "sql"])
 @pytest.mark.parametrize(("one", "expected"), [*VECTORS, *MORE])
-async def test_scores_are_those_of_the_sources(memory: Memory, side: str, one: Life, expected: tuple[float, ...]) -> None:
+async def test_scores_are_those_of_the_sources(
+    memory: Memory, side: str, one: Life, expected: tuple[float, ...]
+) -> None:
     (found,) = [scores(one, NOW)] if side == "python" else await in_sql(memory, [one])
     assert found == pytest.approx(expected, abs=5.1e-5)
 
@@ -221,7 +224,10 @@ def mutants(source: str, first: str) -> Iterator[tuple[str, str]]:
     """The source with one number a tenth larger, number by number; what comes before `first` isn't counted."""
     start = source.index(first)
     for found in NUMBER.finditer(source, start):
-        yield f"{found[0]} at {found.start()}", f"{source[: found.start()]}{float(found[0]) * 1.1!r}{source[found.end() :]}"
+        yield (
+            f"{found[0]} at {found.start()}",
+            f"{source[: found.start()]}{float(found[0]) * 1.1!r}{source[found.end() :]}",
+        )
 
 
 def is_noticed(found: Sequence[Scores]) -> bool:

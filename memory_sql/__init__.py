@@ -51,7 +51,17 @@ if TYPE_CHECKING:
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.message_shapes import MessageLike
     from memory_sql.domain.messages import Message, RetainedMessage, Role
-    from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
+    from memory_sql.domain.observations import (
+        Lifecycle,
+        Marked,
+        Observation,
+        Policy,
+        SetAside,
+        Source,
+        SourceKind,
+        Stage,
+        Verification,
+    )
     from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
     from memory_sql.domain.prices import Price
     from memory_sql.domain.prompts import ScopePrompt
@@ -86,6 +96,7 @@ if TYPE_CHECKING:
         Late,
         MaintainResult,
         ModelCheck,
+        Moved,
         Naming,
         ObserveResult,
         PersonReceipt,
@@ -258,6 +269,7 @@ __all__ = [
     "Late",
     "LegacyMongoBackend",
     "LegacyReader",
+    "Lifecycle",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
@@ -273,6 +285,7 @@ __all__ = [
     "MessageLike",
     "ModelCheck",
     "Models",
+    "Moved",
     "Naming",
     "NewKey",
     "NotFoundError",
@@ -285,6 +298,7 @@ __all__ = [
     "PersonReceipt",
     "Physical",
     "PlacedHold",
+    "Policy",
     "PoolFullError",
     "Price",
     "Progress",
@@ -330,6 +344,7 @@ __all__ = [
     "SourceError",
     "SourceKind",
     "SqlBackend",
+    "Stage",
     "StaleError",
     "Stats",
     "StepwiseBackend",
@@ -376,7 +391,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
-    "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
+    "domain.observations": "Lifecycle Marked Observation Policy SetAside Source SourceKind Stage Verification",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
@@ -385,7 +400,7 @@ _HOME = {
     ),
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
-        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Naming PersonReceipt Physical "
+        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Moved Naming PersonReceipt Physical "
         "Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
         "Late ImportCheck ImportReport ImportRun RolledBack ObserveResult"
     ),

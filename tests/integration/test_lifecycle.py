@@ -266,3 +266,74 @@ async def test_explained_is_how_alive_it_is(alive: Memory, clock: Clock) -> None
     (row,) = await rows(alive, "SELECT stage, uses, status, heat, decay, value FROM memory.v_lifecycle")
     assert row[:3] == ("candidate", 5, "active")
     assert all(0 <= share <= 1 for share in row[3:])
+
+
+async def found(memory: Memory, query: str = "lantern", **more: Any) -> list[str]:
+    return [hit.observation.id for hit in (await memory.search(query, **MIA, **more)).results]
+
+
+async def parts(memory: Memory, query: str = "lantern") -> dict[str, float]:
+    """What the lifecycle is worth to each hit, as a share of its other points."""
+    hits = (await memory.search(query, **MIA, explain=True, top_k=20)).results
+    told = {hit.observation.id: hit.explanation.parts for hit in hits if hit.explanation is not None}
+    return {
+        one: round(by.get("lifecycle", 0) / sum(value for name, value in by.items() if name != "lifecycle"), 6)
+        for one, by in told.items()
+    }
+
+
+async def in_every_stage(memory: Memory) -> dict[str, str]:
+    """An observation of each stage, by it; `none` has no state."""
+    made = {
+        name: await observed(memory, f"The lantern {name}.")
+        for name in ("none", "active", "validated", "candidate", "stale", "archived", "disputed", "gone")
+    }
+    for stage in ("active", "validated", "candidate", "stale", "archived"):
+        await rows(
+            memory,
+            "INSERT INTO memory.observation_states (agent_key, scope_id, seq, stage)"
+            " SELECT agent_key, scope_id, seq, :stage FROM memory.observations WHERE content = :content",
+            stage=stage,
+            content=f"The lantern {stage}.",
+        )
+    await memory.observations.dispute(made["disputed"], **MIA)
+    await rows(
+        memory,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"
+        " SELECT agent_key, scope_id, seq, 'archived' FROM memory.observations WHERE content = 'The lantern gone.'",
+    )
+    return made
+
+
+async def test_searches_go_by_stages_only_where_the_lifecycle_is_on(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(llm="offline")) as off:
+        made = await in_every_stage(off)
+        assert await parts(off) == dict.fromkeys(made.values(), 0) | {made["disputed"]: -0.12, made["gone"]: -0.08}
+    async with Memory(database_url, llm, Settings(**ON)) as on:
+        assert await parts(on) == {
+            made["none"]: 0,
+            made["active"]: 0.05,
+            made["validated"]: 0.03,
+            made["candidate"]: -0.01,
+            made["stale"]: -0.06,
+            made["archived"]: -0.08,
+            made["disputed"]: -0.13,  # candidate, until the next sweep makes it stale
+            made["gone"]: -0.08,  # its status says it
+        }
+        assert (await found(on, top_k=20))[:2] == [made["active"], made["validated"]]
+        assert len(await found(on, top_k=20, as_of=on.now())) == len(made)
+        asked = await on.context(**MIA, message="Do you remember the lantern?", retrieve=True)
+        assert made["active"] in asked.sources
+
+
+async def test_what_is_stale_can_be_hidden_before_the_cut(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(**ON, stale_hidden=True)) as memory:
+        made = await in_every_stage(memory)
+        shown = {made[name] for name in ("none", "active", "validated", "candidate", "disputed")}
+        assert {*await found(memory, top_k=20)} == shown
+        assert len(await found(memory, top_k=5)) == 5
+        await memory.observations.mark(made["stale"], **MIA, policy="protected")
+        assert {*await found(memory, top_k=20)} == {*shown, made["stale"]}
+        assert {*await found(memory, top_k=20, as_of=memory.now())} == {*made.values()}  # stages have no past
+    async with Memory(database_url, llm, Settings(llm="offline", stale_hidden=True)) as off:
+        assert {*await found(off, top_k=20)} == {*made.values()}

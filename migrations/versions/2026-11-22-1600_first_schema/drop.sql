@@ -47,8 +47,8 @@ DROP FUNCTION memory.sweep_archival, memory.archival_due, memory.sweep_stages, m
     memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter, memory.principal, memory.content_hashes,
     memory.content_hash, memory.user_hash, memory.keyed_hashes, memory.keyed_hash, memory.renew_installation,
     memory.note_journal_read, memory.journal_read, memory.ancestors, memory.incarnation, memory.installation_id,
-    memory.take_standing, memory.keep_standing, memory.supports, memory.is_aside, memory.is_sought, memory.is_found,
-    memory.in_use;
+    memory.take_standing, memory.keep_standing, memory.supports, memory.is_faded, memory.is_aside, memory.is_sought,
+    memory.is_found, memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
     memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
     memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.departures,

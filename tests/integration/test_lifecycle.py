@@ -144,7 +144,8 @@ async def test_dry_run_says_what_would_change_then_with_examples(alive: Memory, 
 async def test_archival_asks_for_all_its_conditions(
     alive: Memory, clock: Clock, given: dict[str, Any], goes: bool
 ) -> None:
-    one = await observed(alive, "Mia rows.", **{"importance": 0.1, "category": "fact"} | given)
+    told: dict[str, Any] = {"importance": 0.1, "category": "fact", **given}
+    one = await observed(alive, "Mia rows.", **told)
     clock.goes_on(days=89.9)
     assert (await alive.work.maintain()).archived == 0
     clock.goes_on(days=0.1)
@@ -153,7 +154,7 @@ async def test_archival_asks_for_all_its_conditions(
 
 
 async def test_what_is_used_said_again_or_protected_isnt_archived(alive: Memory, clock: Clock) -> None:
-    little = {"importance": 0.1, "category": "fact"}
+    little: dict[str, Any] = {"importance": 0.1, "category": "fact"}
     thrice = await observed(alive, "Mia rows.", **little)
     twice = await observed(alive, "Mia swims.", **little)
     again = await observed(alive, "Mia runs.", **little)
@@ -182,7 +183,7 @@ async def test_what_is_used_said_again_or_protected_isnt_archived(alive: Memory,
 
 
 async def test_held_superseded_and_set_aside_ones_are_left_alone(alive: Memory, clock: Clock) -> None:
-    little = {"importance": 0.1, "category": "fact", "confidence": 0.3}
+    little: dict[str, Any] = {"importance": 0.1, "category": "fact", "confidence": 0.3}
     held, plain, theirs = [
         await observed(alive, f"Boat {n}.", **little, user_id=user) for n, user in enumerate(("mia", "mia", "jonas"))
     ]
@@ -243,7 +244,8 @@ async def test_policy_is_the_hosts_word_and_an_event(alive: Memory, clock: Clock
     both = await alive.observations.mark(one, **MIA, policy="ephemeral", private=True)
     assert both.observation.no_propagate
     assert await rows(alive, "SELECT policy FROM memory.observation_states") == [("ephemeral",)]
-    for wrong in ({}, {"policy": "eternal"}):
+    nothing: dict[str, Any] = {}
+    for wrong in (nothing, nothing | {"policy": "eternal"}):
         with pytest.raises(InputError):
             await alive.observations.mark(one, **MIA, **wrong)
     with pytest.raises(VersionError):

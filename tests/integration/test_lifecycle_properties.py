@@ -28,7 +28,7 @@ SETTINGS = Settings(llm="offline", archival_days=60, archival_importance=0.6)
 
 async def remembered(memory: Memory, agent: str, seed: int, count: int = 40) -> None:
     """The same for each agent. Some are confirmed, disputed, used, superseded, held, or have a policy."""
-    of, whose = random.Random(seed), {"agent_id": agent, "user_id": "mia"}
+    of, whose = random.Random(seed), dict[str, Any](agent_id=agent, user_id="mia")
     for n in range(count):
         observed = await memory.observe(
             f"Boat {n}.",

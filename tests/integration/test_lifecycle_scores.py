@@ -63,7 +63,7 @@ async def in_sql(memory: Memory, lives: Sequence[Life], name: str = "memory.life
     columns = ", ".join(f"cast(:c{n} AS {kind}[])" for n, kind in enumerate(types))
     found = await rows(
         memory,
-        f"SELECT l.heat, l.decay, l.value FROM unnest({columns}) WITH ORDINALITY k(a, b, c, d, e, f, g, h, i, j, n)"
+        f"SELECT l.heat, l.decay, l.value FROM unnest({columns}) WITH ORDINALITY k(a, b, c, d, e, f, g, h, i, j, n)"  # noqa: S608
         f" CROSS JOIN LATERAL {name}(a, b, c, d, e, f, g, h, i, j, :now) l ORDER BY k.n",
         now=NOW,
         **{f"c{n}": [one[n] for one in lives] for n in range(len(types))},
@@ -149,7 +149,7 @@ async def staged(memory: Memory, cases: Sequence[Judged], rules: Rules = RULES) 
     columns = ", ".join(f"cast(:c{n} AS {kind}[])" for n, kind in enumerate(types))
     found = await rows(
         memory,
-        "SELECT memory.next_stage(a, b, c, d, e, f, :promote, :stale, :archive, cast(:protected AS text[]))"
+        "SELECT memory.next_stage(a, b, c, d, e, f, :promote, :stale, :archive, cast(:protected AS text[]))"  # noqa: S608
         f" FROM unnest({columns}) WITH ORDINALITY k(a, b, c, d, e, f, n) ORDER BY k.n",
         **{f"c{n}": [row[n] for row in flat] for n in range(len(types))},
         **(rules._asdict() | {"protected": [*rules.protected]}),

@@ -7,31 +7,35 @@ CREATE OR REPLACE FUNCTION memory.stages_due(
 )
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, created_at timestamptz, was text, becomes text)
 LANGUAGE sql STABLE AS $$
-    SELECT k.agent_key, k.scope_id, k.seq, o.created_at, coalesce(t.stage, 'candidate'), n.stage
-    FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
-    CROSS JOIN LATERAL (  -- here and below: by its key, whatever the planner thinks of how many there are
-        SELECT o.* FROM memory.observations o
-        WHERE o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
-    ) o
-    LEFT JOIN LATERAL (
-        SELECT t.* FROM memory.observation_states t
-        WHERE t.agent_key = k.agent_key AND t.scope_id = k.scope_id AND t.seq = k.seq LIMIT 1
-    ) t ON true
-    CROSS JOIN LATERAL memory.lived(k.agent_key, k.scope_id, k.seq, p_at) u
-    CROSS JOIN LATERAL memory.lifecycle(
-        o.confidence, o.importance, u.uses, u.last_used_at, coalesce(t.said_again_at, o.observed_at), o.created_at, u.feedback,
-        t.verification, o.category, t.status, p_at
-    ) l
-    CROSS JOIN LATERAL (
-        SELECT memory.next_stage(
-            coalesce(t.stage, 'candidate'), l.heat, l.decay, t.verification, o.category, coalesce(t.policy, 'durable'),
-            (p_rules ->> 'promote')::float8, (p_rules ->> 'stale')::float8, (p_rules ->> 'archive')::float8,
-            ARRAY(SELECT jsonb_array_elements_text(p_rules -> 'protected'))
-        ) AS stage
-        OFFSET 0
-    ) n
-    WHERE memory.in_use(t.status) AND n.stage <> coalesce(t.stage, 'candidate')
-      AND NOT memory.is_kept_as_it_is(k.agent_key, k.scope_id, k.seq)
+    SELECT d.*
+    FROM (
+        SELECT k.agent_key, k.scope_id, k.seq, o.created_at, coalesce(t.stage, 'candidate') AS was, n.stage AS becomes
+        FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
+        CROSS JOIN LATERAL (  -- here and below: by its key, whatever the planner thinks of how many there are
+            SELECT o.* FROM memory.observations o
+            WHERE o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
+        ) o
+        LEFT JOIN LATERAL (
+            SELECT t.* FROM memory.observation_states t
+            WHERE t.agent_key = k.agent_key AND t.scope_id = k.scope_id AND t.seq = k.seq LIMIT 1
+        ) t ON true
+        CROSS JOIN LATERAL memory.lived(k.agent_key, k.scope_id, k.seq, p_at) u
+        CROSS JOIN LATERAL memory.lifecycle(
+            o.confidence, o.importance, u.uses, u.last_used_at, coalesce(t.said_again_at, o.observed_at), o.created_at, u.feedback,
+            t.verification, o.category, t.status, p_at
+        ) l
+        CROSS JOIN LATERAL (
+            SELECT memory.next_stage(
+                coalesce(t.stage, 'candidate'), l.heat, l.decay, t.verification, o.category, coalesce(t.policy, 'durable'),
+                (p_rules ->> 'promote')::float8, (p_rules ->> 'stale')::float8, (p_rules ->> 'archive')::float8,
+                ARRAY(SELECT jsonb_array_elements_text(p_rules -> 'protected'))
+            ) AS stage
+            OFFSET 0
+        ) n
+        WHERE memory.in_use(t.status) AND n.stage <> coalesce(t.stage, 'candidate')
+        OFFSET 0  -- only of these is asked whether they are held
+    ) d
+    WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
 $$;
 
 COMMENT ON FUNCTION memory.stages_due IS 'The observations whose stage is another by now; one row each.';

@@ -1,5 +1,4 @@
--- What every sweep over observations needs: memory.next_in_use, the next ones it looks at, and memory.lock_swept, which locks
--- those that it is about to change.
+-- memory.swept: what every sweep over observations needs: the next ones it looks at, and locks on those that it changes.
 --
 -- memory.next_in_use(agent, after, most): the next active observations after that key (agent_key, scope_id, seq; zeros: from
 -- the first), at most so many, in the order of their keys; of one agent, or of all where it is null. One row each.

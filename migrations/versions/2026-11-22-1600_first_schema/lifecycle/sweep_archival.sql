@@ -3,29 +3,33 @@ CREATE OR REPLACE FUNCTION memory.archival_due(
 )
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
 LANGUAGE sql STABLE AS $$
-    SELECT k.agent_key, k.scope_id, k.seq
-    FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
-    CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
-        SELECT o.* FROM memory.observations o
-        WHERE o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
-    ) o
-    LEFT JOIN LATERAL (
-        SELECT t.* FROM memory.observation_states t
-        WHERE t.agent_key = k.agent_key AND t.scope_id = k.scope_id AND t.seq = k.seq LIMIT 1
-    ) t ON true
-    CROSS JOIN LATERAL memory.lived(k.agent_key, k.scope_id, k.seq, p_at) u
-    WHERE memory.in_use(t.status) AND o.lane = 'absorb'
-      AND greatest(o.created_at, t.said_again_at) <= p_at - make_interval(days => (p_rules ->> 'days')::integer)
-      AND o.importance < (p_rules ->> 'importance')::float8
-      AND u.uses <= (p_rules ->> 'uses')::bigint
-      AND o.category IS DISTINCT FROM 'correction'
-      AND NOT coalesce(p_rules -> 'protected' ? o.category, false)
-      AND t.policy IS DISTINCT FROM 'protected'
-      AND NOT EXISTS (
-          SELECT FROM memory.observation_states b
-          WHERE b.agent_key = k.agent_key AND b.scope_id = k.scope_id AND b.superseded_by = k.seq
-      )
-      AND NOT memory.is_kept_as_it_is(k.agent_key, k.scope_id, k.seq)
+    SELECT d.*
+    FROM (
+        SELECT k.agent_key, k.scope_id, k.seq
+        FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
+        CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
+            SELECT o.* FROM memory.observations o
+            WHERE o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
+        ) o
+        LEFT JOIN LATERAL (
+            SELECT t.* FROM memory.observation_states t
+            WHERE t.agent_key = k.agent_key AND t.scope_id = k.scope_id AND t.seq = k.seq LIMIT 1
+        ) t ON true
+        CROSS JOIN LATERAL memory.lived(k.agent_key, k.scope_id, k.seq, p_at) u
+        WHERE memory.in_use(t.status) AND o.lane = 'absorb'
+          AND greatest(o.created_at, t.said_again_at) <= p_at - make_interval(days => (p_rules ->> 'days')::integer)
+          AND o.importance < (p_rules ->> 'importance')::float8
+          AND u.uses <= (p_rules ->> 'uses')::bigint
+          AND o.category IS DISTINCT FROM 'correction'
+          AND NOT coalesce(p_rules -> 'protected' ? o.category, false)
+          AND t.policy IS DISTINCT FROM 'protected'
+          AND NOT EXISTS (
+              SELECT FROM memory.observation_states b
+              WHERE b.agent_key = k.agent_key AND b.scope_id = k.scope_id AND b.superseded_by = k.seq
+          )
+        OFFSET 0  -- only of these is asked whether they are held
+    ) d
+    WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
 $$;
 COMMENT ON FUNCTION memory.archival_due IS 'The observations that are to be archived; one row each.';
 CREATE OR REPLACE FUNCTION memory.sweep_archival(

@@ -331,7 +331,7 @@ def mark(
             if_version=if_version, actor=actor, reason=reason,
         ),
     )  # fmt: skip
-    output.one(done, _marked_text, as_json)
+    output.one(done, partial(_marked_text, policy=policy), as_json)
 
 
 @app.command()
@@ -447,11 +447,12 @@ def _state_line(observation: Observation) -> str:
     return f"{output.observation_line(o)}  ({o.status}{by}, {o.verification})"
 
 
-def _marked_text(marked: Marked) -> str:
+def _marked_text(marked: Marked, policy: str | None) -> str:
     o = marked.observation
     kept = "never leaves its scope" if o.no_propagate else "may leave its scope"
     gone = f"; erased: {', '.join(marked.retracted)}" if marked.retracted else ""
     gone += f"; kept by legal holds, out of use: {', '.join(marked.withdrawn)}" if marked.withdrawn else ""
+    kept += f", {policy}" if policy else ""
     return f"{o.id}  {o.sensitivity}, {kept}{gone}{_withheld(marked.withheld)}"
 
 

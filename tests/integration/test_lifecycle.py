@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.lifecycle.scores import Life, scores
 from memory_sql.memory import Memory
 from memory_sql.resources import sweeping
+from tests.commands import memory_sql
 from tests.database import rows, statements
 from tests.factories import MONDAY, Clock
 from tests.fakes import Scripted
@@ -339,3 +340,21 @@ async def test_what_is_stale_can_be_hidden_before_the_cut(database_url: str, llm
         assert {*await found(memory, top_k=20, as_of=memory.now())} == {*made.values()}  # stages have no past
     async with Memory(database_url, llm, Settings(llm="offline", stale_hidden=True)) as off:
         assert {*await found(off, top_k=20)} == {*made.values()}
+
+
+def test_command_shows_what_would_change(database_url: str) -> None:
+    at = ("--url", database_url)
+    sure = ("--confidence", "0.3", "--importance", "0.1")
+    one = memory_sql("observe", "Mia might fly.", "--agent", "ada", "--user", "mia", *sure, "--json", *at).value["id"]
+    day = datetime.now(UTC).date() + timedelta(days=400)
+    told = memory_sql("work", "maintain", "--dry-run", "--at", f"{day}", *at).out
+    assert told == (
+        "would be: 1 observation with another stage, 1 archived\n"
+        f"{one} of ada: candidate to archived\n{one} of ada: active to archived\n"
+    )
+    assert (
+        memory_sql("work", "maintain", "--dry-run", *at).out
+        == "would be: 0 observations with another stage, 0 archived\n"
+    )
+    assert "must be a day" in memory_sql("work", "maintain", "--dry-run", "--at", "soon", *at, code=1).err
+    assert "dry_run=True" in memory_sql("work", "maintain", "--at", f"{day}", *at, code=1).err

@@ -47,7 +47,7 @@ CREATE OR REPLACE FUNCTION memory.sweep_stages(
     p_agent text, p_after bigint[], p_most integer, p_rules jsonb, p_at timestamptz, p_dry boolean,
     OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
 )
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan AS $$  -- states may have become many since
 DECLARE
     v_agents bigint[]; v_scopes bigint[]; v_seqs integer[];
 BEGIN

@@ -255,6 +255,24 @@ async def test_policy_is_the_hosts_word_and_an_event(alive: Memory, clock: Clock
         await alive.observations.mark(one, **JONAS, policy="durable")
 
 
+@pytest.mark.parametrize("in_text", [False, True])
+async def test_what_takes_the_place_of_something_protected_is_protected(
+    memory: Memory, llm: Scripted, in_text: bool
+) -> None:
+    """Whether it is all in one statement, or a text has to follow."""
+    one, other = [(await memory.observe(f"Mia {does}.", **MIA)).id for does in ("rows", "swims")]
+    await memory.observations.mark(one, **MIA, policy="protected")
+    if in_text:
+        llm.then("Mia rows and swims.")
+        await memory.scopes.consolidate(**ADA, scope_id="s1")
+    for old, policy in ((one, "protected"), (other, "durable")):
+        new = await memory.observations.update(old, **MIA, text=f"Not {old}.")
+        found = await memory.observations.get(new.id, **MIA, explain=True)
+        assert found.lifecycle is not None
+        assert (found.status, found.lifecycle.policy) == ("active", policy)
+    assert await memory.admin.verify() == []
+
+
 async def test_explained_is_how_alive_it_is(alive: Memory, clock: Clock) -> None:
     one = await observed(alive, "Mia sails.", 30, confidence=0.8, importance=0.6)
     await used(alive, one, 5)

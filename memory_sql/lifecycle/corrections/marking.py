@@ -38,7 +38,7 @@ async def mark(
     """Sets how private it is, with what it has superseded and what says the same in another scope of its owner.
 
     If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. What a legal
-    hold keeps of it is withdrawn until the hold ends. The policy is its own alone.
+    hold keeps of it is withdrawn until the hold ends. The policy is its own alone, until it is corrected.
     """
     values = _values(private, sensitivity)
     if policy is not None and not values:

@@ -52,7 +52,17 @@ if TYPE_CHECKING:
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.message_shapes import MessageLike
     from memory_sql.domain.messages import Message, RetainedMessage, Role
-    from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
+    from memory_sql.domain.observations import (
+        Lifecycle,
+        Marked,
+        Observation,
+        Policy,
+        SetAside,
+        Source,
+        SourceKind,
+        Stage,
+        Verification,
+    )
     from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
     from memory_sql.domain.prices import Price
     from memory_sql.domain.prompts import ScopePrompt
@@ -87,6 +97,7 @@ if TYPE_CHECKING:
         Late,
         MaintainResult,
         ModelCheck,
+        Moved,
         Naming,
         ObserveResult,
         PersonReceipt,
@@ -260,6 +271,7 @@ __all__ = [
     "Late",
     "LegacyMongoBackend",
     "LegacyReader",
+    "Lifecycle",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
@@ -275,6 +287,7 @@ __all__ = [
     "MessageLike",
     "ModelCheck",
     "Models",
+    "Moved",
     "Naming",
     "NewKey",
     "NotFoundError",
@@ -287,6 +300,7 @@ __all__ = [
     "PersonReceipt",
     "Physical",
     "PlacedHold",
+    "Policy",
     "PoolFullError",
     "Price",
     "Progress",
@@ -332,6 +346,7 @@ __all__ = [
     "SourceError",
     "SourceKind",
     "SqlBackend",
+    "Stage",
     "StaleError",
     "Stats",
     "StepwiseBackend",
@@ -378,7 +393,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
-    "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
+    "domain.observations": "Lifecycle Marked Observation Policy SetAside Source SourceKind Stage Verification",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
@@ -387,7 +402,7 @@ _HOME = {
     ),
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
-        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Naming PersonReceipt Physical "
+        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Moved Naming PersonReceipt Physical "
         "Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
         "Late ImportCheck ImportReport ImportRun RolledBack ObserveResult"
     ),

@@ -28,7 +28,7 @@ from memory_sql.cli.options import (
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, SourceKind
+    from memory_sql.domain.observations import Marked, Observation, Policy, Sensitivity, SetAside, SourceKind
     from memory_sql.domain.selection import Selection
 
 app = tree.group("Single observations: reading, correcting, setting aside.")
@@ -56,6 +56,9 @@ def get(
     user: User,
     conversation: InConversation = None,
     own: Annotated[bool, typer.Option("--own", help="Only if the user owns it or has said it.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also how alive it is: stage, heat, decay, value.")
+    ] = False,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
@@ -66,7 +69,7 @@ def get(
     memory-sql observation get o12-3 --agent ada --user mia
     """
     asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
-    found = run(url, data, lambda memory: memory.observations.get(observation, **asked, own=own))
+    found = run(url, data, lambda memory: memory.observations.get(observation, **asked, own=own, explain=explain))
     output.one(found, _details, as_json)
 
 
@@ -91,6 +94,11 @@ def _details(observation: Observation) -> str:
         "tags": ", ".join(o.tags),
         "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),
     }
+    if (alive := o.lifecycle) is not None:
+        facts["stage"] = f"{alive.stage}, {alive.policy}"
+        facts["scores"] = f"heat {alive.heat:.4f}, decay {alive.decay:.4f}, value {alive.value:.4f}"
+        last = "" if alive.last_used_at is None else f", last on {alive.last_used_at:%Y-%m-%d}"
+        facts["uses"] = f"{alive.uses}{last}"
     lines = [f"{name:<13} {output.flat(value)}" for name, value in facts.items() if value]
     return "\n".join((f"{o.id}  {o.scope}", output.indented(o.content, hanging=""), "", *lines))
 
@@ -319,6 +327,9 @@ def mark(
     sensitivity: Annotated[
         str | None, typer.Option("--sensitivity", metavar="LEVEL", help="public, private or sensitive.")
     ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="NAME", help="ephemeral, durable or protected (never archived).")
+    ] = None,
     if_version: IfVersion = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -326,7 +337,7 @@ def mark(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sets how private an observation is.
+    """Sets how private an observation is, and whether rules may archive it.
 
     \b
     memory-sql observation mark o12-3 --private --agent ada --user mia
@@ -338,11 +349,11 @@ def mark(
         data,
         lambda memory: memory.observations.mark(
             observation, agent_id=agent, user_id=user, conversation_id=conversation, private=private,
-            sensitivity=cast("Sensitivity | None", sensitivity),  # checked by Memory
+            sensitivity=cast("Sensitivity | None", sensitivity), policy=cast("Policy | None", policy),  # checked by Memory
             if_version=if_version, actor=actor, reason=reason,
         ),
     )  # fmt: skip
-    output.one(done, _marked_text, as_json)
+    output.one(done, partial(_marked_text, policy=policy), as_json)
 
 
 @app.command()
@@ -466,11 +477,12 @@ def _state_line(observation: Observation) -> str:
     return f"{output.observation_line(o)}  ({o.status}{by}, {o.verification})"
 
 
-def _marked_text(marked: Marked) -> str:
+def _marked_text(marked: Marked, policy: str | None) -> str:
     o = marked.observation
     kept = "never leaves its scope" if o.no_propagate else "may leave its scope"
     gone = f"; erased: {', '.join(marked.retracted)}" if marked.retracted else ""
     gone += f"; kept by legal holds, out of use: {', '.join(marked.withdrawn)}" if marked.withdrawn else ""
+    kept += f", {policy}" if policy else ""
     return f"{o.id}  {o.sensitivity}, {kept}{gone}{_withheld(marked.withheld)}"
 
 

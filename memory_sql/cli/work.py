@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -252,27 +253,49 @@ def maintain(
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", help="At most this many messages, and observations.")
     ] = 100_000,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Change nothing; show which stages would change and what would be archived."),
+    ] = False,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="DAY", help="With --dry-run: as if it were that day.")
+    ] = None,
     url: Url = None,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes the texts of messages past their retention, and evicts what exceeds budgets.
+    """Deletes the texts of messages past their retention, evicts what exceeds budgets, and goes by the lifecycle.
 
     \b
     memory-sql work maintain
 
     A worker does this every maintenance_minutes. The setting message_retention_days of each agent says how long texts are
     kept. Unformed messages are kept until they are formed, and held ones until the legal hold is released. Budgets apply if
-    the agent's setting retention is budget, as with `work trim`.
+    the agent's setting retention is budget, as with `work trim`. Stages of observations are stored if the setting lifecycle
+    is on, and what is old, unimportant and unused is archived if archival is.
     """
-    done = run(url, data, lambda memory: memory.work.maintain(agent_id=agent, limit=limit))
+    then = _day(at)
+    done = run(url, data, lambda memory: memory.work.maintain(agent_id=agent, limit=limit, dry_run=dry_run, at=then))
     output.one(done, _maintained_text, as_json)
+
+
+def _day(text: str | None) -> datetime | None:
+    """Its beginning in UTC."""
+    try:
+        return None if text is None else datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise InputError("--at must be a day: 2026-12-24") from None
 
 
 def _maintained_text(done: MaintainResult) -> str:
     evicted = f", {output.many(done.evicted, 'observation')} evicted" if done.evicted else ""
     evicted += f", {output.many(done.requested, 'observation')} erased on request" if done.requested else ""
     more = "" if done.complete else "; there may be more"
+    swept = f"{output.many(done.stages, 'observation')} with another stage, {done.archived} archived"
+    if done.dry_run:
+        lines = (f"{one.observation_id} of {one.agent_id}: {one.was} to {one.becomes}" for one in done.examples)
+        return "\n".join((f"would be: {swept}{more}", *lines))
+    evicted += f"; {swept}" if done.stages or done.archived else ""
     texts = "its text" if done.messages == 1 else "their texts"
     return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"
 

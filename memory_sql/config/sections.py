@@ -471,6 +471,42 @@ class RetentionSettings(Section):
     )
 
 
+class LifecycleSettings(Section):
+    """Lifecycle"""
+
+    lifecycle: Annotated[
+        bool,
+        setting("maintenance stores the stage of each observation, and searches go by it (docs/lifecycle.md)"),
+    ] = False
+    stage_promote: Annotated[
+        float, setting("heat from which an observation becomes validated, or active if confirmed", ge=0, le=1)
+    ] = 0.55
+    stage_stale: Annotated[
+        float, setting("decay from which an observation becomes stale; counts at most as stage_archive", ge=0, le=1)
+    ] = 0.65
+    stage_archive: Annotated[
+        float, setting("decay from which an observation that isn't protected gets the stage archived", ge=0, le=1)
+    ] = 0.74
+    stale_hidden: Annotated[
+        bool, setting("searches leave out what is stale or archived and not protected; needs lifecycle")
+    ] = False
+    protected_categories: Annotated[Names, setting("categories of observations that no rule archives")] = (
+        "commitment",
+        "preference",
+        "decision",
+        "principle",
+        "procedure",
+    )
+    archival: Annotated[
+        bool, setting("maintenance archives observations that are old, unimportant and hardly used")
+    ] = False
+    archival_days: Annotated[int, setting("days after which an observation may be archived", ge=0, le=36_500)] = 90
+    archival_importance: Annotated[
+        float, setting("importance below which it may; where none is known it stays", ge=0, le=1)
+    ] = 0.3
+    archival_uses: Annotated[int, setting("uses (within count_days) up to which it may", ge=0, le=MOST_COUNTED)] = 2
+
+
 class SearchSettings(Section):
     """Search"""
 

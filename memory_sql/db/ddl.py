@@ -104,9 +104,16 @@ FUNCTIONS = (
     "adding/correct_one",
     "adding/agent_settings",
     "context/digest_candidates",
+    "lifecycle/lifecycle",
+    "lifecycle/next_stage",
+    "lifecycle/lived",
+    "lifecycle/swept",
+    "lifecycle/sweep_stages",
+    "lifecycle/sweep_archival",
 )
 VIEWS = (
     "v_observations",
+    "v_lifecycle",
     "v_messages",
     "v_scope_timeline",
     "v_contradictions",

@@ -179,6 +179,8 @@ class ExportedObservation(ExportLine):
     created_at: datetime
     status: str
     verification: str
+    stage: str
+    policy: str
     superseded_by: int | None
     source_kind: str
     conversation_id: str | None

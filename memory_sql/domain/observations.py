@@ -23,6 +23,8 @@ SourceKind = Literal["formation", "observe", "propagation", "import"]
 
 
 Verification = Literal["unverified", "confirmed", "disputed"]
+Stage = Literal["candidate", "validated", "active", "stale", "archived"]
+Policy = Literal["ephemeral", "durable", "protected"]
 
 
 class Source(Value):
@@ -35,6 +37,22 @@ class Source(Value):
     run_id: int | None = None
 
 
+class Lifecycle(Value):
+    """How alive an observation is: `stage` as of the last sweep, `heat`, `decay` and `value` now, from 0 to 1.
+
+    `policy`: protected is never archived by a rule. `uses`: how often a search found it and the result showed it, within
+    `count_days`; `last_used_at`: the beginning of the last day (UTC) of that, or None.
+    """
+
+    stage: Stage
+    policy: Policy
+    heat: float
+    decay: float
+    value: float
+    uses: int
+    last_used_at: datetime | None = None
+
+
 class Observation(Value):
     """One remembered statement. `id` is `o<scope>-<seq>` and local to a database. None: not known or not classified.
 
@@ -43,7 +61,7 @@ class Observation(Value):
     `observed_at` is then when it was stored. `said_again_at`: when it was said last, if that was later than `observed_at`. A
     `no_propagate` or `confidential` observation never leaves its scope. `proposed`: extraction meant it for everybody
     (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`: it is kept while it is among its
-    scope's newest, and never goes into the text.
+    scope's newest, and never goes into the text. `lifecycle`: only from `observations.get(explain=True)`.
     """
 
     id: str
@@ -71,6 +89,7 @@ class Observation(Value):
     metadata: dict[str, Any] = Field(default_factory=dict)
     source: Source
     version: int = 1
+    lifecycle: Lifecycle | None = None
 
     @property
     def said_at(self) -> datetime:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memory_sql.languages.days import Days
 from memory_sql.languages.words import Term
@@ -29,6 +29,21 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Stages:
+    """What share of its score an observation in use gains by its stage; below 0 it loses (B.4).
+
+    One that no sweep has looked at gains nothing. `hidden`: what is stale or archived, and not protected, isn't found.
+    """
+
+    active: float = 0.05
+    validated: float = 0.03
+    candidate: float = -0.01
+    stale: float = -0.06
+    archived: float = -0.08
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Weights:
     """The weights of a score. 0 turns a reason off.
 
@@ -37,7 +52,7 @@ class Weights:
     For observations: `terms` is the share that a word counts if it is only in the search cues. `vector` is points for each
     standard deviation by which an observation is nearer in meaning than the farthest of the nearest. `date` is points for an
     observation from the time that the query names, or about it. `disputed` and `archived` are shares that the score loses
-    (B.4).
+    (B.4). `stages` None: stages don't count.
 
     For messages: `asked` and `near` are shares of the score of the words in other messages: in the turn before, if that
     asks; in the second turn before and after. `window` is the share of the rarity (IDF) of words within five turns.
@@ -59,6 +74,7 @@ class Weights:
     said_on: float = 8.0
     source: float = 0.5
     bounds: Bounds = Bounds()
+    stages: Stages | None = None
 
 
 class Query(NamedTuple):
@@ -125,9 +141,11 @@ class Query(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _numbers(weights: Weights) -> dict[str, float]:
+def _numbers(weights: Weights) -> dict[str, Any]:
     numbers = asdict(weights)
-    bounds = numbers.pop("bounds")
+    bounds, stages = numbers.pop("bounds"), numbers.pop("stages")
+    if stages is not None:
+        numbers |= {"stale_hidden": stages.pop("hidden"), "stages": stages}
     return {**numbers, **bounds}
 
 

@@ -156,10 +156,21 @@ class EmbedResult(Value):
     complete: bool = True
 
 
+class Moved(Value):
+    """An observation that a sweep of maintenance changed, or would: `stages` its stage, `archival` its status."""
+
+    sweep: str
+    agent_id: str
+    observation_id: str
+    was: str
+    becomes: str
+
+
 class MaintainResult(Value):
     """How many `messages` lost their texts, how many observations were `evicted`, how many old `counts` were deleted.
 
-    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`).
+    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `stages`: how many
+    have another stage, `archived`: how many were archived; `examples`: up to 20 of each, only if it was a `dry_run`.
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -167,6 +178,10 @@ class MaintainResult(Value):
     evicted: int = 0
     counts: int = 0
     requested: int = 0
+    stages: int = 0
+    archived: int = 0
+    examples: tuple[Moved, ...] = ()
+    dry_run: bool = False
     complete: bool
 
 

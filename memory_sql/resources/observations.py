@@ -9,6 +9,7 @@ from typing import Any
 from memory_sql.db import Joinable
 from memory_sql.db.principals import service
 from memory_sql.db.queries import listed
+from memory_sql.db.queries.alive import lifecycle_of
 from memory_sql.db.queries.owned import own_of
 from memory_sql.db.repositories.feedback import add_feedback
 from memory_sql.db.repositories.messages import MessageRepository
@@ -23,6 +24,7 @@ from memory_sql.domain.arguments import (
     optional_flags,
     optional_id,
     optional_scope,
+    policy_of,
     principal_of,
     reason_of,
     selection_of,
@@ -32,7 +34,15 @@ from memory_sql.domain.arguments import (
 )
 from memory_sql.domain.ids import Id, parse_observation_id
 from memory_sql.domain.messages import RetainedMessage
-from memory_sql.domain.observations import Marked, Observation, Sensitivity, SetAside, Verification, storable_metadata
+from memory_sql.domain.observations import (
+    Marked,
+    Observation,
+    Policy,
+    Sensitivity,
+    SetAside,
+    Verification,
+    storable_metadata,
+)
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
@@ -53,14 +63,16 @@ class Observations(Face):
         user_id: Id,
         conversation_id: Id | None = None,
         own: bool = False,
+        explain: bool = False,
         session: Joinable | None = None,
     ) -> Observation:
         """One observation. Raises `NotFoundError`, also if it exists but this user may not see it.
 
         `own`: only if it is the user's own, in their scope, or they alone have said it. Ask this before changing
-        anything for somebody who may only change what is theirs, as a language model is.
+        anything for somebody who may only change what is theirs, as a language model is. `explain`: with how alive it is
+        (`lifecycle`).
         """
-        flags(own=own)
+        flags(own=own, explain=explain)
         key = parse_observation_id(observation_id)
         principal = principal_of(agent_id, user_id, conversation_id)
         async with self._database.reading(session, None if session is None else principal) as reader:
@@ -69,7 +81,14 @@ class Observations(Face):
             found = None
         if found is None:
             raise NotFoundError("observation", observation_id)
-        return found
+        return await self._explained(found, principal, key, session) if explain else found
+
+    async def _explained(
+        self, found: Observation, principal: Mapping[str, Any], key: tuple[int, int], session: Joinable | None
+    ) -> Observation:
+        agent = principal["agent_id"]
+        async with self._database.statement(session, service(agent)) as unit:
+            return found.model_copy(update={"lifecycle": await lifecycle_of(unit, agent, key, self._now())})
 
     async def _is_own(self, principal: Mapping[str, Any], key: tuple[int, int], session: Joinable | None) -> bool:
         whose = service(principal["agent_id"])
@@ -297,23 +316,25 @@ class Observations(Face):
         conversation_id: Id | None = None,
         private: bool | None = None,
         sensitivity: Sensitivity | None = None,
+        policy: Policy | None = None,
         if_version: int | None = None,
         actor: Id | None = None,
         reason: str | None = None,
         session: Joinable | None = None,
     ) -> Marked:
-        """Changes how private the observation is and returns it; None leaves a value unchanged.
+        """Changes how private the observation is, and its policy, and returns it; None leaves a value unchanged.
 
         `private`: it never leaves its scope. Observations that it has superseded are marked too, and so are copies: the same
         observation from the same message in another scope of its owner. If it becomes more private, everything derived from
         it is erased, and the texts that contained that go back to an earlier version until they are rewritten. What a legal
-        hold covers of it is withdrawn until the hold ends. Raises the errors of `update`.
+        hold covers of it is withdrawn until the hold ends. `policy` `protected`: no rule archives it, whatever its age and
+        use; that is of this observation, and of what `update` puts in its place. Raises the errors of `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         optional_flags(private=private)
-        level = sensitivity_of(sensitivity)
+        level, kept = sensitivity_of(sensitivity), policy_of(policy)
         return await self._database.write(
-            lambda unit: corrections.mark(unit, asked, observation_id, private, level, if_version),
+            lambda unit: corrections.mark(unit, asked, observation_id, private, level, kept, if_version),
             session,
             asked.service,
             locks=True,

@@ -44,6 +44,7 @@ from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import eviction, requests, restoring, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face, asked_of
+from memory_sql.resources.sweeping import Sweeps
 
 COUNTS_AT_ONCE = 10_000  # of one transaction
 
@@ -145,7 +146,14 @@ class Work(Face):
 
         await self._database.write(decide, session, service(agent))
 
-    async def maintain(self, *, agent_id: Id | None = None, limit: int = 100_000) -> MaintainResult:
+    async def maintain(
+        self,
+        *,
+        agent_id: Id | None = None,
+        limit: int = 100_000,
+        dry_run: bool = False,
+        at: datetime | None = None,
+    ) -> MaintainResult:
         """Deletes the texts of messages past their retention (`message_retention_days`), of one agent or all.
 
         Then forgets what people have asked to forget and nobody has taken back for `spoken_erase_days`.
@@ -153,10 +161,20 @@ class Work(Face):
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
         evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
-        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks. Concurrent calls share
-        the work. A `Worker` does this automatically.
+        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks. Where they are on, it
+        stores the stages of observations (`lifecycle`) and archives what is old and unused (`archival`). Concurrent calls
+        share the work. A `Worker` does this automatically.
+
+        `dry_run` changes nothing and only reports these last two, whether or not they are on, with examples; `at`, only with
+        it: as if it were then, and nothing were used until then.
         """
+        flags(dry_run=dry_run)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
+        then = moment_of("at", at)
+        if dry_run:
+            return await self._sweeps.preview(agent, most, then or self._now())
+        if then is not None:
+            raise InputError("at= goes with dry_run=True")
         await self._runtime.compare_clocks(self._database)
         sweep = retention.Sweep()
         while sweep.after is not None and sweep.messages < most:
@@ -170,9 +188,14 @@ class Work(Face):
         requested = await self._erase_requested(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
         complete = sweep.after is None and max(evicted, counts, requested) < most
-        return MaintainResult(
+        done = MaintainResult(
             messages=sweep.messages, evicted=evicted, counts=counts, requested=requested, complete=complete
         )
+        return await self._sweeps.sweep(done, agent, most)
+
+    @property
+    def _sweeps(self) -> Sweeps:
+        return Sweeps(self._database, self._settings, self._now)
 
     async def _erase_requested(self, agent_id: str | None, most: int) -> int:
         """Forgets, a request a transaction, what was asked for `spoken_erase_days` ago, and returns how many observations."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from memory_sql.config import Settings
@@ -11,7 +12,7 @@ from memory_sql.db import Database, Joinable
 from memory_sql.db.queries.digest_candidates import defaults_of
 from memory_sql.db.queries.search import Sought, search, search_plan
 from memory_sql.domain.asking import Question, Who
-from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.query import Query, Stages, Weights
 from memory_sql.domain.reading import SearchResult
 from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.counters import Counters
@@ -20,7 +21,8 @@ from memory_sql.retrieval.semantics import QueryVector, Semantics
 
 
 def weights_of(settings: Settings) -> Weights:
-    return Weights() if settings.search_cues else Weights(terms=0.0)
+    weights = Weights(stages=Stages(hidden=settings.stale_hidden) if settings.lifecycle else None)
+    return weights if settings.search_cues else replace(weights, terms=0.0)
 
 
 class LastSettings:

@@ -56,7 +56,15 @@ def test_mark(run: Run) -> None:
     assert run("observation", "mark", "o1-1", *ME, "--private").out == "o1-1  private, never leaves its scope\n"
     done = run("observation", "mark", "o1-1", *ME, "--no-private", "--sensitivity", "sensitive", "--json").value
     assert (done["observation"]["sensitivity"], done["retracted"]) == ("sensitive", [])
+    marked = run("observation", "mark", "o1-1", *ME, "--policy", "protected").out
+    assert marked == "o1-1  sensitive, may leave its scope, protected\n"
+    shown = run("observation", "get", "o1-1", *ME, "--explain").out
+    assert "stage         candidate, protected" in shown
+    assert "scores        heat 0." in shown
+    assert "uses          0" in shown
+    assert "stage" not in run("observation", "get", "o1-1", *ME).out
     assert "pass private=" in run("observation", "mark", "o1-1", *ME, code=1).err
+    assert "policy must be one of" in run("observation", "mark", "o1-1", *ME, "--policy", "eternal", code=1).err
     assert (
         "sensitivity must be one of" in run("observation", "mark", "o1-1", *ME, "--sensitivity", "secret", code=1).err
     )

@@ -558,6 +558,12 @@ PLANTED: dict[str, list[str]] = {
         "{set_aside} SELECT DISTINCT agent_key, source_scope_id, source_seq, 'superseded', false {made_of_own} {anew}",
         "{set_aside} SELECT DISTINCT agent_key, scope_id, seq, 'quarantined', true {made_of_own} {anew}",
     ],
+    "nothing_protected_was_archived_by_a_rule": [
+        "INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail)"
+        """ SELECT agent_key, 'policy', 1, 1, '{{"from": "durable", "to": "protected"}}' {agent};"""
+        "INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail)"
+        """ SELECT agent_key, 'status', 1, 1, '{{"from": "active", "to": "archived", "why": "age"}}' {agent}""",
+    ],
     "nothing_private_has_spread": [
         "{spread};UPDATE memory.observations SET no_propagate = true WHERE scope_id = {due} AND seq = 1",
         "{spread};UPDATE memory.observations SET confidential = true WHERE scope_id = {due} AND seq = 1",

@@ -178,7 +178,9 @@ async def test_user_of_another_agent_sees_no_row(
         await enter(raw, agent, user)
         seen = await counts(raw, [*TABLES, *ddl.VIEWS])
         own = (
-            {"agents", "scopes", "observations", "evidence", "v_observations", "v_pending"} if agent == "bob" else set()
+            {"agents", "scopes", "observations", "evidence", "v_observations", "v_lifecycle", "v_pending"}
+            if agent == "bob"
+            else set()
         )
         own |= {"agents"} if agent == "ada" else set()
         assert {name for name, count in seen.items() if count} == own

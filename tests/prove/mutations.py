@@ -33,6 +33,7 @@ MESSAGES = ("tests/integration/test_messages.py",)
 PROPAGATION = ("tests/integration/test_propagation.py",)
 LOCKS = ("tests/integration/test_locks.py",)
 HOST = ("tests/integration/test_host_transaction.py",)
+LIFECYCLE = ("tests/integration/test_lifecycle.py",)
 ALONE = ("tests/integration/test_alone.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
@@ -721,6 +722,47 @@ MUTATIONS = (
         "times: of what was said at once the first wins",
         (Change("(item.observed_at, item.seq))", "(item.observed_at, -item.seq))"),),
         ADD,
+    ),
+    # Lifecycle
+    Mutation(
+        "lifecycle: sweeps touch what is held",
+        (Change(" memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)", " false"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: what is protected is archived",
+        (without("      AND t.policy IS DISTINCT FROM 'protected'\n"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: what has superseded another is archived",
+        (Change("AND b.superseded_by = k.seq", "AND false"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: what is said again is as old as before",
+        (Change("greatest(o.created_at, t.said_again_at)", "o.created_at"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: a sweep waits for what is locked",
+        (Change("NO KEY UPDATE OF s SKIP LOCKED", "NO KEY UPDATE OF s"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: stages count although it is off",
+        (Change("if settings.lifecycle else None", "if True else None"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: what is stale is not hidden",
+        (Change("w.stale_hidden IS TRUE AND p_as_of", "false AND p_as_of"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: what gets protected stays archived",
+        (Change('t.stage == "archived")', "false())"),),
+        LIFECYCLE,
     ),
     Mutation(
         "propagation: what is merged of several stays without one of them",

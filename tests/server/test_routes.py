@@ -58,6 +58,8 @@ ONE: tuple[tuple[str, str, Any, int, str], ...] = (
     ("POST", "{o}/feedback", {**MIA, "value": -0.5}, 204, ""),
     ("POST", "{o}/feedback", {**MIA, "value": 2}, 422, "from -1 to 1"),
     ("POST", "{o}/mark", {**MIA, "private": True}, 200, '"no_propagate":true'),
+    ("POST", "{o}/mark", {**MIA, "policy": "protected"}, 200, '"no_propagate":true'),
+    ("GET", "{o}", {**MIA, "explain": True}, 200, '"policy":"protected"'),
     ("POST", "{o}/quarantine", MIA, 200, "{o}"),
     ("POST", "{o}/unquarantine", MIA, 200, "{o}"),
     ("PATCH", "{o}", {**MIA, "text": "Mia sails a ketch."}, 200, "ketch"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_sql.db import ddl
-from memory_sql.domain.query import Query, Weights
+from memory_sql.domain.query import Query, Stages, Weights
 from memory_sql.languages.days import Days
 from memory_sql.retrieval.query import MAX_TERMS, parse
 
@@ -89,8 +89,11 @@ def test_any_text_can_be_asked(text: str) -> None:
 
 def test_each_number_of_the_weights_is_read_and_none_else() -> None:
     """One that is written down in the SQL again, or no longer read there, would be changed to no effect."""
-    told = json.loads(asked("tea").to_json(Weights()))["weights"]
+    told = json.loads(asked("tea").to_json(Weights(stages=Stages())))["weights"]
     read = {name for arm in ARMS for name in _record(ddl.script(arm))}
+    assert {"stages", "stale_hidden"}.isdisjoint(
+        json.loads(asked("tea").to_json(Weights()))["weights"]
+    )  # as without them
     assert read == set(told) - {"source"}  # which only what joins the arms needs
     assert "-> 'weights' ->> 'source'" in ddl.script("searching/search")
 

@@ -47,7 +47,7 @@ from memory_sql.db.models.base import (
     withdrawn_by,
 )
 from memory_sql.domain.ids import observation_id
-from memory_sql.domain.observations import SET_ASIDE
+from memory_sql.domain.observations import SET_ASIDE, Policy, Stage
 from memory_sql.domain.reading import Surface
 from memory_sql.privacy import SENSITIVITIES
 
@@ -285,6 +285,9 @@ class ObservationStateRow(Base):
         key_of("observations", "scope_id", "seq", goes_along=True),
         one_of("status", "active", "superseded", "archived", "quarantined", "given_up", "evicted", "withdrawn"),
         one_of("verification", "unverified", "confirmed", "disputed"),
+        one_of("stage", *get_args(Stage)),
+        one_of("policy", *get_args(Policy)),
+        CheckConstraint("stage <> 'archived' OR policy <> 'protected'", name="protected"),
         CheckConstraint("superseded_by IS NULL OR status <> 'withdrawn'", name="superseded_by"),
         CheckConstraint("NOT follows OR status NOT IN ('active', 'withdrawn')", name="follows"),
         CheckConstraint("(status = 'withdrawn') = (withdrawn_by IS NOT NULL)", name="withdrawn_by"),
@@ -345,6 +348,15 @@ class ObservationStateRow(Base):
         "True: not active because its sources aren't; it becomes active again with them.", server_default=FALSE
     )
     verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
+    stage: Mapped[str] = constant(
+        "candidate, validated, active, stale or archived: how alive it was when it was last looked at, for searches.",
+        server_default=text("'candidate'"),
+    )
+    policy: Mapped[str] = constant(
+        "ephemeral, durable or protected (never archived by a rule), as the host says.",
+        server_default=text("'durable'"),
+    )
+    said_again_at: Mapped[datetime | None] = column("When it was last said again; null: only when it was observed.")
     withdrawn_by: Mapped[str | None] = withdrawn_by()
     said_again_at: Mapped[datetime | None] = column(
         "When it was last said again, by its evidence; null: not after observed_at."

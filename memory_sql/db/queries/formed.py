@@ -39,7 +39,7 @@ async def formed_of(
     is_any = exists().where(HoldRow.agent_key == agent_key, HoldRow.released_at.is_(None))
     held = and_(is_any, func.memory.is_held_observation(o.agent_key, o.scope_id, o.seq))
     by_person = or_(
-        v.kind.in_(("correction", "verification", "privacy")),
+        v.kind.in_(("correction", "verification", "privacy", "policy")),
         and_(
             v.kind == "status",
             v.run_id.is_(None),

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     cast,
     column,
     exists,
@@ -44,7 +45,7 @@ from memory_sql.db.observation_rows import select_read, to_observation
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
 from memory_sql.domain.ids import observation_id
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.observations import Observation, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,20 @@ class CorrectionRepository:
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
         await self._set([{**self._key_columns(key), "verification": verification}], "verification")
         await self.record("verification", key, {"from": before, "to": verification}, entry)
+
+    async def set_policy(self, key: ObservationKey, policy: Policy, entry: Cause) -> None:
+        """What is protected from now on has no longer the stage that rules gave it, if that is archived."""
+        t, its = ObservationStateRow, self._key_columns(key)
+        before = await self._session.scalar(select(t.policy).filter_by(**its))
+        statement = upsert(t).values(**its, policy=policy)
+        lifted = and_(literal(policy) == "protected", t.stage == "archived")
+        await self._session.execute(
+            statement.on_conflict_do_update(
+                index_elements=["agent_key", "scope_id", "seq"],
+                set_={"policy": statement.excluded.policy, "stage": case((lifted, "candidate"), else_=t.stage)},
+            )
+        )
+        await self.record("policy", key, {"from": before or "durable", "to": policy}, entry)
 
     def _key_columns(self, key: ObservationKey) -> dict[str, int]:
         return {"agent_key": self._agent_key, "scope_id": key[0], "seq": key[1]}

@@ -1,4 +1,7 @@
-"""How private an observation is: what becomes more private leaves every place that it has spread to."""
+"""How private an observation is, and whether rules may archive it.
+
+What becomes more private leaves every place that it has spread to.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
-from memory_sql.domain.observations import Marked, Observation
+from memory_sql.domain.observations import Marked, Observation, Policy
 from memory_sql.errors import InputError
-from memory_sql.lifecycle.corrections.request import Asked, find, find_version, observation_at
+from memory_sql.lifecycle.corrections.request import Asked, find, find_version, lock, observation_at
 from memory_sql.lifecycle.corrections.retracting import Spread, retract, spread_of
 from memory_sql.lifecycle.corrections.texts import need
 from memory_sql.privacy import SENSITIVITIES, Sensitivity
@@ -29,20 +32,27 @@ async def mark(
     wanted: str,
     private: bool | None,
     sensitivity: Sensitivity | None,
+    policy: Policy | None,
     if_version: int | None,
 ) -> Marked:
     """Sets how private it is, with what it has superseded and what says the same in another scope of its owner.
 
     If that is more than before, all that was made of these is erased, and the texts that hold it are rebuilt. What a legal
-    hold keeps of it is withdrawn until the hold ends.
+    hold keeps of it is withdrawn until the hold ends. The policy is its own alone, until it is corrected.
     """
     values = _values(private, sensitivity)
+    if policy is not None and not values:
+        locked = await lock(session, asked, wanted, if_version)
+        await CorrectionRepository(session, locked.agent_key).set_policy(locked.key, policy, asked.entry)
+        return Marked(observation=await locked.reread(session))
+    if not values:
+        raise InputError("pass private=, sensitivity= or policy=")
     agent_key, key = (await find(session, asked, wanted)).agent_key, parse_observation_id(wanted)
 
     async def read() -> Observation:
         return (await find_version(session, asked, wanted, if_version)).observation
 
-    return await _mark(session, asked, agent_key, key, values, read)
+    return await _mark(session, asked, agent_key, key, values, read, policy)
 
 
 async def raise_sensitivity(
@@ -60,6 +70,7 @@ async def _mark(
     key: ObservationKey,
     values: dict[str, Any],
     read: Callable[[], Awaitable[Observation]],
+    policy: Policy | None = None,
 ) -> Marked:
     waits = str(uuid.uuid4())
 
@@ -73,7 +84,10 @@ async def _mark(
         )
         detail = {"from": _privacy_of(before), "to": values, "retracted": list(retracted)}
         detail |= {"id": waits, "withdrawn": list(withdrawn)} if withdrawn else {}
-        await CorrectionRepository(session, agent_key).record("privacy", key, detail, asked.entry)
+        repository = CorrectionRepository(session, agent_key)
+        await repository.record("privacy", key, detail, asked.entry)
+        if policy is not None:
+            await repository.set_policy(key, policy, asked.entry)
         observation = await observation_at(session, agent_key, key)
         return Marked(observation=observation, retracted=retracted, withdrawn=withdrawn, withheld=tuple(withheld))
 
@@ -81,8 +95,6 @@ async def _mark(
 
 
 def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, Any]:
-    if private is None and sensitivity is None:
-        raise InputError("pass private= or sensitivity=")
     values = dict(zip(COLUMNS, (private, private, sensitivity), strict=True))
     return {name: value for name, value in values.items() if value is not None}
 

@@ -3,7 +3,7 @@
 DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_feedback, memory.v_retrieved, memory.v_retrieval,
     memory.v_model_cost, memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting,
     memory.v_pending, memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages,
-    memory.v_observations;
+    memory.v_lifecycle, memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -27,7 +27,9 @@ DROP TRIGGER observation_vectors_take_standing ON memory.observation_vectors;
 DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_stand ON memory.observation_states;
 DROP TRIGGER observation_states_stand_first ON memory.observation_states;
-DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
+DROP FUNCTION memory.sweep_archival, memory.archival_due, memory.sweep_stages, memory.stages_due,
+    memory.is_kept_as_it_is, memory.lock_swept, memory.next_in_use, memory.lived, memory.next_stage, memory.lifecycle,
+    memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
     memory.apply_formation, memory.end_counts, memory.end_retention, memory.read_messages, memory.static_layer_at,
     memory.search, memory.search_messages, memory.search_observations, memory.heirs, memory.nearest, memory.similar,
     memory.searched_scopes, memory.newest_sought, memory.words_sampled, memory.words_worth, memory.word_rarities,
@@ -52,7 +54,8 @@ DROP FUNCTION memory.digest_candidates, memory.agent_settings, memory.correct_on
     memory.principal, memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes,
     memory.keyed_hash, memory.renew_installation, memory.note_journal_read, memory.journal_read, memory.ancestors,
     memory.incarnation, memory.installation_id, memory.keep_said_again, memory.count_said_again, memory.take_standing,
-    memory.keep_standing, memory.supports, memory.is_aside, memory.is_sought, memory.is_found, memory.in_use;
+    memory.keep_standing, memory.supports, memory.is_faded, memory.is_aside, memory.is_sought, memory.is_found,
+    memory.in_use;
 DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
     memory.observation_feedback, memory.lineage, memory.judged, memory.evidence, memory.observations,
     memory.imported_messages, memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members,

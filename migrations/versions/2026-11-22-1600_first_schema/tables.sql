@@ -1020,13 +1020,18 @@ CREATE TABLE memory.observation_states (
     superseded_by INTEGER,
     follows BOOLEAN DEFAULT false NOT NULL,
     verification TEXT DEFAULT 'unverified' NOT NULL,
-    withdrawn_by TEXT,
+    stage TEXT DEFAULT 'candidate' NOT NULL,
+    policy TEXT DEFAULT 'durable' NOT NULL,
     said_again_at TIMESTAMP WITH TIME ZONE,
+    withdrawn_by TEXT,
     expires_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
     CONSTRAINT observation_states_status_check CHECK (status = ANY ('{active,superseded,archived,quarantined,given_up,evicted,withdrawn}')),
     CONSTRAINT observation_states_verification_check CHECK (verification = ANY ('{unverified,confirmed,disputed}')),
+    CONSTRAINT observation_states_stage_check CHECK (stage = ANY ('{candidate,validated,active,stale,archived}')),
+    CONSTRAINT observation_states_policy_check CHECK (policy = ANY ('{ephemeral,durable,protected}')),
+    CONSTRAINT observation_states_protected_check CHECK (stage <> 'archived' OR policy <> 'protected'),
     CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status <> 'withdrawn'),
     CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status NOT IN ('active', 'withdrawn')),
     CONSTRAINT observation_states_withdrawn_by_check CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL))
@@ -1048,8 +1053,10 @@ COMMENT ON COLUMN memory.observation_states.repend IS 'True: pending again, alth
 COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of the same scope that superseded it, or would if it weren''t set aside; null: none.';
 COMMENT ON COLUMN memory.observation_states.follows IS 'True: not active because its sources aren''t; it becomes active again with them.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';
-COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
+COMMENT ON COLUMN memory.observation_states.stage IS 'candidate, validated, active, stale or archived: how alive it was when it was last looked at, for searches.';
+COMMENT ON COLUMN memory.observation_states.policy IS 'ephemeral, durable or protected (never archived by a rule), as the host says.';
 COMMENT ON COLUMN memory.observation_states.said_again_at IS 'When it was last said again, by its evidence; null: not after observed_at.';
+COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
 COMMENT ON COLUMN memory.observation_states.expires_at IS 'When it goes unless somebody confirms it; null: never.';
 
 CREATE TABLE memory.observation_vectors (

@@ -4,6 +4,8 @@
 -- no row in memory.observation_states. The planner inlines the functions, so they cost nothing and match the conditions of
 -- partial indexes.
 --
+-- memory.is_faded asks more than the status.
+--
 -- memory.in_use(status): the observation goes into texts, contexts, digests and prompts, and may be propagated, superseded
 -- or evicted.
 CREATE OR REPLACE FUNCTION memory.in_use(p_status text) RETURNS boolean
@@ -35,6 +37,18 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up', 'withdrawn') $$;
 
 COMMENT ON FUNCTION memory.is_aside IS 'Whether an observation with this status is hidden from users; one value.';
+
+-- memory.is_faded(status, stage, policy): a search that leaves out what is stale or archived doesn't find the observation.
+CREATE OR REPLACE FUNCTION memory.is_faded(p_status text, p_stage text, p_policy text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT coalesce(p_policy, 'durable') <> 'protected' AND (
+        p_status IS NOT DISTINCT FROM 'archived' OR memory.in_use(p_status) AND coalesce(p_stage IN ('stale', 'archived'), false)
+    )
+$$;
+
+COMMENT ON FUNCTION memory.is_faded IS
+    'Whether an observation with this status, stage and policy is left out where what has faded is hidden; one value.';
 
 -- memory.supports(status): the observation supports what was derived from it alone. An evicted or archived one still does.
 CREATE OR REPLACE FUNCTION memory.supports(p_status text) RETURNS boolean

@@ -118,6 +118,12 @@ BEGIN
         CROSS JOIN jsonb_to_recordset(p.draft -> 'evidence') AS e (conversation_id text, number bigint, user_id text)
         GROUP BY p.scope, p.number, e.conversation_id, e.number, e.user_id
         ORDER BY min(p.place), e.number
+    ), kept AS (  -- what takes the place of another has its policy
+        INSERT INTO memory.observation_states (agent_key, scope_id, seq, status_at, policy)
+        SELECT p_agent, p.scope, p.number, p_at, t.policy
+        FROM placed p
+        JOIN memory.observation_states t ON t.agent_key = p_agent AND t.scope_id = p.scope AND t.seq = p_replaced
+        WHERE p.is_new AND t.policy <> 'durable'
     ), counted AS (
         UPDATE memory.scopes s
         SET last_seq = coalesce(n.last, s.last_seq), last_activity_at = p_at,

@@ -40,7 +40,7 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         k1 float8, b float8, terms float8, vector float8, date float8, disputed float8, archived float8,
-        large integer, newest integer
+        large integer, newest integer, stages jsonb, stale_hidden boolean
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -53,7 +53,7 @@ BEGIN
     v_outside := CASE WHEN f.elsewhere THEN f.outside END;
     SELECT max(s.agent_key) AS agent, array_agg(s.scope_id) AS scopes, array_agg(s.last_seq) AS lasts, array_agg(z.size) AS sizes,
            string_to_array(string_agg(DISTINCT array_to_string(s.language || s.former_languages, ' '), ' '), ' ') AS languages,
-           coalesce(sum(s.last_seq), 0)::double precision AS total, bool_or(z.size > w.large) AS any_large, f.absorbed IS TRUE OR bool_or(EXISTS (
+           coalesce(sum(s.last_seq), 0)::double precision AS total, bool_or(z.size > w.large) AS any_large, f.absorbed IS TRUE OR w.stages IS NOT NULL OR bool_or(EXISTS (
                SELECT FROM memory.observation_states t
                WHERE t.agent_key = s.agent_key AND t.scope_id = s.scope_id AND t.verification = 'disputed'
            )) AS stated  -- what stands with the observation says the rest
@@ -258,8 +258,10 @@ BEGIN
         SELECT r.scope_id, r.seq, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, r.close, w.vector * coalesce(r.meaning, 0) AS vector,
                r.meaning IS NULL AS unmeasured, x.status, k.pending, v_apart AND x.status IS NOT DISTINCT FROM 'superseded' AS gone,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
-                   + CASE WHEN x.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END AS taken_off,
-               r.fits AND (f.absorbed IS NOT TRUE OR memory.in_use(x.status) AND t.repend IS NOT TRUE AND r.seq <= (
+                   + CASE WHEN x.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END
+                   - CASE WHEN p_as_of IS NULL AND memory.in_use(x.status) THEN coalesce((w.stages ->> t.stage)::float8, 0) ELSE 0 END
+                   AS taken_off,
+               r.fits AND NOT (w.stale_hidden IS TRUE AND p_as_of IS NULL AND memory.is_faded(x.status, t.stage, t.policy)) AND (f.absorbed IS NOT TRUE OR memory.in_use(x.status) AND t.repend IS NOT TRUE AND r.seq <= (
                    SELECT s.done_seq FROM memory.scopes s WHERE s.agent_key = seen.agent AND s.scope_id = r.scope_id
                )) AS fits
         FROM read r
@@ -267,7 +269,7 @@ BEGIN
             k(scope_id, seq, status, pending)
             ON k.scope_id = r.scope_id AND k.seq = r.seq
         LEFT JOIN LATERAL (  -- by its key, whatever the planner thinks of the table's size
-            SELECT t.verification, t.repend
+            SELECT t.verification, t.repend, t.stage, t.policy
             FROM memory.observation_states t
             WHERE t.agent_key = seen.agent AND t.scope_id = r.scope_id AND t.seq = r.seq AND seen.stated
             LIMIT 1
@@ -388,6 +390,11 @@ BEGIN
                     WHERE b.gone AND b.score >= coalesce(v_least, 0) AND p_as_of IS NULL
                 ) b
                 CROSS JOIN LATERAL memory.heirs(seen.agent, b.scopes, b.seqs, b.scores, b.covered, v_outside) h
+                WHERE w.stale_hidden IS NOT TRUE OR NOT EXISTS (
+                    SELECT FROM memory.observation_states t
+                    WHERE t.agent_key = seen.agent AND t.scope_id = h.scope_id AND t.seq = h.seq
+                      AND memory.is_faded(t.status, t.stage, t.policy)
+                )
             ) t
             ORDER BY t.scope_id, t.seq, t.score DESC, t.lent
         ) t

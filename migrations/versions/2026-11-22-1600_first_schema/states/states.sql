@@ -15,6 +15,15 @@ CREATE OR REPLACE FUNCTION memory.is_aside(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NOT NULL AND p_status IN ('quarantined', 'given_up', 'withdrawn') $$;
 COMMENT ON FUNCTION memory.is_aside IS 'Whether an observation with this status is hidden from users; one value.';
+CREATE OR REPLACE FUNCTION memory.is_faded(p_status text, p_stage text, p_policy text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT coalesce(p_policy, 'durable') <> 'protected' AND (
+        p_status IS NOT DISTINCT FROM 'archived' OR memory.in_use(p_status) AND coalesce(p_stage IN ('stale', 'archived'), false)
+    )
+$$;
+COMMENT ON FUNCTION memory.is_faded IS
+    'Whether an observation with this status, stage and policy is left out where what has faded is hidden; one value.';
 CREATE OR REPLACE FUNCTION memory.supports(p_status text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT p_status IS NULL OR p_status IN ('active', 'archived', 'evicted') $$;

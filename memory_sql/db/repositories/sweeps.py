@@ -1,0 +1,75 @@
+"""What maintenance changes about observations as time passes: one function of the database a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ARRAY, BigInteger, Text, cast, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.domain.ids import observation_id
+from memory_sql.domain.results import Moved
+
+Place = tuple[int, int, int]
+"""An observation, by the keys of its agent and scope and its number."""
+BEGINNING: Place = (0, 0, 0)
+
+
+class Batch(NamedTuple):
+    """The next observations after `after`, at most `most`, of one agent or of all; `dry`: only what would change."""
+
+    agent_id: str | None
+    after: Place
+    most: int
+    dry: bool
+
+
+class Swept(NamedTuple):
+    """How many were `looked` at, the last of them (None: none were), how many changed, and the first of these."""
+
+    looked: int
+    last: Place | None
+    changed: int
+    examples: tuple[Moved, ...]
+
+
+async def sweep_stages(session: AsyncSession, batch: Batch, rules: Mapping[str, Any], now: datetime) -> Swept:
+    return await _swept(session, "stages", func.memory.sweep_stages(*_given(batch, rules), now, batch.dry))
+
+
+async def sweep_archival(
+    session: AsyncSession, batch: Batch, rules: Mapping[str, Any], threshold: int, now: datetime
+) -> Swept:
+    """`threshold`: of pending observations that make a scope due, where it has none of its own."""
+    return await _swept(
+        session, "archival", func.memory.sweep_archival(*_given(batch, rules), threshold, now, batch.dry)
+    )
+
+
+def _given(batch: Batch, rules: Mapping[str, Any]) -> tuple[Any, ...]:
+    after = cast(list(batch.after), ARRAY(BigInteger))
+    return cast(batch.agent_id, Text), after, batch.most, cast(dict(rules), JSONB)
+
+
+async def _swept(session: AsyncSession, sweep: str, call: Any) -> Swept:
+    names = ("looked", "last", "changed", "examples")
+    row = (await session.execute(select(call.table_valued(*names)))).one()
+    return Swept(row.looked, None if row.last is None else tuple(row.last), row.changed, _moved(sweep, row.examples))
+
+
+def _moved(sweep: str, examples: Any) -> tuple[Moved, ...]:
+    told = json.loads(examples) if isinstance(examples, str) else examples
+    return tuple(
+        Moved(
+            sweep=sweep,
+            agent_id=one["agent_id"],
+            observation_id=observation_id(one["scope_id"], one["seq"]),
+            was=one["was"],
+            becomes=one["becomes"],
+        )
+        for one in told
+    )

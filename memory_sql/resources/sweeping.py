@@ -1,0 +1,74 @@
+"""The sweeps of maintenance over observations: batch by batch, each in a transaction of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from memory_sql.config import Settings
+from memory_sql.db import Database
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
+from memory_sql.domain.results import MaintainResult, Moved
+from memory_sql.lifecycle import archival, stages
+
+LOOKED_AT_ONCE = 2_000  # observations of one transaction
+EXAMPLES = 20  # of each sweep
+
+Step = Callable[..., Awaitable[Swept]]
+
+
+class Done(NamedTuple):
+    """How many observations changed, the first of them, and whether those were all."""
+
+    changed: int = 0
+    examples: tuple[Moved, ...] = ()
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeps:
+    """Their order makes no difference: each leaves alone what the other decides."""
+
+    _database: Database
+    _settings: Settings
+    _now: Callable[[], datetime]
+
+    async def sweep(self, done: MaintainResult, agent_id: str | None, most: int) -> MaintainResult:
+        """`done` with what those sweeps have changed that are on."""
+        if not (self._settings.lifecycle or self._settings.archival):
+            return done
+        now = self._now()
+        moved = await self._through(stages.sweep, agent_id, most, now) if self._settings.lifecycle else Done()
+        archived = await self._through(archival.sweep, agent_id, most, now) if self._settings.archival else Done()
+        complete = done.complete and moved.is_whole and archived.is_whole
+        return done.model_copy(update={"stages": moved.changed, "archived": archived.changed, "complete": complete})
+
+    async def preview(self, agent_id: str | None, most: int, at: datetime) -> MaintainResult:
+        """What all sweeps would change at that time, each by itself."""
+        moved = await self._through(stages.sweep, agent_id, most, at, dry=True)
+        archived = await self._through(archival.sweep, agent_id, most, at, dry=True)
+        return MaintainResult(
+            messages=0,
+            stages=moved.changed,
+            archived=archived.changed,
+            examples=moved.examples + archived.examples,
+            dry_run=True,
+            complete=moved.is_whole and archived.is_whole,
+        )
+
+    async def _through(self, step: Step, agent_id: str | None, most: int, now: datetime, *, dry: bool = False) -> Done:
+        changed, examples, after, looked = 0, tuple[Moved, ...](), BEGINNING, LOOKED_AT_ONCE
+        size = LOOKED_AT_ONCE
+        while changed < most and looked == size:
+            size = min(LOOKED_AT_ONCE, most - changed)
+            batch = Batch(agent_id, after, size, dry)
+            swept = await self._database.write(
+                partial(step, batch=batch, settings=self._settings, now=now), principal=service(agent_id)
+            )
+            changed, looked, after = changed + swept.changed, swept.looked, swept.last or after
+            examples = (examples + swept.examples)[:EXAMPLES] if dry else ()
+        return Done(changed, examples, looked < size)

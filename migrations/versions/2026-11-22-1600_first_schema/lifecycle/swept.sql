@@ -1,0 +1,42 @@
+CREATE OR REPLACE FUNCTION memory.next_in_use(p_agent text, p_after bigint[], p_most integer)
+RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    v_agent bigint; v_after bigint[] := p_after;
+BEGIN
+    IF p_agent IS NOT NULL THEN
+        SELECT a.agent_key INTO v_agent FROM memory.agents a WHERE a.agent_id = p_agent;
+        IF v_agent IS NULL THEN
+            RETURN;
+        END IF;
+        v_after := greatest(p_after, ARRAY[v_agent, 0, 0]);
+    END IF;
+    RETURN QUERY
+    SELECT o.agent_key, o.scope_id, o.seq
+    FROM memory.observations o
+    WHERE (o.agent_key, o.scope_id, o.seq) > (v_after[1], v_after[2], v_after[3])
+      AND o.agent_key <= coalesce(v_agent, 9223372036854775807) AND o.standing = 'active'
+    ORDER BY o.agent_key, o.scope_id, o.seq
+    LIMIT p_most;
+END
+$$;
+COMMENT ON FUNCTION memory.next_in_use IS 'The next active observations after one, in the order of their keys; one row each.';
+CREATE OR REPLACE FUNCTION memory.lock_swept(p_agents bigint[], p_scopes bigint[], p_seqs integer[])
+RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
+LANGUAGE sql VOLATILE AS $$
+    SELECT o.agent_key, o.scope_id, o.seq
+    FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
+    JOIN memory.agents a ON a.agent_key = k.agent_key
+    JOIN memory.scopes s ON s.agent_key = k.agent_key AND s.scope_id = k.scope_id
+    JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
+    ORDER BY k.agent_key, k.scope_id, k.seq
+    FOR SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED FOR KEY SHARE OF o SKIP LOCKED
+$$;
+COMMENT ON FUNCTION memory.lock_swept IS 'Locks the observations that a sweep changes; one row for each that nobody else had locked.';
+CREATE OR REPLACE FUNCTION memory.is_kept_as_it_is(p_agent bigint, p_scope bigint, p_seq integer) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = p_agent AND h.released_at IS NULL)
+        AND memory.is_held_observation(p_agent, p_scope, p_seq)
+$$;
+COMMENT ON FUNCTION memory.is_kept_as_it_is IS 'Whether no sweep may touch an observation, since a hold keeps it; one value.';

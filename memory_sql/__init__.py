@@ -51,7 +51,15 @@ if TYPE_CHECKING:
     from memory_sql.domain.layer import ScopeRef
     from memory_sql.domain.message_shapes import MessageLike
     from memory_sql.domain.messages import Message, RetainedMessage, Role
-    from memory_sql.domain.observations import Marked, Observation, SetAside, Source, SourceKind, Verification
+    from memory_sql.domain.observations import (
+        Marked,
+        Observation,
+        Resolution,
+        SetAside,
+        Source,
+        SourceKind,
+        Verification,
+    )
     from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
     from memory_sql.domain.prices import Price
     from memory_sql.domain.prompts import ScopePrompt
@@ -300,6 +308,7 @@ __all__ = [
     "Renamed",
     "Repetition",
     "Request",
+    "Resolution",
     "RestoredError",
     "RetainedMessage",
     "RetrievalStats",
@@ -376,7 +385,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
-    "domain.observations": "Marked Observation SetAside Source SourceKind Verification",
+    "domain.observations": "Marked Observation Resolution SetAside Source SourceKind Verification",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",

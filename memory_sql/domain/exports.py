@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
@@ -164,6 +164,11 @@ class ExportedObservation(ExportLine):
     status: str
     verification: str
     superseded_by: int | None
+    until: date | None
+    resolved: str | None
+    resolved_at: datetime | None
+    expires_at: datetime | None
+    policy: str
     source_kind: str
     conversation_id: str | None
     speaker: str | None

@@ -154,7 +154,8 @@ class EmbedResult(Value):
 class MaintainResult(Value):
     """How many `messages` lost their texts, how many observations were `evicted`, how many old `counts` were deleted.
 
-    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`).
+    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `expired`: how often
+    one was resolved or evicted because its time was over (`speculative_days`, `commitment_days`, its `until`).
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -162,6 +163,7 @@ class MaintainResult(Value):
     evicted: int = 0
     counts: int = 0
     requested: int = 0
+    expired: int = 0
     complete: bool
 
 

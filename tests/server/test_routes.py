@@ -54,6 +54,8 @@ ONE: tuple[tuple[str, str, Any, int, str], ...] = (
     ("POST", "{o}/confirm", MIA, 200, '"verification":"confirmed"'),
     ("POST", "{o}/dispute", MIA, 200, '"verification":"disputed"'),
     ("POST", "{o}/mark", {**MIA, "private": True}, 200, '"no_propagate":true'),
+    ("POST", "{o}/resolve", {**MIA, "resolved": "fulfilled"}, 200, '"resolved":"fulfilled"'),
+    ("POST", "{o}/resolve", {**MIA, "resolved": None}, 200, '"resolved":null'),
     ("POST", "{o}/quarantine", MIA, 200, "{o}"),
     ("POST", "{o}/unquarantine", MIA, 200, "{o}"),
     ("PATCH", "{o}", {**MIA, "text": "Mia sails a ketch."}, 200, "ketch"),

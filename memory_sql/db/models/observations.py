@@ -142,6 +142,19 @@ class ObservationRow(Base):
             postgresql_with={"fastupdate": "off"},
             postgresql_where=SOUGHT,
         ),
+        # What expires: the sweeps read these alone.
+        Index(
+            "observations_until_idx",
+            "agent_key",
+            "until",
+            postgresql_where=text("until IS NOT NULL AND standing = 'active'"),
+        ),
+        Index(
+            "observations_speculative_idx",
+            "agent_key",
+            "observed_at",
+            postgresql_where=text("confidence < 0.4 AND standing = 'active'"),
+        ),
         Index(
             "observations_subjects_idx", "subjects", postgresql_using="gin", postgresql_where=text("subjects <> '{}'")
         ),
@@ -174,6 +187,11 @@ class ObservationRow(Base):
     run_id: Mapped[int | None] = column("The run that made it, or what it is a part of; null: none.")
     legacy_ref: Mapped[str | None] = host_id(
         "The document that it was imported from, as collection:id; null: it wasn't imported."
+    )
+    until: Mapped[date | None] = mapped_column(
+        Date,
+        nullable=True,
+        comment="The day on which what it says is over; null: it doesn't end, or nobody knows when.",
     )
     lane: Mapped[str] = constant(
         "absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).",
@@ -255,6 +273,9 @@ class ObservationStateRow(Base):
         CheckConstraint("superseded_by IS NULL OR status <> 'withdrawn'", name="superseded_by"),
         CheckConstraint("NOT follows OR status NOT IN ('active', 'withdrawn')", name="follows"),
         CheckConstraint("(status = 'withdrawn') = (withdrawn_by IS NOT NULL)", name="withdrawn_by"),
+        one_of("policy", "ephemeral", "durable", "protected"),
+        one_of("resolved", "fulfilled", "expired"),
+        CheckConstraint("resolved IS NULL OR resolved_at IS NOT NULL", name="resolved_at"),
         Index(
             "observation_states_repend_idx",
             "agent_key",
@@ -291,6 +312,18 @@ class ObservationStateRow(Base):
             "seq",
             postgresql_where=text("verification = 'disputed'"),
         ),
+        Index(
+            "observation_states_expires_at_idx",
+            "agent_key",
+            "expires_at",
+            postgresql_where=text("expires_at IS NOT NULL AND status = 'active'"),
+        ),
+        Index(
+            "observation_states_resolved_at_idx",
+            "agent_key",
+            "resolved_at",
+            postgresql_where=text("resolved IS NOT NULL AND status = 'archived'"),
+        ),
         {
             "comment": "One row per observation whose state differs from the defaults: the part that may change.",
             "postgresql_with": {"fillfactor": 70},
@@ -313,6 +346,18 @@ class ObservationStateRow(Base):
     )
     verification: Mapped[str] = constant("unverified, confirmed or disputed.", server_default=text("'unverified'"))
     withdrawn_by: Mapped[str | None] = withdrawn_by()
+    policy: Mapped[str] = constant(
+        "ephemeral, durable or protected (no sweep takes it out of use).", server_default=text("'durable'")
+    )
+    expires_at: Mapped[datetime | None] = column(
+        "When it is evicted if it is still in use, or was; null: the settings say when, if ever."
+    )
+    resolved: Mapped[str | None] = constant(
+        "fulfilled or expired: what it planned is over, and it is archived; null: it isn't over."
+    )
+    resolved_at: Mapped[datetime | None] = column(
+        "Since when it is resolved; if resolved is null, when that was taken back: its day no longer ends it."
+    )
 
     observation: Mapped[ObservationRow] = related()
 

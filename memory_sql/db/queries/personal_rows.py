@@ -209,6 +209,8 @@ class PersonalRows:
                 func.coalesce(state.status, "active").label("status"),
                 func.coalesce(state.verification, "unverified").label("verification"),
                 case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
+                *(state.resolved, state.resolved_at, state.expires_at),
+                func.coalesce(state.policy, "durable").label("policy"),
                 self._evidence().label("evidence"),
                 case((self._is_own, _RETRIEVED)).label("retrieved"),
             )
@@ -238,6 +240,10 @@ class PersonalRows:
             status=row.status,
             verification=row.verification,
             superseded_by=row.superseded_by,
+            resolved=row.resolved,
+            resolved_at=row.resolved_at,
+            expires_at=row.expires_at,
+            policy=row.policy,
             evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
             retrieved=row.retrieved or {},
         )
@@ -416,6 +422,7 @@ _OBSERVED = (
     _o.observed_at,
     _o.given_at,
     _o.created_at,
+    _o.until,
     _o.source_kind,
     _o.category,
     _o.confidence,

@@ -103,6 +103,7 @@ class Observations(Face):
     reinstate = _Blocking(observations.Observations.reinstate)
     confirm = _Blocking(observations.Observations.confirm)
     dispute = _Blocking(observations.Observations.dispute)
+    resolve = _Blocking(observations.Observations.resolve)
     mark = _Blocking(observations.Observations.mark)
     quarantine = _Blocking(observations.Observations.quarantine)
     unquarantine = _Blocking(observations.Observations.unquarantine)

@@ -25,6 +25,8 @@ Journal = Annotated[
     Path | None, typer.Option("--journal", metavar="FILE", help="The journal; default: the one in the settings.")
 ]
 
+ENDLESS = ("message_retention_days", "speculative_days", "commitment_days")  # where no value means for ever
+
 app = tree.group("The whole store: agents, counts, prices, invariants, settings, restored backups.")
 
 
@@ -191,7 +193,7 @@ def _rows(settings: Settings, own: Mapping[str, Any]) -> Iterator[dict[str, Any]
     sources = settings.sources()
     for name, field in type(settings).model_fields.items():
         value = own.get(name, getattr(settings, name))
-        if name == "message_retention_days" and value is None:
+        if name in ENDLESS and value is None:
             value = FOREVER
         secret = hasattr(value, "get_secret_value")
         shown = output.masked(value.get_secret_value()) if secret else derived.get(name, value)

@@ -1,4 +1,4 @@
-"""Single observations: get, list, sources, update, supersede, reinstate, confirm, dispute, mark, quarantine, unquarantine."""
+"""Single observations: reading, correcting, resolving, setting aside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,15 @@ from memory_sql.cli.options import (
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain.observations import Marked, Observation, Policy, Sensitivity, SetAside, SourceKind
+    from memory_sql.domain.observations import (
+        Marked,
+        Observation,
+        Policy,
+        Resolution,
+        Sensitivity,
+        SetAside,
+        SourceKind,
+    )
     from memory_sql.domain.selection import Selection
 
 app = tree.group("Single observations: reading, correcting, setting aside.")
@@ -80,6 +88,8 @@ def _details(observation: Observation) -> str:
         "observed": output.minute(o.observed_at),
         "said again": None if o.said_again_at is None else output.minute(o.said_again_at),
         "stored": output.minute(o.created_at),
+        "until": None if o.until is None else o.until.isoformat(),
+        "resolved": o.resolved,
         "status": f"{o.status}, {'pending' if o.pending else 'consolidated'}",
         "source": source.kind,
         "conversation": source.conversation_id,
@@ -313,6 +323,31 @@ def feedback(
     asked: dict[str, Any] = {"agent_id": agent, "user_id": user, "conversation_id": conversation}
     run(url, data, lambda memory: memory.observations.feedback(observation, value, **asked))
     output.one({"id": observation, "value": value}, lambda _: f"{observation}  {value:+g}", as_json)
+
+
+@app.command()
+def resolve(
+    observation: ObservationId,
+    agent: Agent,
+    user: User,
+    resolved: Annotated[str, typer.Argument(metavar="HOW", help="fulfilled or expired; none takes that back.")],
+    conversation: InConversation = None,
+    if_version: IfVersion = None,
+    actor: Actor = None,
+    reason: Reason = None,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Says that a plan or commitment is over, or takes that back.
+
+    \b
+    memory-sql observation resolve o12-3 fulfilled --agent ada --user mia
+    """
+    asked = _asked(agent, user, conversation, if_version, actor, reason)
+    end = cast("Resolution | None", None if resolved == "none" else resolved)  # checked by Memory
+    done = run(url, data, lambda memory: memory.observations.resolve(observation, end, **asked))
+    output.one(done, _state_line, as_json)
 
 
 @app.command()

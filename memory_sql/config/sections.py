@@ -377,7 +377,9 @@ class WorkSettings(Section):
     retry_longest_seconds: Annotated[float, setting("maximum seconds before a retry", ge=0.001, le=86_400)] = 600.0
     maintenance_minutes: Annotated[
         float,
-        setting("minutes between two runs of a worker's maintenance (retention, budgets)", ge=0.001, le=MOST_MINUTES),
+        setting(
+            "minutes between two runs of a worker's maintenance (retention, budgets, expiry)", ge=0.001, le=MOST_MINUTES
+        ),
     ] = 60.0
     maintenance_batch: Annotated[
         int,
@@ -417,6 +419,30 @@ class RetentionSettings(Section):
         ),
         AcceptsForever,
     ] = 30.0
+    keep_verbatim: Annotated[
+        bool,
+        per_agent(
+            "keep the texts of the messages behind sure decisions, corrections, principles and commitments longer"
+        ),
+    ] = False
+    speculative_days: Annotated[
+        float | None,
+        per_agent(
+            "days after which what is hardly sure (confidence below 0.4) expires unless it is confirmed; 0 or unset: never",
+            ge=0,
+            le=MOST_DAYS,
+        ),
+        AcceptsForever,
+    ] = 30.0
+    commitment_days: Annotated[
+        float | None,
+        per_agent(
+            "days for which what is over, a plan or commitment, can still be found; 0 or unset: for good",
+            ge=0,
+            le=MOST_DAYS,
+        ),
+        AcceptsForever,
+    ] = 90.0
     backup_days: Annotated[
         int, setting("days that backups and WAL are kept, as stated in receipts of forgetting", ge=0, le=36_500)
     ] = 30

@@ -420,6 +420,8 @@ def _marks(observation: Observation) -> Iterator[str]:
         yield "disputed"
     if observation.status == "superseded":
         yield "no longer so"
+    if observation.ended:
+        yield observation.ended
 
 
 def _note(*marks: str) -> str:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
+    Date,
     DateTime,
     Double,
     Integer,
@@ -48,6 +49,7 @@ _TYPES: dict[str, Any] = {
     "confidential": Boolean,
     "proposed": Text,
     "lane": Text,
+    "until": Date,
     "fact_key": Text,
     "tags": _TEXTS,
     "source_kind": Text,
@@ -88,6 +90,7 @@ def select_read(found: Any) -> Select[Any]:
         *(column(name, Text) for name in ("scope_kind", "owner", "name", "status", "verification")),
         *(column(name, Integer) for name in ("superseded_by", "version")),
         column("pending", Boolean),
+        column("resolved", Text),
         name="found",
     )
     return select(*(item for item in read.c if item.name != "observation"), *read_from(read.c.observation, OWN))
@@ -101,6 +104,7 @@ def to_observation(row: Any) -> Observation:
         status=row.status,
         pending=row.pending,
         verification=row.verification,
+        resolved=None if row.status == "active" else row.resolved,  # as it was at a past moment
         superseded_by=None
         if row.superseded_by is None or row.status != "superseded"
         else observation_id(row.scope_id, row.superseded_by),

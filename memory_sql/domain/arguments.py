@@ -29,7 +29,7 @@ from memory_sql.domain.ids import (
 )
 from memory_sql.domain.limits import MOST_GROUPS, MOST_TAGS, limited
 from memory_sql.domain.messages import RetainedMessage
-from memory_sql.domain.observations import Observation, Policy, Sensitivity
+from memory_sql.domain.observations import Observation, Policy, Resolution, Sensitivity
 from memory_sql.domain.positions import read_position
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
@@ -303,6 +303,12 @@ def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:
 def policy_of(value: Policy | None) -> Policy | None:
     if value is not None and value not in get_args(Policy):
         raise InputError(f"policy must be one of {', '.join(get_args(Policy))}")
+    return value
+
+
+def resolution_of(value: Resolution | None) -> Resolution | None:
+    if value is not None and value not in get_args(Resolution):
+        raise InputError(f"resolved must be one of {', '.join(get_args(Resolution))}, or None")
     return value
 
 

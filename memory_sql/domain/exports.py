@@ -182,6 +182,10 @@ class ExportedObservation(ExportLine):
     stage: str
     policy: str
     superseded_by: int | None
+    until: date | None
+    resolved: str | None
+    resolved_at: datetime | None
+    expires_at: datetime | None
     source_kind: str
     conversation_id: str | None
     speaker: str | None

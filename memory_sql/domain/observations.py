@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field
@@ -25,6 +25,7 @@ SourceKind = Literal["formation", "observe", "propagation", "import"]
 Verification = Literal["unverified", "confirmed", "disputed"]
 Stage = Literal["candidate", "validated", "active", "stale", "archived"]
 Policy = Literal["ephemeral", "durable", "protected"]
+Resolution = Literal["fulfilled", "expired"]
 
 
 class Source(Value):
@@ -61,7 +62,8 @@ class Observation(Value):
     `observed_at` is then when it was stored. `said_again_at`: when it was said last, if that was later than `observed_at`. A
     `no_propagate` or `confidential` observation never leaves its scope. `proposed`: extraction meant it for everybody
     (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`: it is kept while it is among its
-    scope's newest, and never goes into the text. `lifecycle`: only from `observations.get(explain=True)`.
+    scope's newest, and never goes into the text. `until`: the day on which what it says is over. `resolved`: how it
+    ended; it is archived then. `lifecycle`: only from `observations.get(explain=True)`.
     """
 
     id: str
@@ -82,7 +84,9 @@ class Observation(Value):
     confidential: bool = False
     proposed: str | None = None
     lane: Lane = "absorb"
+    until: date | None = None
     verification: Verification = "unverified"
+    resolved: Resolution | None = None
     superseded_by: str | None = None
     fact_key: str | None = None
     tags: tuple[str, ...] = ()
@@ -100,6 +104,13 @@ class Observation(Value):
     def position(self) -> str:
         """Where a page that ends with it ends, for `before=` of `observations.list`, also after it has been forgotten."""
         return position(max(self.created_at, self.said_again_at or self.created_at), *parse_observation_id(self.id))
+
+    @property
+    def ended(self) -> str | None:
+        """What it came to, in words, if it is resolved."""
+        if self.resolved != "expired":
+            return self.resolved
+        return f"was planned until {self.until}" if self.until else "over"
 
 
 SET_ASIDE = {

@@ -169,8 +169,9 @@ class Moved(Value):
 class MaintainResult(Value):
     """How many `messages` lost their texts, how many observations were `evicted`, how many old `counts` were deleted.
 
-    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `stages`: how many
-    have another stage, `archived`: how many were archived; `examples`: up to 20 of each, only if it was a `dry_run`.
+    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `expired`: how often
+    one was resolved or evicted because its time was over (`speculative_days`, `commitment_days`, its `until`). `stages`: how
+    many have another stage, `archived`: how many were archived; `examples`: up to 20 of each, only if it was a `dry_run`.
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -178,6 +179,7 @@ class MaintainResult(Value):
     evicted: int = 0
     counts: int = 0
     requested: int = 0
+    expired: int = 0
     stages: int = 0
     archived: int = 0
     examples: tuple[Moved, ...] = ()

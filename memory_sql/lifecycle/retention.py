@@ -33,7 +33,9 @@ async def end_retention(
     batch = settings.maintenance_batch
     conversations, wanted = max(1, batch // MESSAGES_PER_SESSION), min(batch, most)
     messages = MessageRepository(session, settings.message_retention_days, now)
-    ended = await messages.end_retention(agent_id, sweep.after, conversations=conversations, messages=wanted)
+    ended = await messages.end_retention(
+        agent_id, sweep.after, conversations=conversations, messages=wanted, keep_verbatim=settings.keep_verbatim
+    )
     return Sweep(
         sweep.messages + ended.messages, goes_on_after(sweep.after, ended, conversations=conversations, messages=wanted)
     )

@@ -27,6 +27,7 @@ from memory_sql.domain.arguments import (
     policy_of,
     principal_of,
     reason_of,
+    resolution_of,
     selection_of,
     sensitivity_of,
     tags_of,
@@ -38,6 +39,7 @@ from memory_sql.domain.observations import (
     Marked,
     Observation,
     Policy,
+    Resolution,
     Sensitivity,
     SetAside,
     Verification,
@@ -268,6 +270,34 @@ class Observations(Face):
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         return await self._verify(observation_id, asked, "disputed", if_version, session)
+
+    async def resolve(
+        self,
+        observation_id: str,
+        resolved: Resolution | None,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        conversation_id: Id | None = None,
+        if_version: int | None = None,
+        actor: Id | None = None,
+        reason: str | None = None,
+        session: Joinable | None = None,
+    ) -> Observation:
+        """Says that what the observation plans or promises is over, `fulfilled` or `expired`, and returns it, archived.
+
+        Contexts no longer show it by themselves; a search finds it as past. `commitment_days` later it is evicted. None takes
+        that back: it is active again, and its day (`until`) no longer ends it. Raises `InputError` if it isn't resolved, or
+        an active observation says the same; also the errors of `update`.
+        """
+        asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
+        end = resolution_of(resolved)
+        return await self._database.write(
+            lambda unit: corrections.resolve(unit, asked, observation_id, end, if_version),
+            session,
+            asked.service,
+            locks=True,
+        )
 
     async def _verify(
         self,

@@ -41,7 +41,7 @@ from memory_sql.domain.results import (
 )
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import eviction, requests, restoring, retention
+from memory_sql.lifecycle import eviction, expiry, requests, restoring, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import Sweeps
@@ -159,11 +159,12 @@ class Work(Face):
         Then forgets what people have asked to forget and nobody has taken back for `spoken_erase_days`.
 
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
-        kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
-        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
-        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks. Where they are on, it
-        stores the stages of observations (`lifecycle`) and archives what is old and unused (`archival`). Concurrent calls
-        share the work. A `Worker` does this automatically.
+        kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. Of the
+        observations, guesses that nobody has confirmed expire (`speculative_days`), plans whose day is over are resolved and
+        evicted later (`commitment_days`), also at most `limit`. It then evicts, as `trim` does, at most `limit` observations
+        of agents whose `retention` is budget, and deletes at most `limit` retrieval counts (`count_days`). It writes down
+        what the journal of forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`) and
+        archives what is old and unused (`archival`). Concurrent calls share the work. A `Worker` does this automatically.
 
         `dry_run` changes nothing and only reports these last two, whether or not they are on, with examples; `at`, only with
         it: as if it were then, and nothing were used until then.
@@ -185,17 +186,33 @@ class Work(Face):
             sweep = await self._database.write(step, principal=service(agent))
         if (path := self._settings.forget_journal) is not None:
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
-        requested = await self._erase_requested(agent, most)
+        requested, expired = await self._erase_requested(agent, most), await self._expire(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
-        complete = sweep.after is None and max(evicted, counts, requested) < most
+        complete = sweep.after is None and max(evicted, counts, requested, expired) < most
         done = MaintainResult(
-            messages=sweep.messages, evicted=evicted, counts=counts, requested=requested, complete=complete
+            messages=sweep.messages,
+            evicted=evicted,
+            counts=counts,
+            requested=requested,
+            expired=expired,
+            complete=complete,
         )
         return await self._sweeps.sweep(done, agent, most)
 
     @property
     def _sweeps(self) -> Sweeps:
         return Sweeps(self._database, self._settings, self._now)
+
+    async def _expire(self, agent_id: str | None, most: int) -> int:
+        """Takes out of use what has expired, a batch a transaction, and returns how many observations."""
+        expired, gone = 0, 1
+        while gone and expired < most:
+            step = partial(
+                expiry.expire, agent_id=agent_id, settings=self._settings, most=most - expired, now=self._now()
+            )
+            gone = await self._database.write(step, principal=service(agent_id))
+            expired += gone
+        return expired
 
     async def _erase_requested(self, agent_id: str | None, most: int) -> int:
         """Forgets, a request a transaction, what was asked for `spoken_erase_days` ago, and returns how many observations."""

@@ -50,7 +50,9 @@ def observation_line(o: Observation) -> str:
         facts.append(f"said by {_name(o.source.speaker)}")
     if o.scope.kind != "individual":
         facts.append(_name(str(o.scope)))
-    if o.status != "active":
+    if o.ended:
+        facts.append(o.ended)
+    elif o.status != "active":
         facts.append(f"no longer true: see {o.superseded_by}" if o.superseded_by else "no longer true")
     if o.verification == "disputed":
         facts.append("disputed")

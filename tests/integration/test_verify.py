@@ -418,6 +418,7 @@ KEYS = {
     "set_aside": "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, follows)",
     "made_of_own": "FROM memory.lineage WHERE source_scope_id = (SELECT scope_id FROM memory.scopes WHERE owner = 'u:ida')",
     "anew": "ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET status = excluded.status, follows = excluded.follows",
+    "evicted": '{"to": "evicted", "why": "speculative"}',
     "dock": "SELECT agent_key, scope_id, seq FROM memory.observations WHERE content LIKE '% dock.'",
 }
 FORMED_FOR_OTHERS = (  # what somebody said to a group, as if a formation had put it there
@@ -519,6 +520,25 @@ PLANTED: dict[str, list[str]] = {
     ],
     "observations_stand_in_one_place": [
         "UPDATE memory.observation_states SET repend = true WHERE (agent_key, scope_id, seq) IN {extras}",
+    ],
+    "expired_observations_have_their_event": [
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, resolved, resolved_at)"
+        " SELECT agent_key, {own}, 1, 'archived', 'expired', created_at {agent}",
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, expires_at)"
+        " SELECT agent_key, {own}, 1, 'evicted', created_at {agent}",
+    ],
+    "resolved_observations_are_out_of_use": [
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, resolved, resolved_at)"
+        " SELECT agent_key, {own}, 1, 'expired', created_at {agent}",
+        "ALTER TABLE memory.observation_states DROP CONSTRAINT observation_states_resolved_at_check;"
+        " INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, resolved)"
+        " SELECT agent_key, {own}, 1, 'evicted', 'expired' {agent}",
+    ],
+    "nothing_protected_was_expired": [
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, status_at, policy)"
+        " SELECT agent_key, {own}, 1, 'evicted', created_at, 'protected' {agent};"
+        " INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)"
+        " SELECT agent_key, 'status', {own}, 1, '{evicted}', created_at {agent}",
     ],
     "superseded_lead_to_what_stands": [
         "UPDATE memory.observation_states SET status = 'active' WHERE superseded_by IS NOT NULL",

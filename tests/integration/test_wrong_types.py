@@ -103,6 +103,7 @@ async def values(memory: Memory) -> dict[str, Any]:
         "new": "somebody",
         "review_id": f"claim-{older.id}-{older.scope.id}",
         "accept": False,
+        "resolved": "fulfilled",
         "journal_file": Path("nowhere"),
         "view": "v_users",
         "to": BytesIO(),

@@ -245,6 +245,7 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
     "update_shared": lambda m, w, _: m.observations.update(w["shared"], **MIA, text=f"Release {word(48)} is off."),
     "supersede": lambda m, w, _: m.observations.supersede(w["key"], w["pending"], **MIA),
     "reinstate": lambda m, w, _: m.observations.reinstate(w["old"], **MIA),
+    "resolve": lambda m, w, _: m.observations.resolve(w["new"], "fulfilled", **MIA),
     "confirm": lambda m, w, _: m.observations.confirm(w["about"], **MIA),
     "dispute": lambda m, w, _: m.observations.dispute(w["shared"], **MIA),
     "mark": lambda m, w, _: m.observations.mark(w["shared"], **MIA, private=True),

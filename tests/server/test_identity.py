@@ -158,6 +158,7 @@ async def pairs(memory: Memory) -> list[tuple[str, str, str, dict[str, Any]]]:
         ("POST", f"{one}/dispute", f"{nothing}/dispute", {}),
         ("POST", f"{one}/feedback", f"{nothing}/feedback", {"value": 1}),
         ("POST", f"{one}/reinstate", f"{nothing}/reinstate", {}),
+        ("POST", f"{one}/resolve", f"{nothing}/resolve", {"resolved": "expired"}),
         ("POST", f"{one}/unquarantine", f"{nothing}/unquarantine", {}),
         ("POST", f"observations/{shared.id}/quarantine", f"{nothing}/quarantine", {}),
         ("POST", f"observations/{shared.id}/quarantine", f"{nothing}/quarantine", {"request": "forget it"}),

@@ -60,6 +60,8 @@ ONE: tuple[tuple[str, str, Any, int, str], ...] = (
     ("POST", "{o}/mark", {**MIA, "private": True}, 200, '"no_propagate":true'),
     ("POST", "{o}/mark", {**MIA, "policy": "protected"}, 200, '"no_propagate":true'),
     ("GET", "{o}", {**MIA, "explain": True}, 200, '"policy":"protected"'),
+    ("POST", "{o}/resolve", {**MIA, "resolved": "fulfilled"}, 200, '"resolved":"fulfilled"'),
+    ("POST", "{o}/resolve", {**MIA, "resolved": None}, 200, '"resolved":null'),
     ("POST", "{o}/quarantine", MIA, 200, "{o}"),
     ("POST", "{o}/unquarantine", MIA, 200, "{o}"),
     ("PATCH", "{o}", {**MIA, "text": "Mia sails a ketch."}, 200, "ketch"),

@@ -189,6 +189,10 @@ class MessageRow(Base):
     search_extra: Mapped[str] = erase(SEARCH_EXTRA, server_default=text("''"))
     search: Mapped[Any] = search_vector("What full-text search reads; null once the text is gone.", nullable=True)
     withdrawn_by: Mapped[str | None] = withdrawn_by()
+    verbatim: Mapped[bool] = column(
+        "True: its retention is over, and it keeps its text for what is remembered of it (keep_verbatim).",
+        server_default=FALSE,
+    )
 
     conversation: Mapped[ConversationRow] = related()
     evidence: Mapped[list[EvidenceRow]] = related()

@@ -159,6 +159,19 @@ class ObservationRow(Base):
             postgresql_with={"fastupdate": "off"},
             postgresql_where=SOUGHT,
         ),
+        # What expires: the sweeps read these alone.
+        Index(
+            "observations_until_idx",
+            "agent_key",
+            "until",
+            postgresql_where=text("until IS NOT NULL AND standing = 'active'"),
+        ),
+        Index(
+            "observations_speculative_idx",
+            "agent_key",
+            "observed_at",
+            postgresql_where=text("confidence < 0.4 AND standing = 'active'"),
+        ),
         Index(
             "observations_subjects_idx", "subjects", postgresql_using="gin", postgresql_where=text("subjects <> '{}'")
         ),
@@ -194,6 +207,11 @@ class ObservationRow(Base):
     run_id: Mapped[int | None] = column("The run that made it, or what it is a part of; null: none.")
     legacy_ref: Mapped[str | None] = host_id(
         "The document that it was imported from, as collection:id; null: it wasn't imported."
+    )
+    until: Mapped[date | None] = mapped_column(
+        Date,
+        nullable=True,
+        comment="The day on which what it says is over; null: it doesn't end, or nobody knows when.",
     )
     lane: Mapped[str] = constant(
         "absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).",
@@ -291,6 +309,8 @@ class ObservationStateRow(Base):
         CheckConstraint("superseded_by IS NULL OR status <> 'withdrawn'", name="superseded_by"),
         CheckConstraint("NOT follows OR status NOT IN ('active', 'withdrawn')", name="follows"),
         CheckConstraint("(status = 'withdrawn') = (withdrawn_by IS NOT NULL)", name="withdrawn_by"),
+        one_of("resolved", "fulfilled", "expired"),
+        CheckConstraint("resolved IS NULL OR resolved_at IS NOT NULL", name="resolved_at"),
         Index(
             "observation_states_repend_idx",
             "agent_key",
@@ -327,6 +347,18 @@ class ObservationStateRow(Base):
             "seq",
             postgresql_where=text("verification = 'disputed'"),
         ),
+        Index(
+            "observation_states_expires_at_idx",
+            "agent_key",
+            "expires_at",
+            postgresql_where=text("expires_at IS NOT NULL AND status = 'active'"),
+        ),
+        Index(
+            "observation_states_resolved_at_idx",
+            "agent_key",
+            "resolved_at",
+            postgresql_where=text("resolved IS NOT NULL AND status = 'archived'"),
+        ),
         {
             "comment": "One row per observation whose state differs from the defaults: the part that may change.",
             "postgresql_with": {"fillfactor": 70},
@@ -353,15 +385,22 @@ class ObservationStateRow(Base):
         server_default=text("'candidate'"),
     )
     policy: Mapped[str] = constant(
-        "ephemeral, durable or protected (never archived by a rule), as the host says.",
+        "ephemeral, durable or protected (no rule archives or expires it), as the host says.",
         server_default=text("'durable'"),
     )
-    said_again_at: Mapped[datetime | None] = column("When it was last said again; null: only when it was observed.")
     withdrawn_by: Mapped[str | None] = withdrawn_by()
     said_again_at: Mapped[datetime | None] = column(
         "When it was last said again, by its evidence; null: not after observed_at."
     )
-    expires_at: Mapped[datetime | None] = column("When it goes unless somebody confirms it; null: never.")
+    expires_at: Mapped[datetime | None] = column(
+        "When it is evicted if it is still in use, or was; null: the settings say when, if ever."
+    )
+    resolved: Mapped[str | None] = constant(
+        "fulfilled or expired: what it planned is over, and it is archived; null: it isn't over."
+    )
+    resolved_at: Mapped[datetime | None] = column(
+        "Since when it is resolved; if resolved is null, when that was taken back: its day no longer ends it."
+    )
 
     observation: Mapped[ObservationRow] = related()
 

@@ -37,6 +37,7 @@ COLUMNS: tuple[ColumnClause[Any], ...] = (
     column("superseded_by", Integer),
     column("pending", Boolean),
     column("version", Integer),
+    column("resolved", Text),
     column("message"),
     column("observations", ARRAY(Text)),
 )

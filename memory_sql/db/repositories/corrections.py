@@ -47,6 +47,8 @@ from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationK
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Policy
 
+_KEY = ("agent_key", "scope_id", "seq")
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -68,6 +70,7 @@ class Standing:
     status: str
     superseded_by: int | None = None
     follows: bool = False
+    is_resolved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,9 @@ class CorrectionRepository:
             }
             for change in changes
         ]
-        await self._set(rows, "status", "status_at", "superseded_by", "follows")
+        if any(change.why == "leave" for change in changes):  # what is left behind can't be taken back
+            rows = [{**row, "resolved": None} for row in rows]
+        await self._set(rows, *(name for name in rows[0] if name not in _KEY))
         await self._record((("status", change.before.key, change.detail) for change in changes), entry)
 
     async def replace(self, old: ObservationKey, new: int, threshold: int, entry: Cause) -> tuple[bool, bool, bool]:
@@ -169,7 +174,10 @@ class CorrectionRepository:
         return row.holds, row.is_linked, by != new
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
-        await self._set([{**self._key_columns(key), "verification": verification}], "verification")
+        values: dict[str, Any] = {"verification": verification}
+        if verification == "confirmed":
+            values["expires_at"] = None
+        await self._set([{**self._key_columns(key), **values}], *values)
         await self.record("verification", key, {"from": before, "to": verification}, entry)
 
     async def set_policy(self, key: ObservationKey, policy: Policy, entry: Cause) -> None:
@@ -199,6 +207,19 @@ class CorrectionRepository:
             rows,
             execution_options={"render_nulls": True},
         )
+
+    async def resolve(self, one: Observation, key: ObservationKey, resolved: str, entry: Cause) -> None:
+        """An active observation is archived as resolved; one that is resolved already gets this end."""
+        values = {"status": "archived", "status_at": entry.at, "resolved": resolved, "resolved_at": entry.at}
+        changes = values if one.status == "active" else ("resolved",)
+        await self._set([{**self._key_columns(key), **values}], *changes)
+        detail = {"from": one.status, "to": "archived", "why": "resolve", "resolved": resolved}
+        await self.record("status", key, detail, entry)
+
+    async def take_back(self, key: ObservationKey, now: datetime) -> None:
+        """What it planned isn't over, whatever its day; its status is set by `StateRepository.reopen`."""
+        values = {"resolved": None, "resolved_at": now}
+        await self._set([{**self._key_columns(key), **values}], *values)
 
     async def add_word(self, key: ObservationKey, user_id: str, now: datetime) -> None:
         """Adds a person's word as evidence."""
@@ -285,12 +306,16 @@ class CorrectionRepository:
                 STATUS.label("status"),
                 t.superseded_by,
                 func.coalesce(t.follows, false()).label("follows"),
+                t.resolved.is_not(None).label("is_resolved"),
             )
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
             .where(o.agent_key == self._agent_key, *conditions)
             .order_by(*(order or (o.scope_id, o.seq)))
         )
-        return [Standing((row.scope_id, row.seq), row.status, row.superseded_by, row.follows) for row in found]
+        return [
+            Standing((row.scope_id, row.seq), row.status, row.superseded_by, row.follows, row.is_resolved)
+            for row in found
+        ]
 
     async def with_predecessors(self, key: ObservationKey) -> tuple[ObservationKey, ...]:
         """The observation and, transitively, those that it superseded."""

@@ -225,7 +225,11 @@ class FormationRepository:
             "beside": beside or None,
             "refused": refused,
         }
-        kept = {**formation_limits(settings), "message_retention_days": settings.message_retention_days}
+        kept = {
+            **formation_limits(settings),
+            "message_retention_days": settings.message_retention_days,
+            "keep_verbatim": settings.keep_verbatim,
+        }
         given = {"agent_id": state.agent_id, "run": read, "limits": kept, **_given(drafts, shown, settings, now)}
         return _outcomes(await ask(self._session, _APPLY, given))
 

@@ -282,6 +282,7 @@ class GroupRepository:
         theirs = exists().where(behind, e.user_id.in_(users))
         of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
         of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))
+        may_be_taken_back = and_(t.status == "archived", t.resolved.is_not(None))
         may_return = and_(t.status == "superseded", or_(t.superseded_by.is_not(None), t.follows))
         v = EventRow
         of_it = and_(v.agent_key == t.agent_key, v.scope_id == t.scope_id, v.seq == t.seq, v.kind == "status")
@@ -294,7 +295,7 @@ class GroupRepository:
             .where(
                 o.agent_key == self._agent_key,
                 o.scope_id.in_(scope_ids),
-                or_(IN_USE, may_return, may_be_released, t.status == "given_up"),
+                or_(IN_USE, may_return, may_be_released, may_be_taken_back, t.status == "given_up"),
                 or_(theirs, of_them),
                 ~others,
                 true() if since is None else o.created_at > since,

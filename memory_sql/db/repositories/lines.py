@@ -24,6 +24,11 @@ def is_passed(t: Any) -> ColumnElement[bool]:
     return and_(t.status == "quarantined", ~t.follows)
 
 
+def is_left(t: Any) -> ColumnElement[bool]:
+    """Whether it is archived as the word of somebody who has left; what is resolved is archived, too, and still counts."""
+    return and_(t.status == "archived", t.resolved.is_(None))
+
+
 def before_it(t: Any) -> Select[Any]:
     return select(t.seq, t.superseded_by, t.status, is_passed(t).label("passed"))
 
@@ -33,7 +38,7 @@ def is_there() -> ColumnElement[bool]:
     newer, its = aliased(_o), aliased(_t)
     is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
     same = and_(its.agent_key == _t.agent_key, its.scope_id == _t.scope_id, its.seq == _t.superseded_by)
-    gone = select(its.seq).where(same, its.status.in_(("withdrawn", "archived"))).correlate(_t)
+    gone = select(its.seq).where(same, or_(its.status == "withdrawn", is_left(its))).correlate(_t)
     there = select(newer.seq).where(is_its).correlate(_t)
     return linked(_t) & there.offset(0).exists() & ~gone.offset(0).exists()  # each by its key
 
@@ -41,8 +46,8 @@ def is_there() -> ColumnElement[bool]:
 def is_followed(scope: ScopeState) -> ColumnElement[bool]:
     """Whether in its line something comes after it that supersedes it: isn't gone, set aside for its own sake, archived."""
     last, before, left = aliased(_t), aliased(_t), aliased(_t)
-    is_left = and_(in_scope(left, scope), left.seq == last.superseded_by, left.status == "archived")
-    is_last = or_(~linked(last), select(left.seq).where(is_left).correlate(last).offset(0).exists())
+    left_it = and_(in_scope(left, scope), left.seq == last.superseded_by, is_left(left))
+    is_last = or_(~linked(last), select(left.seq).where(left_it).correlate(last).offset(0).exists())
     fallen = select(last.seq).where(in_scope(last, scope), is_passed(last), is_last).cte("fallen", recursive=True)
     its = select(before.seq).where(in_scope(before, scope), is_passed(before), before.superseded_by == fallen.c.seq)
     earlier = its.correlate(fallen).offset(0).lateral()  # by the index of what superseded others

@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer, Text
 
 from memory_sql.db.models import ConversationRow, MessageRow
-from memory_sql.db.repositories.conversations import ConversationState
 from memory_sql.domain.messages import RetainedMessage
 
 Before = tuple[datetime, str, int]
@@ -36,6 +35,7 @@ _END = select(
         bindparam("agent_id", type_=Text),
         bindparam("conversation_id", type_=Text),
         bindparam("days", type_=Double),
+        bindparam("keep", type_=Boolean),
         bindparam("now", type_=DateTime(timezone=True)),
         bindparam("after_agent", type_=BigInteger),
         bindparam("after_session", type_=Text),
@@ -116,14 +116,18 @@ class MessageRepository:
         *,
         conversations: int,
         messages: int,
-        conversation_id: str | None = None,
+        keep_verbatim: bool = False,
     ) -> Ended:
-        """Removes texts whose retention has ended, in at most this many conversations after that place, and messages."""
+        """Removes texts whose retention has ended, in at most this many conversations after that place, and messages.
+
+        `keep_verbatim`: not those behind what is to be known in its own words, for agents without a setting of their own.
+        """
         where = {
             "agent_id": agent_id,
-            "conversation_id": conversation_id,
+            "conversation_id": None,
             "after_agent": after[0],
             "after_session": after[1],
+            "keep": keep_verbatim,
         }
         row = (
             await self._session.execute(
@@ -132,16 +136,6 @@ class MessageRepository:
         ).one()
         last = None if row.last_agent is None else (row.last_agent, row.last_conversation)
         return Ended(row.messages, row.conversations, last)
-
-    async def end_of_conversation(self, state: ConversationState) -> None:
-        """The same for the formed messages of one conversation, which the caller has locked."""
-        await self.end_retention(
-            state.agent_id,
-            BEGINNING,
-            conversations=1,
-            messages=state.last_number,
-            conversation_id=state.conversation_id,
-        )
 
     async def of_user(self, principal: Mapping[str, Any], limit: int, before: Before | None) -> list[RetainedMessage]:
         """The messages that the user may see, newest first; with a conversation, only its messages."""

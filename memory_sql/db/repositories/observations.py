@@ -294,6 +294,7 @@ def _read_of(o: type[ObservationRow], said_again_at: Any = None) -> tuple[Any, .
         _s.name,
         VERIFICATION.label("verification"),
         _t.superseded_by,
+        _t.resolved,
         func.memory.observation_version(o.agent_key, o.scope_id, o.seq, type_=Integer).label("version"),
     )
 

@@ -232,6 +232,11 @@ class StateRepository:
         back, newer = await self._bring_back(scope, "given_up", which, _t.superseded_by, now, **cause)
         return sorted(back + newer)
 
+    async def reopen(self, scope: ScopeState, seq: int, now: datetime, **cause: Any) -> None:
+        """What is resolved is active again, or superseded by something newer."""
+        which = (_t.seq == seq) & _t.resolved.is_not(None)
+        await self._bring_back(scope, "archived", which, _t.superseded_by, now, **cause)
+
     async def follow(self, scope: ScopeState, seqs: Sequence[int], status: str, now: datetime, **cause: Any) -> None:
         """Sets derived observations to the status that their sources give them; active: as `reinstate` does."""
         if status == "active":

@@ -11,6 +11,7 @@ the context shows the correction beside it; where something has to leave at once
     vouching    verify
     marking     mark, raise_sensitivity
     retracting  retract_few
+    resolving   resolve
     quarantine  quarantine, release
     archiving   archive, leave_what_is_strange
     texts       rewinding and rebuilding the scopes' texts
@@ -30,6 +31,7 @@ from memory_sql.lifecycle.corrections.replacing import (
     update_alone,
 )
 from memory_sql.lifecycle.corrections.request import Asked
+from memory_sql.lifecycle.corrections.resolving import resolve
 from memory_sql.lifecycle.corrections.retracting import retract_few
 from memory_sql.lifecycle.corrections.vouching import verify
 
@@ -46,6 +48,7 @@ __all__ = [
     "release",
     "release_under",
     "replace_fact",
+    "resolve",
     "retract_few",
     "supersede",
     "supersede_under",

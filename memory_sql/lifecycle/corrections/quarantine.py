@@ -217,7 +217,8 @@ async def release_under(session: Session, asked: Asked, locks: Locks, selection:
     await need(session, agent_key, locks, releasable.scopes)
     _check_right(asked, releasable)
     changes = await _released(session, agent_key, releasable)
-    replaced = await _replaced(session, agent_key, [one.before.key for one in changes if one.status != "archived"])
+    standing = [one.before.key for one in changes if one.status != "archived" or one.before.is_resolved]
+    replaced = await _replaced(session, agent_key, standing)
     if active := [one.before.key for one in changes if one.status == "active"]:
         await refuse_twins(CorrectionRepository(session, agent_key), active, but=replaced)
     await change(session, asked, agent_key, changes, replaced)
@@ -316,7 +317,8 @@ async def _replaced(session: Session, agent_key: int, keys: Collection[Observati
 
 def _stands(one: Standing, releasable: Releasable) -> bool:
     """Whether it supersedes: nobody's who has left, nor set aside for its own sake and for longer than this release."""
-    return one.key in releasable.keys or (one.status not in ("withdrawn", "archived") and not _is_itself(one))
+    is_left = one.status == "archived" and not one.is_resolved
+    return one.key in releasable.keys or not (is_left or one.status == "withdrawn" or _is_itself(one))
 
 
 def _set_aside(

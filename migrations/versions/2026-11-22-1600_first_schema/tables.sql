@@ -544,6 +544,7 @@ CREATE TABLE memory.messages (
     search_extra TEXT DEFAULT '' NOT NULL,
     search TSVECTOR GENERATED ALWAYS AS (strip(memory.search_vector(language, content) || to_tsvector('pg_catalog.simple'::regconfig, left(search_extra, 100000)))) STORED,
     withdrawn_by TEXT,
+    verbatim BOOLEAN DEFAULT false NOT NULL,
     CONSTRAINT messages_pkey PRIMARY KEY (agent_key, conversation_id, number),
     CONSTRAINT messages_agent_key_conversation_id_fkey FOREIGN KEY(agent_key, conversation_id) REFERENCES memory.conversations (agent_key, conversation_id),
     CONSTRAINT messages_agent_key_message_id_conversation_id_key UNIQUE (agent_key, message_id, conversation_id),
@@ -579,6 +580,7 @@ COMMENT ON COLUMN memory.messages.language IS 'Text-search configuration.';
 COMMENT ON COLUMN memory.messages.search_extra IS 'Words that the language''s parser would miss: identifiers, n-grams, folded forms, days mentioned.';
 COMMENT ON COLUMN memory.messages.search IS 'What full-text search reads; null once the text is gone.';
 COMMENT ON COLUMN memory.messages.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
+COMMENT ON COLUMN memory.messages.verbatim IS 'True: its retention is over, and it keeps its text for what is remembered of it (keep_verbatim).';
 
 CREATE TABLE memory.prompts (
     agent_key BIGINT NOT NULL,
@@ -775,6 +777,7 @@ CREATE TABLE memory.observations (
     part_of INTEGER,
     run_id BIGINT,
     legacy_ref TEXT,
+    until DATE,
     lane TEXT DEFAULT 'absorb' NOT NULL,
     standing TEXT DEFAULT 'active' NOT NULL,
     category TEXT,
@@ -824,9 +827,11 @@ CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_i
 CREATE INDEX observations_said_again_at_idx ON memory.observations (agent_key, scope_id, said_again_at, seq) WHERE said_again_at IS NOT NULL AND standing = 'active';
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
+CREATE INDEX observations_speculative_idx ON memory.observations (agent_key, observed_at) WHERE confidence < 0.4 AND standing = 'active';
 CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
 CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, coalesce(said_again_at, observed_at) DESC, seq) WHERE tags <> '{}' AND standing = 'active';
+CREATE INDEX observations_until_idx ON memory.observations (agent_key, until) WHERE until IS NOT NULL AND standing = 'active';
 COMMENT ON TABLE memory.observations IS 'One row per observation: one remembered statement. Its text never changes.';
 COMMENT ON COLUMN memory.observations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observations.scope_id IS 'The scope.';
@@ -845,6 +850,7 @@ COMMENT ON COLUMN memory.observations.subjects IS 'The users whom it is about, a
 COMMENT ON COLUMN memory.observations.part_of IS 'The observation of the same scope of which this is what still held when that was overtaken; null: none.';
 COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it, or what it is a part of; null: none.';
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from, as collection:id; null: it wasn''t imported.';
+COMMENT ON COLUMN memory.observations.until IS 'The day on which what it says is over; null: it doesn''t end, or nobody knows when.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).';
 COMMENT ON COLUMN memory.observations.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
 COMMENT ON COLUMN memory.observations.category IS 'The host''s word for it: preference, decision …; null: not classified.';
@@ -1022,9 +1028,11 @@ CREATE TABLE memory.observation_states (
     verification TEXT DEFAULT 'unverified' NOT NULL,
     stage TEXT DEFAULT 'candidate' NOT NULL,
     policy TEXT DEFAULT 'durable' NOT NULL,
-    said_again_at TIMESTAMP WITH TIME ZONE,
     withdrawn_by TEXT,
+    said_again_at TIMESTAMP WITH TIME ZONE,
     expires_at TIMESTAMP WITH TIME ZONE,
+    resolved TEXT,
+    resolved_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT observation_states_pkey PRIMARY KEY (agent_key, scope_id, seq),
     CONSTRAINT observation_states_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
     CONSTRAINT observation_states_status_check CHECK (status = ANY ('{active,superseded,archived,quarantined,given_up,evicted,withdrawn}')),
@@ -1034,11 +1042,15 @@ CREATE TABLE memory.observation_states (
     CONSTRAINT observation_states_protected_check CHECK (stage <> 'archived' OR policy <> 'protected'),
     CONSTRAINT observation_states_superseded_by_check CHECK (superseded_by IS NULL OR status <> 'withdrawn'),
     CONSTRAINT observation_states_follows_check CHECK (NOT follows OR status NOT IN ('active', 'withdrawn')),
-    CONSTRAINT observation_states_withdrawn_by_check CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL))
+    CONSTRAINT observation_states_withdrawn_by_check CHECK ((status = 'withdrawn') = (withdrawn_by IS NOT NULL)),
+    CONSTRAINT observation_states_resolved_check CHECK (resolved = ANY ('{fulfilled,expired}')),
+    CONSTRAINT observation_states_resolved_at_check CHECK (resolved IS NULL OR resolved_at IS NOT NULL)
 )
  WITH (fillfactor = 70);
+CREATE INDEX observation_states_expires_at_idx ON memory.observation_states (agent_key, expires_at) WHERE expires_at IS NOT NULL AND status = 'active';
 CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
 CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend AND (status IS NULL OR status = 'active');
+CREATE INDEX observation_states_resolved_at_idx ON memory.observation_states (agent_key, resolved_at) WHERE resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';
@@ -1054,10 +1066,12 @@ COMMENT ON COLUMN memory.observation_states.superseded_by IS 'The observation of
 COMMENT ON COLUMN memory.observation_states.follows IS 'True: not active because its sources aren''t; it becomes active again with them.';
 COMMENT ON COLUMN memory.observation_states.verification IS 'unverified, confirmed or disputed.';
 COMMENT ON COLUMN memory.observation_states.stage IS 'candidate, validated, active, stale or archived: how alive it was when it was last looked at, for searches.';
-COMMENT ON COLUMN memory.observation_states.policy IS 'ephemeral, durable or protected (never archived by a rule), as the host says.';
-COMMENT ON COLUMN memory.observation_states.said_again_at IS 'When it was last said again, by its evidence; null: not after observed_at.';
+COMMENT ON COLUMN memory.observation_states.policy IS 'ephemeral, durable or protected (no rule archives or expires it), as the host says.';
 COMMENT ON COLUMN memory.observation_states.withdrawn_by IS 'Id of the forgetting that withdrew it and waits for a hold to end; null: not withdrawn.';
-COMMENT ON COLUMN memory.observation_states.expires_at IS 'When it goes unless somebody confirms it; null: never.';
+COMMENT ON COLUMN memory.observation_states.said_again_at IS 'When it was last said again, by its evidence; null: not after observed_at.';
+COMMENT ON COLUMN memory.observation_states.expires_at IS 'When it is evicted if it is still in use, or was; null: the settings say when, if ever.';
+COMMENT ON COLUMN memory.observation_states.resolved IS 'fulfilled or expired: what it planned is over, and it is archived; null: it isn''t over.';
+COMMENT ON COLUMN memory.observation_states.resolved_at IS 'Since when it is resolved; if resolved is null, when that was taken back: its day no longer ends it.';
 
 CREATE TABLE memory.observation_vectors (
     agent_key BIGINT NOT NULL,

@@ -75,7 +75,7 @@ def _place(error: BaseException) -> str:
 CATCHES_UP = 20
 WEIGHTS = {
     "add": 30, "observe": 10, "host": 3, "form": 6, "form_again": 5, "consolidate": 8, "propagate": 5, "run_due": 3,
-    "undo": 3, "update": 4, "supersede": 3, "reinstate": 3, "confirm": 2, "dispute": 1, "quarantine": 3,
+    "undo": 3, "update": 4, "supersede": 3, "reinstate": 3, "resolve": 2, "confirm": 2, "dispute": 1, "quarantine": 3,
     "feedback": 3, "say_again": 6,
     "quarantine_selected": 2, "unquarantine": 3, "mark": 2, "retry": 1, "discard": 1, "merge": 2, "unmerge": 2,
     "rename": 2, "join": 2, "leave": 3,

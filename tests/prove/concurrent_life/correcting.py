@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.selection import Selection
 from tests.prove.concurrent_life.actor import Actor
@@ -51,6 +53,15 @@ class Correcting(Actor):
     async def reinstate(self) -> None:
         agent, user, old = self.taken(self.world.superseded)
         await self.memory.observations.reinstate(old, agent_id=agent, user_id=user)
+
+    async def resolve(self) -> None:
+        """Half of what is over isn't, after all."""
+        agent = self.agent()
+        user, known = await self.seen(agent)
+        mine: dict[str, Any] = {"agent_id": agent, "user_id": user}
+        await self.memory.observations.resolve(known.id, self.random.choice(["fulfilled", "expired"]), **mine)
+        if self.random.randrange(2):
+            await self.memory.observations.resolve(known.id, None, **mine)
 
     async def confirm(self) -> None:
         """Another's word keeps what somebody has said."""

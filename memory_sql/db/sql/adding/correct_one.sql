@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION memory.correct_one(
     p_threshold integer, p_actor text, p_reason text, p_at timestamptz
 ) RETURNS TABLE (
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
-    superseded_by integer, pending boolean, version integer
+    superseded_by integer, pending boolean, version integer, resolved text
 )
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column

@@ -1,7 +1,7 @@
 -- The observation that superseded another exists, in the same scope, and the chain of superseding observations ends: no
 -- observation is superseded by itself through others. While one of them stands, the observation isn't in use; while none
 -- does, it isn't superseded, unless something quarantined or in use says the same. None that is quarantined for its own
--- sake stands, nor one that is archived or withdrawn.
+-- sake stands, nor one that is archived (but for what is resolved) or withdrawn.
 WITH RECURSIVE line AS (
     SELECT agent_key, scope_id, seq, superseded_by AS next
     FROM memory.observation_states
@@ -13,7 +13,8 @@ WITH RECURSIVE line AS (
     WHERE t.superseded_by IS NOT NULL AND l.next <> l.seq
 ), stands AS (
     SELECT l.agent_key, l.scope_id, l.seq, bool_or(
-        n.seq IS NULL OR n.status NOT IN ('archived', 'withdrawn') AND (n.status <> 'quarantined' OR n.follows)
+        n.seq IS NULL OR n.status = 'archived' AND n.resolved IS NOT NULL
+        OR n.status NOT IN ('archived', 'withdrawn') AND (n.status <> 'quarantined' OR n.follows)
     ) AS after
     FROM line l
     LEFT JOIN memory.observation_states n ON (n.agent_key, n.scope_id, n.seq) = (l.agent_key, l.scope_id, l.next)

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION memory.observation_as_read(p_agent bigint, p_scope bigint, p_seq integer)
 RETURNS TABLE (
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
-    superseded_by integer, pending boolean, version integer
+    superseded_by integer, pending boolean, version integer, resolved text
 )
 LANGUAGE sql STABLE PARALLEL SAFE ROWS 1 AS $$
     SELECT o.observation, s.kind, s.owner, s.name, coalesce(t.status, 'active'), coalesce(t.verification, 'unverified'),
@@ -15,7 +15,7 @@ LANGUAGE sql STABLE PARALLEL SAFE ROWS 1 AS $$
                SELECT count(*)::integer + 1
                FROM memory.events e
                WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq = p_seq
-           )
+           ), t.resolved
     FROM (  -- each by its key, whatever the planner thinks of the table's size
         SELECT o AS observation, o.lane
         FROM memory.observations o

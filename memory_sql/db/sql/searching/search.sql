@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION memory.search(
 RETURNS TABLE (
     arm text, score double precision, strength double precision, covered double precision, near boolean, explanation jsonb,
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
-    superseded_by integer, pending boolean, version integer,
+    superseded_by integer, pending boolean, version integer, resolved text,
     message memory.messages, observations text[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
@@ -47,7 +47,7 @@ BEGIN
         WHERE p_messages > 0
     )
     SELECT a.arm, a.score, a.strength, a.covered, a.near, a.explanation, o.observation, o.scope_kind, o.owner, o.name, coalesce(a.status, o.status),
-           o.verification, o.superseded_by, coalesce(a.pending, o.pending), o.version, m.message, a.observations
+           o.verification, o.superseded_by, coalesce(a.pending, o.pending), o.version, o.resolved, m.message, a.observations
     FROM arms a
     LEFT JOIN LATERAL memory.observation_as_read(a.agent_key, a.scope_id, a.seq) o ON true
     LEFT JOIN LATERAL (

@@ -63,7 +63,7 @@ BEGIN
     INTO v_agent, v_total, v_owners, v_conversations, v_last_numbers, v_times
     FROM memory.visible_conversations(p_agent, p_user, p_as_of) v
     HAVING bool_or(
-        v.text_since IS NOT NULL AND v.last_activity_at >= v_since AND v.conversation_id IS DISTINCT FROM f.outside
+        (v.last_activity_at >= v_since OR v.text_since < v_since) AND v.text_since IS NOT NULL AND v.conversation_id IS DISTINCT FROM f.outside
         AND NOT (f.unformed AND v.last_number <= v.formed_number)
     );
     IF NOT FOUND THEN

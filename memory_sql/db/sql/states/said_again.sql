@@ -42,7 +42,8 @@ BEGIN
     IF TG_OP = 'INSERT' THEN  -- somebody has confirmed it
         INSERT INTO memory.observation_states AS t (agent_key, scope_id, seq, status_at, said_again_at)
         SELECT v_its.agent_key, v_its.scope_id, v_its.seq, v_was.created_at, v_at WHERE v_at IS NOT NULL
-        ON CONFLICT (agent_key, scope_id, seq) DO UPDATE SET said_again_at = excluded.said_again_at;
+        ON CONFLICT (agent_key, scope_id, seq) DO UPDATE
+        SET said_again_at = excluded.said_again_at, stage = CASE t.stage WHEN 'archived' THEN 'candidate' ELSE t.stage END;
         UPDATE memory.observation_states t SET expires_at = NULL
         WHERE t.agent_key = v_its.agent_key AND t.scope_id = v_its.scope_id AND t.seq = v_its.seq AND t.expires_at IS NOT NULL;
     ELSE

@@ -1,6 +1,6 @@
 -- memory.messages_since(agent, conversation, since, as_of): the messages of a conversation that a search may show to users who
 -- may see the conversation (memory.visible_conversations). One row per message that has its text, that formation reads, whose
--- retention isn't over (it was stored after `since`, see memory.retention_start, whether or not the sweep has run), that had
+-- retention isn't over (it was stored after `since`, see memory.retention_start, whether or not the sweep has run; or it is kept verbatim), that had
 -- been stored at as_of, that isn't withdrawn, and that is evidence for no observation that is set aside other than by
 -- withdrawal. The function is inlined into the calling query: columns that aren't read cost nothing, and a message is found
 -- by its number with the primary key. The evidence is looked up for each: who needs a few of many takes the others off before.

@@ -1,5 +1,19 @@
+CREATE OR REPLACE FUNCTION memory.is_verbatim(p_agent bigint, p_conversation text, p_number bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM memory.evidence e
+        CROSS JOIN LATERAL (  -- each by its key, whatever the planner thinks of how many there are
+            SELECT o.* FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = e.scope_id AND o.seq = e.seq OFFSET 0
+        ) o
+        WHERE e.agent_key = p_agent AND e.conversation_id = p_conversation AND e.number = p_number AND e.withdrawn_by IS NULL
+          AND o.category IN ('decision', 'correction', 'principle', 'commitment') AND o.confidence >= 0.8
+          AND o.standing NOT IN ('evicted', 'withdrawn')
+    )
+$$;
+COMMENT ON FUNCTION memory.is_verbatim IS 'Whether a message is behind something that is to be known in its own words; one value.';
 CREATE OR REPLACE FUNCTION memory.end_retention(
-    p_agent text, p_conversation text, p_days double precision, p_at timestamptz, p_after_agent bigint, p_after_conversation text,
+    p_agent text, p_conversation text, p_days double precision, p_keep boolean, p_at timestamptz, p_after_agent bigint, p_after_conversation text,
     p_conversations bigint, p_messages bigint,
     OUT messages bigint, OUT conversations bigint, OUT last_agent bigint, OUT last_conversation text
 )
@@ -9,15 +23,19 @@ DECLARE
     v_agents bigint[];
     v_conversations text[];
     v_starts timestamptz[];
+    v_keeps boolean[];
 BEGIN
-    SELECT coalesce(array_agg(f.agent_key), '{}'), coalesce(array_agg(f.conversation_id), '{}'), array_agg(f.start)
-    INTO v_agents, v_conversations, v_starts
+    SELECT coalesce(array_agg(f.agent_key), '{}'), coalesce(array_agg(f.conversation_id), '{}'), array_agg(f.start),
+           array_agg(f.keeps)
+    INTO v_agents, v_conversations, v_starts, v_keeps
     FROM (
         WITH starts AS MATERIALIZED (  -- apart: behind walls no index is read by a function of another row
             SELECT a.agent_key, memory.retention_start(a.settings, p_days, p_at) AS start
             FROM memory.agents a WHERE p_agent IS NULL OR a.agent_id = p_agent
         )
-        SELECT s.agent_key, s.conversation_id, r.start
+        SELECT s.agent_key, s.conversation_id, r.start, coalesce(
+            CASE WHEN jsonb_typeof(a.settings -> 'keep_verbatim') = 'boolean' THEN (a.settings -> 'keep_verbatim')::boolean END, p_keep, false
+        ) AS keeps
         FROM starts f
         JOIN memory.agents a ON a.agent_key = f.agent_key
         CROSS JOIN LATERAL (SELECT memory.retention_start(a.settings, p_days, p_at) AS start) r  -- again: as locked
@@ -31,13 +49,18 @@ BEGIN
     conversations := cardinality(v_conversations);
     last_agent := v_agents[conversations];
     last_conversation := v_conversations[conversations];
+    UPDATE memory.messages m SET verbatim = true
+    FROM unnest(v_agents, v_conversations, v_starts, v_keeps) AS k (agent_key, conversation_id, start, keeps)
+    WHERE k.keeps AND m.agent_key = k.agent_key AND m.conversation_id = k.conversation_id AND m.created_at < k.start
+      AND m.content IS NOT NULL AND NOT m.verbatim AND memory.is_verbatim(m.agent_key, m.conversation_id, m.number);
     WITH over AS (
         SELECT m.agent_key, m.conversation_id, m.number, s.formed_number
-        FROM unnest(v_agents, v_conversations, v_starts) AS k (agent_key, conversation_id, start)
+        FROM unnest(v_agents, v_conversations, v_starts, v_keeps) AS k (agent_key, conversation_id, start, keeps)
         JOIN memory.conversations s ON s.agent_key = k.agent_key AND s.conversation_id = k.conversation_id
         JOIN memory.messages m ON m.agent_key = s.agent_key AND m.conversation_id = s.conversation_id
         WHERE m.created_at < k.start AND m.content IS NOT NULL
           AND (m.number <= s.formed_number OR NOT m.eligible OR s.excluded)
+          AND NOT (k.keeps AND memory.is_verbatim(m.agent_key, m.conversation_id, m.number))
           AND NOT (
               EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = m.agent_key AND h.released_at IS NULL)
               AND memory.is_held_message(m.agent_key, m.conversation_id, m.number)
@@ -47,7 +70,7 @@ BEGIN
     ), gone AS (
         UPDATE memory.messages m
         SET content = NULL, content_hash = memory.message_hash(m.agent_key, m.number, m.content), speaker = NULL, search_extra = '',
-            eligible = m.eligible AND m.number <= o.formed_number
+            eligible = m.eligible AND m.number <= o.formed_number, verbatim = false
         FROM over o WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
         RETURNING m.number
     ) SELECT count(*) INTO messages FROM gone;

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION memory.listed(
     p_before timestamptz, p_before_scope bigint, p_before_seq bigint
 ) RETURNS TABLE (
     observation memory.observations, scope_kind text, owner text, name text, status text, verification text,
-    superseded_by integer, pending boolean, version integer
+    superseded_by integer, pending boolean, version integer, resolved text
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$

@@ -39,6 +39,11 @@ SELECT
     CASE WHEN t.status = 'superseded' THEN 'o' || o.scope_id::text || '-' || t.superseded_by::text END AS superseded_by,
     coalesce(t.follows, false) AS follows,
     coalesce(t.verification, 'unverified') AS verification,
+    o.until,
+    t.resolved,
+    t.resolved_at,
+    t.expires_at,
+    coalesce(t.policy, 'durable') AS policy,
     o.lane = 'absorb' AND memory.in_use(t.status)
         AND (o.seq > s.done_seq OR coalesce(t.repend, false)) AS pending,
     v.version AS absorbed_by,
@@ -99,6 +104,11 @@ COMMENT ON COLUMN memory.v_observations.status_at IS 'Since when it has that sta
 COMMENT ON COLUMN memory.v_observations.superseded_by IS 'observation_id of the observation in the same scope that superseded it; null: none, or that one was forgotten.';
 COMMENT ON COLUMN memory.v_observations.follows IS 'True: it isn''t active because its sources aren''t; it becomes active again with them.';
 COMMENT ON COLUMN memory.v_observations.verification IS 'unverified, confirmed or disputed, as stated by a person or the host.';
+COMMENT ON COLUMN memory.v_observations.until IS 'The day on which what it says is over; null: it doesn''t end, or nobody knows when.';
+COMMENT ON COLUMN memory.v_observations.resolved IS 'fulfilled or expired: how what it planned ended; null: it isn''t over.';
+COMMENT ON COLUMN memory.v_observations.resolved_at IS 'Since when it is resolved, or, if resolved is null, when that was taken back; null: neither.';
+COMMENT ON COLUMN memory.v_observations.expires_at IS 'When it is evicted if it is still in use, or was; null: the settings say when, if ever.';
+COMMENT ON COLUMN memory.v_observations.policy IS 'ephemeral, durable or protected: no sweep takes it out of use.';
 COMMENT ON COLUMN memory.v_observations.pending IS 'True: it waits for the scope''s next consolidation.';
 COMMENT ON COLUMN memory.v_observations.absorbed_by IS 'The live version of the scope''s text that absorbed it; null: none (it is pending, or was set aside before it was read).';
 COMMENT ON COLUMN memory.v_observations.absorbed_at IS 'When that version was written; null: none absorbed it.';

@@ -1,0 +1,35 @@
+"""What expires: guesses that nobody has confirmed, plans whose day is over, and later what has long been resolved.
+
+Set-based, in bounded batches, each a transaction of its own. It doesn't matter how often or when the sweep runs: what is due
+is reckoned from the rows alone, so a sweep a day comes to the same as one at the end. `due` is its dry run, for any day.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from memory_sql.config import Settings
+from memory_sql.db import Session
+from memory_sql.db.repositories import expiry
+from memory_sql.db.repositories.expiry import Expiring
+
+EXAMPLES = 20
+
+
+async def due(
+    session: Session, agent_id: str | None, settings: Settings, at: datetime, most: int = EXAMPLES
+) -> tuple[dict[str, int], list[Expiring]]:
+    """How many would expire at that moment, by why, and the first of them. Nothing is changed.
+
+    What is resolved and due to be evicted by then, too, counts once, as `expired`.
+    """
+    counts = await expiry.count_expiring(session, agent_id, settings, at)
+    return counts, await expiry.expiring(session, agent_id, settings, at, most) if counts else []
+
+
+async def expire(session: Session, agent_id: str | None, settings: Settings, most: int, now: datetime) -> int:
+    """The next batch, of one agent or of all: how many observations it took out of use; 0: there is nothing left to do.
+
+    A plan that is over and was so for long is archived by one batch and evicted by a later one.
+    """
+    return await expiry.expire(session, agent_id, settings, now, min(settings.maintenance_batch, most))

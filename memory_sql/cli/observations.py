@@ -11,7 +11,6 @@ from memory_sql.cli import output, tree
 from memory_sql.cli.options import (
     Actor,
     Agent,
-    AnyUser,
     AsJson,
     AsOf,
     Before,
@@ -25,36 +24,16 @@ from memory_sql.cli.options import (
     moment,
     run,
 )
-from memory_sql.errors import InputError
+from memory_sql.cli.setting_aside import quarantine, unquarantine, withheld
 
 if TYPE_CHECKING:
-    from memory_sql.domain.observations import (
-        Marked,
-        Observation,
-        Policy,
-        Resolution,
-        Sensitivity,
-        SetAside,
-        SourceKind,
-    )
-    from memory_sql.domain.selection import Selection
+    from memory_sql.domain.observations import Marked, Observation, Policy, Resolution, Sensitivity
 
 app = tree.group("Single observations: reading, correcting, setting aside.")
 
-MaybeId = Annotated[str | None, typer.Argument(metavar="[ID]", help="The observation, o12-3; needs --user.")]
 IfVersion = Annotated[
     int | None, typer.Option("--if-version", metavar="N", help="Only if it still has this version, as --json shows it.")
 ]
-FromUser = Annotated[str | None, typer.Option("--from-user", metavar="ID", help="What this user said or owns.")]
-FromConversation = Annotated[
-    str | None, typer.Option("--from-conversation", metavar="ID", help="What was formed from this conversation.")
-]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Observations with this tag.")]
-Query = Annotated[str | None, typer.Option("--query", metavar="WORDS", help="Observations with all these words.")]
-Source = Annotated[
-    str | None, typer.Option("--source", metavar="KIND", help="formation, observe, propagation, import.")
-]
-RunId = Annotated[int | None, typer.Option("--run", metavar="ID", help="Observations that this run made.")]
 
 
 @app.command()
@@ -391,119 +370,8 @@ def mark(
     output.one(done, partial(_marked_text, policy=policy), as_json)
 
 
-@app.command()
-def quarantine(
-    agent: Agent,
-    observation: MaybeId = None,
-    user: AnyUser = None,
-    conversation: InConversation = None,
-    from_user: FromUser = None,
-    from_conversation: FromConversation = None,
-    tag: Tag = None,
-    query: Query = None,
-    source: Source = None,
-    run_id: RunId = None,
-    request: Annotated[
-        str | None,
-        typer.Option("--request", metavar="TEXT", help="In which words --from-user asked to forget the observation."),
-    ] = None,
-    replaced: Annotated[
-        bool, typer.Option("--replaced", help="Also what it has replaced, which else stands again; not with --user.")
-    ] = False,
-    actor: Actor = None,
-    reason: Reason = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Quarantines an observation, or all of a source, with duplicates and what was derived from it.
-
-    \b
-    memory-sql observation quarantine o12-3 --agent ada --user mia
-    memory-sql observation quarantine --agent ada --from-conversation 42 --reason "injected"
-
-    It is no longer shown and in no text; nothing is deleted. An observation with --from-user is only one of that user's, or
-    that they have said. What they asked to forget (--request) waits in `work reviews`, and is forgotten after a while.
-    """
-    chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id, replaced=replaced)
-    asked: dict[str, Any] = {
-        "agent_id": agent,
-        "user_id": user,
-        "conversation_id": conversation,
-        "actor": actor,
-        "reason": reason,
-        "request": request,
-    }
-    done = run(url, data, lambda memory: memory.observations.quarantine(chosen, **asked))
-    output.one(done, partial(_set_aside_text, "quarantined"), as_json)
-
-
-@app.command()
-def unquarantine(
-    agent: Agent,
-    observation: MaybeId = None,
-    user: AnyUser = None,
-    conversation: InConversation = None,
-    from_user: FromUser = None,
-    from_conversation: FromConversation = None,
-    tag: Tag = None,
-    query: Query = None,
-    source: Source = None,
-    run_id: RunId = None,
-    actor: Actor = None,
-    reason: Reason = None,
-    url: Url = None,
-    data: Data = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ends a quarantine.
-
-    \b
-    memory-sql observation unquarantine o12-3 --agent ada --user mia
-    """
-    chosen = _chosen(observation, from_user, from_conversation, tag, query, source, run_id)
-    asked: dict[str, Any] = {
-        "agent_id": agent,
-        "user_id": user,
-        "conversation_id": conversation,
-        "actor": actor,
-        "reason": reason,
-    }
-    done = run(url, data, lambda memory: memory.observations.unquarantine(chosen, **asked))
-    output.one(done, partial(_set_aside_text, "unquarantined"), as_json)
-
-
-def _chosen(
-    observation: str | None,
-    from_user: str | None,
-    from_conversation: str | None,
-    tag: str | None,
-    query: str | None,
-    source: str | None,
-    run_id: int | None,
-    *,
-    replaced: bool = False,
-) -> Selection | str:
-    given = (from_conversation, tag, query, source, run_id)
-    is_source = any(value is not None for value in given) or (from_user is not None and observation is None)
-    if (observation is not None) == is_source:
-        raise InputError("name either an observation and --user, or a source, such as --from-conversation")
-    if observation is not None and from_user is None:
-        if replaced:
-            raise InputError("--replaced goes with --from-user or a source")
-        return observation
-    from memory_sql.domain.selection import Selection
-
-    return Selection(
-        user_id=from_user,
-        observation_id=observation,
-        conversation_id=from_conversation,
-        tag=tag,
-        query=query,
-        source=cast("SourceKind | None", source),
-        run_id=run_id,
-        replaced=replaced,
-    )
+for command in (quarantine, unquarantine):
+    app.command()(command)
 
 
 def _state_line(observation: Observation) -> str:
@@ -518,14 +386,4 @@ def _marked_text(marked: Marked, policy: str | None) -> str:
     gone = f"; erased: {', '.join(marked.retracted)}" if marked.retracted else ""
     gone += f"; kept by legal holds, out of use: {', '.join(marked.withdrawn)}" if marked.withdrawn else ""
     kept += f", {policy}" if policy else ""
-    return f"{o.id}  {o.sensitivity}, {kept}{gone}{_withheld(marked.withheld)}"
-
-
-def _set_aside_text(what: str, done: SetAside) -> str:
-    ids = f": {', '.join(done.observations)}" if done.observations else ""
-    again = f"; stands again: {', '.join(done.standing)}" if done.standing else ""
-    return f"{output.many(len(done.observations), 'observation')} {what}{ids}{again}{_withheld(done.withheld)}"
-
-
-def _withheld(scopes: tuple[str, ...]) -> str:
-    return f"; to be rewritten: {', '.join(scopes)}" if scopes else ""
+    return f"{o.id}  {o.sensitivity}, {kept}{gone}{withheld(marked.withheld)}"

@@ -162,16 +162,12 @@ async def test_what_is_used_said_again_or_protected_isnt_archived(alive: Memory,
     kept = await observed(alive, "Mia dives.", **little)
     older = await observed(alive, "Mia lives in Oslo.", **little, fact_key="home")
     newer = await observed(alive, "Mia lives in Bergen.", **little, fact_key="home")
-    clock.goes_on(days=100)
+    clock.goes_on(days=99)
+    assert await observed(alive, "Mia runs.", **little) == again
+    clock.goes_on(days=1)
     for one, times in ((thrice, 3), (twice, 2)):
         await used(alive, one, times, clock.now.date())
     await alive.observations.mark(kept, **MIA, policy="protected")
-    await rows(
-        alive,
-        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, said_again_at)"
-        " SELECT agent_key, scope_id, seq, :at FROM memory.observations WHERE content = 'Mia runs.'",
-        at=clock.now - timedelta(days=1),
-    )
     done = await alive.work.maintain()
     found = await statuses(alive)
     assert {one for one, status in found.items() if status == "archived"} == {twice}
@@ -184,7 +180,7 @@ async def test_what_is_used_said_again_or_protected_isnt_archived(alive: Memory,
 
 
 async def test_held_superseded_and_set_aside_ones_are_left_alone(alive: Memory, clock: Clock) -> None:
-    little: dict[str, Any] = {"importance": 0.1, "category": "fact", "confidence": 0.3}
+    little: dict[str, Any] = {"importance": 0.1, "category": "fact", "confidence": 0.5}
     held, plain, theirs = [
         await observed(alive, f"Boat {n}.", **little, user_id=user) for n, user in enumerate(("mia", "mia", "jonas"))
     ]

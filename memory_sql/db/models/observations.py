@@ -48,7 +48,6 @@ from memory_sql.db.models.base import (
 )
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import SET_ASIDE, Policy, Stage
-from memory_sql.domain.reading import Surface
 from memory_sql.privacy import SENSITIVITIES
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from memory_sql.db.models.propagation import JudgedRow, LineageRow
     from memory_sql.db.models.runs import RunRow
     from memory_sql.db.models.scopes import ScopeRow
+    from memory_sql.db.models.uses import ObservationFeedbackRow, ObservationRetrievalRow
 
 
 SOUGHT = text("standing IN ('active', 'archived', 'superseded')")  # as memory.is_sought
@@ -489,53 +489,5 @@ class ObservationVectorRow(Base):
     )
     made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
     standing: Mapped[str] = standing()
-
-    observation: Mapped[ObservationRow] = related()
-
-
-class ObservationRetrievalRow(Base):
-    __tablename__ = "observation_retrievals"
-    __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "day", "surface"),
-        key_of("observations", "scope_id", "seq", goes_along=True),
-        one_of("surface", *get_args(Surface)),
-        CheckConstraint("times > 0", name="times"),
-        Index("observation_retrievals_day_idx", "day"),  # for deleting old days
-        {
-            "comment": "One row per observation, day (UTC) and surface: how often it was found and shown. It names no user.",
-            "postgresql_with": {"fillfactor": 70},
-        },
-    )
-
-    agent_key: Mapped[int] = column("The agent.")
-    scope_id: Mapped[int] = column("The scope.")
-    seq: Mapped[int] = column("The observation.", Integer)
-    day: Mapped[date] = column("The day in UTC.", Date)
-    surface: Mapped[str] = constant("What it was found for: context, search or digest.")
-    times: Mapped[int] = column("How many of these showed it because a search had found it.")
-
-    observation: Mapped[ObservationRow] = related()
-
-
-class ObservationFeedbackRow(Base):
-    __tablename__ = "observation_feedback"
-    __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "day"),
-        key_of("observations", "scope_id", "seq", goes_along=True),
-        CheckConstraint("times > 0", name="times"),
-        CheckConstraint("abs(total) <= times", name="total"),
-        Index("observation_feedback_day_idx", "day"),  # for deleting old days
-        {
-            "comment": "One row per observation and day (UTC): what was thought of it. It names no user.",
-            "postgresql_with": {"fillfactor": 70},
-        },
-    )
-
-    agent_key: Mapped[int] = column("The agent.")
-    scope_id: Mapped[int] = column("The scope.")
-    seq: Mapped[int] = column("The observation.", Integer)
-    day: Mapped[date] = column("The day in UTC.", Date)
-    total: Mapped[float] = column("The sum of what was said, each from -1 (of no use) to 1 (useful).", Double)
-    times: Mapped[int] = column("How often something was said.", Integer)
 
     observation: Mapped[ObservationRow] = related()

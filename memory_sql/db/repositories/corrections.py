@@ -401,39 +401,6 @@ class CorrectionRepository:
             update(o).where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys)).values(values)
         )
 
-    async def quarantines(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, dict[str, Any]]:
-        """What the ledger says of the newest quarantine of each of these, where it says something.
-
-        If an operator has quarantined again what a user had, it says so.
-        """
-        e = EventRow
-        found = await self._session.execute(
-            select(e.scope_id, e.seq, e.detail)
-            .where(
-                e.agent_key == self._agent_key,
-                e.kind == "status",
-                are_among((e.scope_id, e.seq), keys),
-                e.detail["to"].astext == "quarantined",
-            )
-            .order_by(e.event_id)
-        )
-        ledger = dict[ObservationKey, dict[str, Any]]()
-        for scope_id, seq, detail in found:  # the newest comes last
-            is_again = detail["from"] == "quarantined" and not detail.get("follows", False)
-            before = ledger.get((scope_id, seq), {})
-            if detail.get("why") == "leave":
-                ledger[scope_id, seq] = _left(before)
-                continue
-            ledger[scope_id, seq] = {**before, "operator": True} if is_again else detail
-        return ledger
-
-
-def _left(ledger: dict[str, Any]) -> dict[str, Any]:
-    """As it is once those have left who alone had said it."""
-    stays = {name: value for name, value in ledger.items() if name not in ("superseded_by", "follows")}
-    is_active = ledger.get("from", "active") == "active" or ledger.get("follows", False)
-    return {**stays, "from": "archived"} if is_active else stays
-
 
 def _replace() -> tuple[Any, Select[Any]]:
     """What sets the old one aside, and what follows: by itself, since a trigger says at its end that it is in use no more.

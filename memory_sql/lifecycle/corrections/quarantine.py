@@ -13,6 +13,7 @@ from typing import Any
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
+from memory_sql.db.queries.quarantines import quarantines
 from memory_sql.db.queries.requests import REQUEST
 from memory_sql.db.queries.selections import Selections
 from memory_sql.db.repositories.agents import agent_key_of
@@ -149,7 +150,7 @@ async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: S
 async def _fresh(repository: CorrectionRepository, asked: Asked, keys: Collection[ObservationKey]) -> list[Standing]:
     """Without what is quarantined already for its own sake: by an operator, or by a user who would do it again."""
     standings = await repository.standings(keys)
-    ledger = await repository.quarantines([one.key for one in standings if _is_itself(one)])
+    ledger = await quarantines(session, agent_key, [one.key for one in standings if _is_itself(one)])
     return [
         one
         for one in standings
@@ -259,7 +260,7 @@ async def _releasable(session: Session, asked: Asked, agent_key: int, selection:
     seeds |= {one.key for one in await repository.twins(seeds, "quarantined")} if seeds else set()
     seeds = {one.key for one in await repository.standings(seeds) if _is_itself(one)} if seeds else set()
     standings = await repository.standings(seeds) if seeds else []
-    return Releasable(tuple(standings), await repository.quarantines(seeds) if seeds else {})
+    return Releasable(tuple(standings), await quarantines(session, agent_key, seeds) if seeds else {})
 
 
 async def _released(session: Session, agent_key: int, releasable: Releasable) -> list[Change]:

@@ -1,12 +1,3 @@
-CREATE OR REPLACE FUNCTION memory.end_of_day(p_day date, p_zone text) RETURNS timestamptz
-LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$
-BEGIN
-    RETURN (p_day + 1)::timestamp AT TIME ZONE p_zone;
-EXCEPTION WHEN invalid_parameter_value THEN
-    RETURN (p_day + 1)::timestamp AT TIME ZONE 'UTC';
-END
-$$;
-COMMENT ON FUNCTION memory.end_of_day IS 'When a calendar day is over in a time zone; one value.';
 CREATE OR REPLACE FUNCTION memory.expiring(p_agent text, p_defaults jsonb, p_at timestamptz)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, why text, due_at timestamptz)
 LANGUAGE sql STABLE AS $$

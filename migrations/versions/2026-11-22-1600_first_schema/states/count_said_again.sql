@@ -1,8 +1,3 @@
--- memory.count_said_again(): trigger. What evidence says of when an observation was said again, and how surely, stands with the
--- observation: `said_again_at` is the last of these times, unless that isn't after `observed_at`; `confidence` is that of the
--- surest evidence. Both depend on the evidence that is there alone, so that it makes no difference in which order some of it
--- comes and goes. How sure it was when it was stored is kept with the evidence for that, when it is said again first.
--- Whoever changes evidence holds the scope's row lock.
 CREATE OR REPLACE FUNCTION memory.count_said_again() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -54,41 +49,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-
 COMMENT ON FUNCTION memory.count_said_again IS 'Keeps with an observation when, and how surely, its evidence says it was said again.';
-
 CREATE OR REPLACE TRIGGER evidence_says_again AFTER INSERT ON memory.evidence
 FOR EACH ROW WHEN (NEW.said_at IS NOT NULL) EXECUTE FUNCTION memory.count_said_again();
-
 CREATE OR REPLACE TRIGGER evidence_counts_again AFTER UPDATE OF withdrawn_by ON memory.evidence
 FOR EACH ROW WHEN (
     (NEW.said_at IS NOT NULL OR NEW.confidence IS NOT NULL) AND (OLD.withdrawn_by IS NULL) <> (NEW.withdrawn_by IS NULL)
 ) EXECUTE FUNCTION memory.count_said_again();
-
 CREATE OR REPLACE TRIGGER evidence_counts_no_more AFTER DELETE ON memory.evidence
 FOR EACH ROW WHEN (OLD.said_at IS NOT NULL OR OLD.confidence IS NOT NULL) EXECUTE FUNCTION memory.count_said_again();
-
--- memory.keep_said_again(): trigger. When an observation was said again stands with the observation too, where indexes can use it.
-CREATE OR REPLACE FUNCTION memory.keep_said_again() RETURNS trigger
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_key memory.observation_states := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
-    v_at timestamptz := CASE TG_OP WHEN 'DELETE' THEN NULL ELSE v_key.said_again_at END;
-BEGIN
-    UPDATE memory.observations o SET said_again_at = v_at
-    WHERE o.agent_key = v_key.agent_key AND o.scope_id = v_key.scope_id AND o.seq = v_key.seq
-      AND o.said_again_at IS DISTINCT FROM v_at;
-    RETURN NULL;
-END
-$$;
-
-COMMENT ON FUNCTION memory.keep_said_again IS 'Keeps when an observation was said again where indexes can use it.';
-
-CREATE OR REPLACE TRIGGER observation_states_say_again_first AFTER INSERT ON memory.observation_states
-FOR EACH ROW WHEN (NEW.said_again_at IS NOT NULL) EXECUTE FUNCTION memory.keep_said_again();
-
-CREATE OR REPLACE TRIGGER observation_states_say_again AFTER UPDATE OF said_again_at ON memory.observation_states
-FOR EACH ROW WHEN (OLD.said_again_at IS DISTINCT FROM NEW.said_again_at) EXECUTE FUNCTION memory.keep_said_again();
-
-CREATE OR REPLACE TRIGGER observation_states_say_no_more AFTER DELETE ON memory.observation_states
-FOR EACH ROW WHEN (OLD.said_again_at IS NOT NULL) EXECUTE FUNCTION memory.keep_said_again();

@@ -1,0 +1,9 @@
+CREATE OR REPLACE FUNCTION memory.end_of_day(p_day date, p_zone text) RETURNS timestamptz
+LANGUAGE plpgsql STABLE PARALLEL RESTRICTED AS $$
+BEGIN
+    RETURN (p_day + 1)::timestamp AT TIME ZONE p_zone;
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN (p_day + 1)::timestamp AT TIME ZONE 'UTC';
+END
+$$;
+COMMENT ON FUNCTION memory.end_of_day IS 'When a calendar day is over in a time zone; one value.';

@@ -63,6 +63,9 @@ class AgentSettings(TypedDict, total=False):
     propagation_burst: int | None
     max_errors: int | None
     message_retention_days: float | Literal["forever"] | None
+    keep_verbatim: bool | None
+    speculative_days: float | Literal["forever"] | None
+    commitment_days: float | Literal["forever"] | None
     spoken_requests: SpokenRequests | None
     retention: Literal["none", "budget"] | None
     store_items: int | None

@@ -414,7 +414,7 @@ async def test_application_behind_walls_sweeps(walled_database: str, roles: Role
 
 
 async def filled(memory: Memory, agent: str, chance: random.Random) -> None:
-    mia = {"agent_id": agent, "user_id": "mia"}
+    mia: dict[str, Any] = {"agent_id": agent, "user_id": "mia"}
     for n in range(30):
         until = chance.choice([None, FRIDAY + timedelta(days=chance.randrange(60))])
         more = {"category": chance.choice(["commitment", "fact", None]), "confidence": chance.choice([None, 0.1, 0.9])}

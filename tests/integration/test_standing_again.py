@@ -19,7 +19,7 @@ BO: dict[str, Any] = {"agent_id": "ada", "user_id": "bo"}
 
 
 async def moved_twice(memory: Memory) -> list[Observation]:
-    lines = [await memory.observe("Mia lives in Lyon.", **MIA)]
+    lines: list[Observation] = [await memory.observe("Mia lives in Lyon.", **MIA)]
     for town in ("Oslo", "Bergen"):
         lines.append(await memory.observations.update(lines[-1].id, **MIA, text=f"Mia lives in {town}."))
     return lines

@@ -142,14 +142,14 @@ async def _poisoned(session: Session, asked: Asked, agent_key: int, selection: S
     chosen = {one.key for one in await _chosen(session, asked, agent_key, selection)}
     chosen |= {*await repository.with_parts(chosen)}
     chosen |= {one.key for one in await repository.twins(chosen, "active")} if chosen else set()
-    standings = await _fresh(repository, asked, chosen)
+    standings = await _fresh(session, asked, agent_key, chosen)
     merged = await lineage.merged(await lineage.derived([one.key for one in standings])) if standings else ()
     return Poisoned(tuple(standings), await unheld(session, agent_key, merged))
 
 
-async def _fresh(repository: CorrectionRepository, asked: Asked, keys: Collection[ObservationKey]) -> list[Standing]:
+async def _fresh(session: Session, asked: Asked, agent_key: int, keys: Collection[ObservationKey]) -> list[Standing]:
     """Without what is quarantined already for its own sake: by an operator, or by a user who would do it again."""
-    standings = await repository.standings(keys)
+    standings = await CorrectionRepository(session, agent_key).standings(keys)
     ledger = await quarantines(session, agent_key, [one.key for one in standings if _is_itself(one)])
     return [
         one

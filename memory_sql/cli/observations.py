@@ -86,6 +86,7 @@ def _details(observation: Observation) -> str:
         "category": o.category,
         "confidence": _share(o.confidence),
         "importance": _share(o.importance),
+        "until": o.until.isoformat() if o.until else None,
         "sensitivity": o.sensitivity,
         "tags": ", ".join(o.tags),
         "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),

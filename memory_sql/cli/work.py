@@ -272,6 +272,7 @@ def maintain(
 def _maintained_text(done: MaintainResult) -> str:
     evicted = f", {output.many(done.evicted, 'observation')} evicted" if done.evicted else ""
     evicted += f", {output.many(done.requested, 'observation')} erased on request" if done.requested else ""
+    evicted += f", {output.many(done.classified, 'observation')} classified" if done.classified else ""
     more = "" if done.complete else "; there may be more"
     texts = "its text" if done.messages == 1 else "their texts"
     return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
@@ -175,6 +175,8 @@ class ExportedObservation(ExportLine):
     kind: str | None
     confidence: float | None
     importance: float | None
+    classified_by: int | None
+    until: date | None
     sensitivity: str
     categories: tuple[str, ...] | None
     no_propagate: bool

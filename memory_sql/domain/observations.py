@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field
@@ -42,6 +42,8 @@ class Observation(Value):
     of the observation that superseded it. `given_at` is the time that the host gave, if that was more than a day ahead;
     `observed_at` is then when it was stored. A `no_propagate` or `confidential` observation never leaves its scope.
     `proposed`: extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
+    `classified_by`: the version of the rules that gave `kind` and `importance`; None: one of these is the host's, or neither is
+    known. `until`: the day on which what it says is over.
     `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text.
     """
 
@@ -57,6 +59,8 @@ class Observation(Value):
     kind: str | None = None
     confidence: float | None = None
     importance: float | None = None
+    classified_by: int | None = None
+    until: date | None = None
     sensitivity: Sensitivity
     no_propagate: bool = False
     confidential: bool = False

@@ -154,7 +154,8 @@ class EmbedResult(Value):
 class MaintainResult(Value):
     """How many `messages` lost their texts, how many observations were `evicted`, how many old `counts` were deleted.
 
-    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`).
+    `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `classified`: how
+    many got a new kind and importance, because the rules have changed or hadn't seen them.
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -162,6 +163,7 @@ class MaintainResult(Value):
     evicted: int = 0
     counts: int = 0
     requested: int = 0
+    classified: int = 0
     complete: bool
 
 

@@ -41,7 +41,7 @@ from memory_sql.domain.results import (
 )
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import eviction, requests, restoring, retention
+from memory_sql.lifecycle import classify, eviction, requests, restoring, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face, asked_of
 
@@ -152,9 +152,10 @@ class Work(Face):
 
         At most `limit`, in transactions of `maintenance_batch`. Unformed messages and messages under a legal hold are
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. It then
-        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, and deletes at most
-        `limit` retrieval counts (`count_days`). It writes down what the journal of forgetting lacks. Concurrent calls share
-        the work. A `Worker` does this automatically.
+        evicts, as `trim` does, at most `limit` observations of agents whose `retention` is budget, deletes at most `limit`
+        retrieval counts (`count_days`), and classifies by the rules at most `limit` observations that these haven't seen.
+        It writes down what the journal of forgetting lacks. Concurrent calls share the work. A `Worker` does this
+        automatically.
         """
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)
         await self._runtime.compare_clocks(self._database)
@@ -169,10 +170,27 @@ class Work(Face):
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
         requested = await self._erase_requested(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
-        complete = sweep.after is None and max(evicted, counts, requested) < most
+        classified = await self._classify(agent, most)
+        complete = sweep.after is None and max(evicted, counts, requested, classified) < most
         return MaintainResult(
-            messages=sweep.messages, evicted=evicted, counts=counts, requested=requested, complete=complete
+            messages=sweep.messages,
+            evicted=evicted,
+            counts=counts,
+            requested=requested,
+            classified=classified,
+            complete=complete,
         )
+
+    async def _classify(self, agent_id: str | None, most: int) -> int:
+        """Classifies anew, batch by batch, and returns how many observations."""
+        done, batch = 0, self._settings.maintenance_batch
+        while done < most:
+            step = partial(classify.renew, agent_id=agent_id, most=most - done, settings=self._settings)
+            renewed = await self._database.write(step, principal=service(agent_id))
+            done += renewed
+            if renewed < batch:
+                break
+        return done
 
     async def _erase_requested(self, agent_id: str | None, most: int) -> int:
         """Forgets, a request a transaction, what was asked for `spoken_erase_days` ago, and returns how many observations."""

@@ -420,6 +420,8 @@ _OBSERVED = (
     _o.category,
     _o.confidence,
     _o.importance,
+    _o.classified_by,
+    _o.until,
     _o.sensitivity,
     _o.no_propagate,
     _o.confidential,

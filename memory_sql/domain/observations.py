@@ -42,8 +42,8 @@ class Observation(Value):
     of the observation that superseded it. `given_at` is the time that the host gave, if that was more than a day ahead;
     `observed_at` is then when it was stored. A `no_propagate` or `confidential` observation never leaves its scope.
     `proposed`: extraction meant it for everybody (`collective`) or a group (its scope, `s12`), and propagation decides.
-    `classified_by`: the version of the rules that gave `kind` and `importance`; None: one of these is the host's, or neither is
-    known. `until`: the day on which what it says is over.
+    `classified_by`: the version of the rules that gave `kind` and `importance`; 0: they are about to; None: one of these is
+    the host's, or neither is known. `until`: the day on which what it says is over.
     `lane` `buffer`: it is kept while it is among its scope's newest, and never goes into the text.
     """
 

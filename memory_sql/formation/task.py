@@ -23,7 +23,7 @@ AS_WELL = " Here stands in a sentence or two what each stretch came to, also whe
 CLASSES = """
 - `category`: {categories};
 - `sure`: said, implied or guessed;
-- `until`: the day on which a plan or promise is over, if one is known."""
+- `until`: the day on which a plan or promise ends, if known."""
 OF_CATEGORIES = {"commitment": "commitment (promise, plan)", "moment": "moment (happened once)"}
 ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """

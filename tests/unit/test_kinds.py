@@ -222,7 +222,9 @@ def test_importance_is_the_sum_of_what_b4_counts(
     assert importance_of(text, category, tags) == importance
 
 
-CONSTANTS = "START TRIVIAL CRITICAL HIGH HEDGED FIRST_PERSON TECHNICAL TAGGED LONG MOST_FOR_LENGTH SHORTEST LONGEST_TRIVIAL".split()
+CONSTANTS = """
+START TRIVIAL CRITICAL HIGH HEDGED FIRST_PERSON TECHNICAL TAGGED LONG MOST_FOR_LENGTH SHORTEST LONGEST_TRIVIAL
+""".split()
 
 
 def _wrong() -> list[Any]:

@@ -184,9 +184,7 @@ class ObservationRow(Base):
         server_default=text("'absorb'"),
     )
     standing: Mapped[str] = standing()
-    category: Mapped[str | None] = host_id(
-        "The host's or the model's word for it: preference, decision …; null: not classified."
-    )
+    category: Mapped[str | None] = host_id("A word for what it is: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
     confidence: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
     importance: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)

@@ -846,7 +846,7 @@ COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it, or what i
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from, as collection:id; null: it wasn''t imported.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).';
 COMMENT ON COLUMN memory.observations.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
-COMMENT ON COLUMN memory.observations.category IS 'The host''s or the model''s word for it: preference, decision …; null: not classified.';
+COMMENT ON COLUMN memory.observations.category IS 'A word for what it is: preference, decision …; null: not classified.';
 COMMENT ON COLUMN memory.observations.kind IS 'episode, note, fact or procedure; null: not classified.';
 COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, as judged when it was made; null: not known.';
 COMMENT ON COLUMN memory.observations.importance IS '0 to 1, as judged when it was made; null: not known.';

@@ -61,7 +61,8 @@ class Item(_Strict):
     """An observation as the model writes it, followed by what must become of it.
 
     `about` names people as the conversation does; the model writes their handles. `cues`: the terms that are kept, unless
-    all are. `days`: the days by which it is found.
+    all are. `days`: the days by which it is found. `category`, `sure` and `until` as the model writes them; `is_until`: the
+    day that is stored, where that is another.
     """
 
     content: str
@@ -74,10 +75,19 @@ class Item(_Strict):
     proposed: str | None = None
     cues: list[str] | None = None
     days: list[str] | None = None
+    category: str | None = None
+    sure: str | None = None
+    until: str | None = None
+    is_until: str | None = None
+
+    @property
+    def classes(self) -> dict[str, str]:
+        given = {"category": self.category, "sure": self.sure, "until": self.until}
+        return {name: value for name, value in given.items() if value is not None}
 
     def finding(self, people: Mapping[str, str]) -> dict[str, Any]:
         about = [people[name] for name in self.about]
-        return {"content": self.content, "sources": self.sources, "about": about, "terms": self.terms}
+        return {"content": self.content, "sources": self.sources, "about": about, "terms": self.terms} | self.classes
 
 
 class Extraction(Case):

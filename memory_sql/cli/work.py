@@ -290,6 +290,7 @@ def _day(text: str | None) -> datetime | None:
 def _maintained_text(done: MaintainResult) -> str:
     evicted = f", {output.many(done.evicted, 'observation')} evicted" if done.evicted else ""
     evicted += f", {output.many(done.requested, 'observation')} erased on request" if done.requested else ""
+    evicted += f", {output.many(done.classified, 'observation')} classified" if done.classified else ""
     more = "" if done.complete else "; there may be more"
     swept = f"{output.many(done.stages, 'observation')} with another stage, {done.archived} archived"
     if done.dry_run:

@@ -35,6 +35,21 @@ BUFFER_MAX_ITEMS, BUFFER_MAX_WORDS, BUFFER_MAX = 5, 30, 100  # R314, R315, R318
 CONVERSATION_MAX, CONVERSATION_WORDS = 8, 50  # of a conversation's latest moments (R011, R012)
 ObservationKind = Literal["fact", "note", "procedure", "episode"]
 BUDGET_KINDS: tuple[str, ...] = get_args(ObservationKind)
+Classification = Literal["model", "rules", "off"]
+CATEGORIES: tuple[str, ...] = (  # R152
+    "fact",
+    "preference",
+    "correction",
+    "entity",
+    "decision",
+    "relationship",
+    "principle",
+    "commitment",
+    "moment",
+    "skill",
+)
+ExtraCategory = Literal["rule", "procedure", "reasoning"]  # C14
+EXTRA_CATEGORIES: tuple[str, ...] = get_args(ExtraCategory)
 
 # Configurations that every supported Postgres ships. Text, not regconfig: a regconfig column would block pg_upgrade.
 LANGUAGES = (
@@ -164,5 +179,6 @@ Plain = AfterValidator(_plain)  # put after the field, for a text, path or URL
 Filled = AfterValidator(_filled)  # put after the field, for a URL: an empty one must not mean the embedded Postgres
 Sensitivities = Annotated[tuple[Sensitivity, ...], BeforeValidator(_listed)]
 ContextOrder = Annotated[tuple[ContextKind, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
+ExtraCategories = Annotated[tuple[ExtraCategory, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
 TimeZone = Annotated[str, AfterValidator(_zone)]
 AcceptsForever = BeforeValidator(_none_if_forever)  # put after the field, so that a range applies only to the number

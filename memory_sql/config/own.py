@@ -62,6 +62,8 @@ class AgentSettings(TypedDict, total=False):
     propagation_new_user_days: float | None
     propagation_burst: int | None
     max_errors: int | None
+    classification: Classification | None
+    categories: Several[ExtraCategory] | None
     message_retention_days: float | Literal["forever"] | None
     keep_verbatim: bool | None
     speculative_days: float | Literal["forever"] | None

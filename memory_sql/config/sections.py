@@ -28,12 +28,14 @@ from memory_sql.config.kinds import (
     OPENAI_DIMENSIONS,
     AcceptsForever,
     Assembly,
+    Classification,
     Collective,
     ContextFormat,
     ContextOrder,
     ConversationScope,
     Deduplicate,
     Engine,
+    ExtraCategories,
     Filled,
     Ids,
     Language,
@@ -280,6 +282,17 @@ class FormationSettings(Section):
             "what extraction assigns to everybody: proposed (stays with its author until judged) or direct (stored at once)"
         ),
     ] = "proposed"
+    classification: Annotated[
+        Classification,
+        per_agent(
+            "what says which kind of memory an observation is: model (extraction is asked for category, certainty and end,"
+            " kind and importance are by rules), rules (these alone), or off"
+        ),
+    ] = "model"
+    categories: Annotated[
+        ExtraCategories,
+        per_agent("categories that extraction may use beside the ten it always may: rule, procedure, reasoning"),
+    ] = ()
     conversation_scope: Annotated[
         ConversationScope,
         per_agent(

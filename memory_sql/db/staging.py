@@ -135,13 +135,14 @@ STORE = """
         INSERT INTO memory.observations (
             agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, message_ids,
             related_users, run_id, legacy_ref, lane, sensitivity, categories, metadata, content_hash, hash_version, language,
-            search_extra, dates, standing
+            search_extra, dates, standing, classified_by
         )
         SELECT :agent_key, r.scope_id, r.seq, r.content, r.observed_at, r.given_at, :now, 'import', r.conversation_id,
                coalesce(r.message_ids, '{}'), r.users, m.run_id, r.legacy_ref, r.lane, r.sensitivity,
                coalesce(r.categories, '{}'), r.metadata::jsonb,
                h.hash, :hash_version, s.language, r.search_extra, r.dates::datemultirange,
-               CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END
+               CASE WHEN r.state IN ('archived', 'evicted') THEN r.state ELSE 'active' END,
+               CASE WHEN :by_rules THEN 0 END  -- classified later: that takes longer than storing it
         FROM import_rows r
         JOIN made m USING (scope_id)
         JOIN memory.scopes s ON s.agent_key = :agent_key AND s.scope_id = m.scope_id

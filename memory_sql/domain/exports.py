@@ -197,6 +197,7 @@ class ExportedObservation(ExportLine):
     kind: str | None
     confidence: float | None
     importance: float | None
+    classified_by: int | None
     sensitivity: str
     categories: tuple[str, ...] | None
     no_propagate: bool

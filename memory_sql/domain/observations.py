@@ -62,8 +62,9 @@ class Observation(Value):
     `observed_at` is then when it was stored. `said_again_at`: when it was said last, if that was later than `observed_at`. A
     `no_propagate` or `confidential` observation never leaves its scope. `proposed`: extraction meant it for everybody
     (`collective`) or a group (its scope, `s12`), and propagation decides. `lane` `buffer`: it is kept while it is among its
-    scope's newest, and never goes into the text. `until`: the day on which what it says is over. `resolved`: how it
-    ended; it is archived then. `lifecycle`: only from `observations.get(explain=True)`.
+    scope's newest, and never goes into the text. `classified_by`: the version of the rules that gave `kind` and
+    `importance`; 0: they are about to; None: one of these is the host's, or neither is known. `until`: the day on which what
+    it says is over. `resolved`: how it ended; it is archived then. `lifecycle`: only from `observations.get(explain=True)`.
     """
 
     id: str
@@ -79,12 +80,13 @@ class Observation(Value):
     kind: str | None = None
     confidence: float | None = None
     importance: float | None = None
+    classified_by: int | None = None
+    until: date | None = None
     sensitivity: Sensitivity
     no_propagate: bool = False
     confidential: bool = False
     proposed: str | None = None
     lane: Lane = "absorb"
-    until: date | None = None
     verification: Verification = "unverified"
     resolved: Resolution | None = None
     superseded_by: str | None = None

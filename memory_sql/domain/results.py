@@ -172,6 +172,7 @@ class MaintainResult(Value):
     `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `expired`: how often
     one was resolved or evicted because its time was over (`speculative_days`, `commitment_days`, its `until`). `stages`: how
     many have another stage, `archived`: how many were archived; `examples`: up to 20 of each, only if it was a `dry_run`.
+    `classified`: how many got a new kind and importance, because the rules have changed or hadn't seen them.
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -179,6 +180,7 @@ class MaintainResult(Value):
     evicted: int = 0
     counts: int = 0
     requested: int = 0
+    classified: int = 0
     expired: int = 0
     stages: int = 0
     archived: int = 0

@@ -6,10 +6,11 @@ And what people ask of the memory itself: to forget or to correct something.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
@@ -26,7 +27,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from memory_sql.config.kinds import Lane
+from memory_sql.config.kinds import CATEGORIES, EXTRA_CATEGORIES, Lane
 from memory_sql.domain.prompts import OwnWords
 from memory_sql.llm.answers import AlsoRead
 
@@ -84,10 +85,17 @@ class OfferedScope:
 
 Private = Literal["no", "confidence", "personal"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
+Sure = Literal["said", "implied", "guessed"]
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def _one_of(value: object, known: Collection[str]) -> object:
+    said = value.strip().casefold() if isinstance(value, str) else None
+    return said if said in known else None
 
 
 class Finding(BaseModel):  # no docstring: it would go into the schema, and so to the model
-    # What an observation is worth and who may see it isn't the model's to say.
+    # How important an observation is and who may see it isn't the model's to say.
     model_config = ConfigDict(extra="ignore")
 
     content: str
@@ -115,7 +123,32 @@ class Finding(BaseModel):  # no docstring: it would go into the schema, and so t
         return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-class ExtractedObservation(Finding):
+class ClassifiedFinding(Finding):
+    # What can't be read is as if it weren't there: nobody may take a default for knowledge.
+    category: str | None = None
+    sure: Sure | None = None
+    until: str | None = None
+
+    @field_validator("category", mode="before")
+    @classmethod
+    def _only_categories(cls, value: object) -> object:
+        return _one_of(value, (*CATEGORIES, *EXTRA_CATEGORIES))
+
+    @field_validator("sure", mode="before")
+    @classmethod
+    def _only_degrees(cls, value: object) -> object:
+        return _one_of(value, get_args(Sure))
+
+    @field_validator("until", mode="before")
+    @classmethod
+    def _only_days(cls, value: object) -> object:
+        with suppress(ValueError):
+            if isinstance(value, str) and _DAY.fullmatch(said := value.strip()) and date.fromisoformat(said):
+                return said
+        return None
+
+
+class ExtractedObservation(ClassifiedFinding):
     """`scope`: an alias, or what the model wrote in its place."""
 
     scope: str | None = None
@@ -176,7 +209,7 @@ class Extraction:
 
 
 FLAT, REQUESTS = "observations", "requests"
-_FINDINGS = TypeAdapter(list[Finding])
+_FINDINGS = TypeAdapter(list[ClassifiedFinding])
 _FLAT_LIST = TypeAdapter(list[ExtractedObservation])
 
 
@@ -244,9 +277,13 @@ def _requests(value: object) -> Iterator[Asking]:
 
 
 @lru_cache(maxsize=256)
-def answer_for(aliases: tuple[str, ...]) -> type[ExtractionAnswer]:
-    """The answer that offers these scopes; its schema has one list for each, one of requests, and nothing else."""
-    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[Finding], ...)), REQUESTS: (list[Asking], ...)}
+def answer_for(aliases: tuple[str, ...], *, classified: bool = False) -> type[ExtractionAnswer]:
+    """The answer that offers these scopes; its schema has one list for each, one of requests, and nothing else.
+
+    `classified`: what an observation is, is asked for as well.
+    """
+    finding = ClassifiedFinding if classified else Finding
+    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[finding], ...)), REQUESTS: (list[Asking], ...)}  # type: ignore[valid-type]
     shape = create_model("Extraction", **lists)
 
     class Extraction(ExtractionAnswer):

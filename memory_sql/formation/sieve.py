@@ -6,14 +6,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cached_property
 from math import ceil
 from typing import NamedTuple
 
 from memory_sql.config import Settings
+from memory_sql.config.kinds import CATEGORIES
 from memory_sql.db.repositories.conversations import BufferedMessage
-from memory_sql.db.repositories.observations import Draft, Evidence
+from memory_sql.db.repositories.observations import Draft, Evidence, by_rules
 from memory_sql.db.repositories.scopes import NewScope
+from memory_sql.domain.classification import CONFIDENCE
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.requests import MOST_REQUESTS, Asked, asked_in
 from memory_sql.formation.window import Loaded, Target
@@ -297,11 +300,26 @@ class _Sieve:
 
     def _draft(self, item: ExtractedObservation, placed: _Placed) -> Draft:
         found = classify(placed.content, is_plain=placed.content == self._plain)
-        return replace(
+        draft = replace(
             _draft(placed, found, self._loaded),
             sensitivity="sensitive" if item.private == "personal" else found.sensitivity,
             subjects=tuple(dict.fromkeys(self._people[name] for name in item.about if name in self._people)),
             terms=self._terms(item, placed, found) if self._settings.search_cues else (),
+        )
+        if self._settings.classification == "model":
+            draft = self._as_the_model_says(draft, item)
+        return by_rules(draft, self._settings.classification)
+
+    def _as_the_model_says(self, draft: Draft, item: ExtractedObservation) -> Draft:
+        """With what can be read of it. What was over before it was said has a wrong day."""
+        allowed = (*CATEGORIES, *self._settings.categories)
+        until = None if item.until is None else date.fromisoformat(item.until)
+        said_on = draft.observed_at.astimezone(self._window.zone).date()
+        return replace(
+            draft,
+            category=item.category if item.category in allowed else None,
+            confidence=None if item.sure is None else CONFIDENCE[item.sure],
+            until=None if until is None or until < said_on else until,
         )
 
     def _terms(self, item: ExtractedObservation, placed: _Placed, found: Classification) -> tuple[str, ...]:

@@ -20,6 +20,11 @@ from memory_sql.llm.notation import KINDS, as_data, as_lines, in_lines, mark_for
 GROUP_ITEMS = 30
 NO_CUES, NO_REQUESTS = "Leave `terms` empty.", "Leave `requests` empty."
 AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
+CLASSES = """
+- `category`: {categories};
+- `sure`: said, implied or guessed;
+- `until`: the day on which a plan or promise ends, if known."""
+OF_CATEGORIES = {"commitment": "commitment (promise, plan)", "moment": "moment (happened once)"}
 ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """
 What memory already says, so that you don't write it again (it isn't part of the conversation):
@@ -34,7 +39,8 @@ class ExtractionTask:
     """`now`: when the conversation was last heard, in its zone.
 
     `silent`: the names, by their handles, of members who say nothing. `max_items` and `group_items` hold for scopes that have
-    no limit of their own. `cues`: search cues are asked for; `requests`: what people ask of the memory itself.
+    no limit of their own. `cues`: search cues are asked for; `requests`: what people ask of the memory itself;
+    `categories`: which of these an observation is, empty: that isn't asked for.
     """
 
     turns: tuple[Turn, ...]
@@ -46,6 +52,7 @@ class ExtractionTask:
     silent: Mapping[str, str] = field(default_factory=dict)
     cues: bool = True
     requests: bool = True
+    categories: tuple[str, ...] = ()
 
     def request(self, model: str, wrong: str | None = None) -> Request[ExtractionAnswer]:
         """`wrong`: why the answer can't be used that is asked for again."""
@@ -66,8 +73,10 @@ class ExtractionTask:
             now=minute_of(self.now),
             lists=", ".join(aliases),
             repair=self._asked_besides(wrong),
+            classes=self._classes(),
         )
-        return Request("extraction", model, instructions, text, answer_for(aliases), self, prompt.version, mark)
+        answer = answer_for(aliases, classified=bool(self.categories))
+        return Request("extraction", model, instructions, text, answer, self, prompt.version, mark)
 
     def _prompt(self) -> prompts.Prompt:
         """The base prompt, or with the instructions of the one scope that is asked about; told what has a say in it."""
@@ -104,6 +113,10 @@ class ExtractionTask:
                 yield f"== {day} {day:%A}"
             called = "" if turn.speaker in (turn.role, names.get(handle)) else f" {as_data(turn.speaker)}"
             yield f"{turn.n} {handle}{called} {turn.said_at:%H:%M} {text}"
+
+    def _classes(self) -> str:
+        *others, last = (OF_CATEGORIES.get(name, name) for name in self.categories or ("",))
+        return CLASSES.format(categories=f"{', '.join(others)} or {last}") if self.categories else ""
 
     def _asked_besides(self, wrong: str | None) -> str:
         repair = f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly." if wrong else ""

@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from memory_sql.config import Settings
-from memory_sql.config.kinds import BUFFER_MAX_ITEMS, Collective, ConversationScope, Lane
+from memory_sql.config.kinds import BUFFER_MAX_ITEMS, CATEGORIES, Collective, ConversationScope, Lane
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationState
 from memory_sql.db.repositories.runs import AnsweredRun, RunKey
 from memory_sql.db.repositories.scopes import ScopeState
@@ -293,4 +293,5 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
         silent={one.alias.removeprefix(PERSON): one.display_name for one in loaded.silent if one.display_name},
         cues=settings.search_cues,
         requests=settings.spoken_requests != "off",
+        categories=(*CATEGORIES, *settings.categories) if settings.classification == "model" else (),
     )

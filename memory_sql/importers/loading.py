@@ -234,6 +234,7 @@ class Loader:
             rows=staged,
             repeats=any(place.repeated for _, place, _ in there),
             links=seen.has_messages,
+            by_rules=own.classification != "off",
         )
         ids = [place.scope_id for _, place, _ in there]
         await scopes.refresh_due(agent_key, ids, self.settings.consolidation_threshold, self.now)

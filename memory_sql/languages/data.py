@@ -23,6 +23,8 @@ from memory_sql.languages.tables import (
     Counting,
     Dates,
     FunctionWords,
+    Importance,
+    Kinds,
     Likeness,
     Names,
     Pattern,
@@ -55,6 +57,8 @@ TABLES: Mapping[str, type] = {
     "likeness": Likeness,
     "told_by": ToldBy,
     "shortened": Shortened,
+    "kinds": Kinds,
+    "importance": Importance,
 }
 
 Table = TypeVar("Table")

@@ -260,3 +260,35 @@ class Shortened(NamedTuple):
     numbered: Words = frozenset()
     last: Words = frozenset()
     counted: Words = frozenset()
+
+
+class Kinds(NamedTuple):
+    """What makes an observation an episode or a note (B.4). Phrases; case doesn't matter.
+
+    `temporal`: say when it happened; `weekday`: so does a day of the week, unless the text is `habitual`. `happened`: verbs
+    that tell what somebody did or what came about; `note`: words of what holds. Tags in lower case.
+    """
+
+    temporal: Mapping[str, str] = _NONE
+    weekday: Mapping[str, str] = _NONE
+    habitual: Mapping[str, str] = _NONE
+    happened: Mapping[str, str] = _NONE
+    note: Mapping[str, str] = _NONE
+    note_tags: Words = frozenset()
+    episode_tags: Words = frozenset()
+
+
+class Importance(NamedTuple):
+    """What makes an observation important or not (B.4). Phrases; case doesn't matter.
+
+    `trivial`: greetings and fillers, of which a text may consist; `hedging`: how somebody says that they aren't sure;
+    `technical`: words of versions and settings. `tags` in lower case.
+    """
+
+    trivial: Mapping[str, str] = _NONE
+    critical: Mapping[str, str] = _NONE
+    high: Mapping[str, str] = _NONE
+    hedging: Mapping[str, str] = _NONE
+    first_person: Mapping[str, str] = _NONE
+    technical: Mapping[str, str] = _NONE
+    tags: Words = frozenset()

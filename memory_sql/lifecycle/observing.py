@@ -19,6 +19,7 @@ from memory_sql.db.repositories.observations import (
     Known,
     ObservationKey,
     ObservationRepository,
+    by_rules,
     classified,
     observation_of,
 )
@@ -192,7 +193,7 @@ async def _store(
         zone = zone_of((by and by.time_zone) or own.time_zone)
         ready = draft if is_plain else _without_secrets(draft, own.secrets if by else "mask")
         dates = days_of(ready.content, ready.observed_at, zone)
-        ready = classified(ready, is_plain=is_plain, dates=dates)
+        ready = by_rules(classified(ready, is_plain=is_plain, dates=dates), own.classification)
         found = await ObservationRepository(session).observe(agent_id, ready, lane, by, own, now)
         if found.outcome != "differs":
             break

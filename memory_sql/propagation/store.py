@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memory_sql.config import Settings
+from memory_sql.config.kinds import CATEGORIES, EXTRA_CATEGORIES
 from memory_sql.db import Session
 from memory_sql.db.repositories.lineage import LineageRepository
-from memory_sql.db.repositories.observations import Draft, ObservationRepository
+from memory_sql.db.repositories.observations import Draft, ObservationRepository, by_rules
 from memory_sql.db.repositories.propagations import PropagationRepository, Shareable
 from memory_sql.db.repositories.scopes import NewScope, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -53,16 +54,23 @@ class Store:
         return dict(known) | await self.repository.digests(saved.stored)
 
     def _draft(self, target: ScopeState, item: Verdict) -> Draft:
-        """The draft names nobody, is as old as its source, and is no less private."""
+        """The draft names nobody, is as old as its source, as sure, and no less private.
+
+        A category of the host's own stays with the source: it may tell more than the text.
+        """
         source, text = item.offer.source, item.text or ""
-        return Draft(
+        draft = Draft(
             scope=NewScope(target.kind, target.owner, target.name),
             content=text,
             observed_at=source.observed_at,
             source_kind="propagation",
             evidence=(),
             dates=days_of(text, source.observed_at, zone_of(self.settings.time_zone)),
+            category=source.category if source.category in (*CATEGORIES, *EXTRA_CATEGORIES) else None,
+            confidence=source.confidence,
+            until=source.until,
         )
+        return by_rules(draft, self.settings.classification)
 
     async def _keep(self, item: Verdict, target: ScopeState, seqs: Mapping[bytes | None, int]) -> Verdict:
         placed = replace(item, target_scope_id=target.scope_id)

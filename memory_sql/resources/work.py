@@ -41,7 +41,7 @@ from memory_sql.domain.results import (
 )
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import eviction, expiry, requests, restoring, retention
+from memory_sql.lifecycle import classify, eviction, expiry, requests, restoring, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import Sweeps
@@ -162,8 +162,9 @@ class Work(Face):
         kept. The row of each message stays, so that it is recognised if it is sent again, and for the evidence. Of the
         observations, guesses that nobody has confirmed expire (`speculative_days`), plans whose day is over are resolved and
         evicted later (`commitment_days`), also at most `limit`. It then evicts, as `trim` does, at most `limit` observations
-        of agents whose `retention` is budget, and deletes at most `limit` retrieval counts (`count_days`). It writes down
-        what the journal of forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`) and
+        of agents whose `retention` is budget, deletes at most `limit` retrieval counts (`count_days`), and
+        classifies by the rules at most `limit` observations that these haven't seen. It writes down what the journal of
+        forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`) and
         archives what is old and unused (`archival`). Concurrent calls share the work. A `Worker` does this automatically.
 
         `dry_run` changes nothing and only reports these last two, whether or not they are on, with examples; `at`, only with
@@ -188,13 +189,15 @@ class Work(Face):
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
         requested, expired = await self._erase_requested(agent, most), await self._expire(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
-        complete = sweep.after is None and max(evicted, counts, requested, expired) < most
+        classified = await self._classify(agent, most)
+        complete = sweep.after is None and max(evicted, counts, requested, expired, classified) < most
         done = MaintainResult(
             messages=sweep.messages,
             evicted=evicted,
             counts=counts,
             requested=requested,
             expired=expired,
+            classified=classified,
             complete=complete,
         )
         return await self._sweeps.sweep(done, agent, most)
@@ -213,6 +216,17 @@ class Work(Face):
             gone = await self._database.write(step, principal=service(agent_id))
             expired += gone
         return expired
+
+    async def _classify(self, agent_id: str | None, most: int) -> int:
+        """Classifies anew, batch by batch, and returns how many observations."""
+        done, batch = 0, self._settings.maintenance_batch
+        while done < most:
+            step = partial(classify.renew, agent_id=agent_id, most=most - done, settings=self._settings)
+            renewed = await self._database.write(step, principal=service(agent_id))
+            done += renewed
+            if renewed < batch:
+                break
+        return done
 
     async def _erase_requested(self, agent_id: str | None, most: int) -> int:
         """Forgets, a request a transaction, what was asked for `spoken_erase_days` ago, and returns how many observations."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from memory_sql.domain.classification import CONFIDENCE
 from memory_sql.domain.observations import Observation
 from tests import honest
 from tests.database import TOLD, rows
@@ -41,6 +42,12 @@ async def test_what_is_extracted_is_stored_as_it_was_written(laid: Table, case: 
     assert formed.refused == case.refused
     assert len(laid.server.requests) == 1
     for item in kept:
+        if item.classes:
+            assert await classes_of(laid, item) == (
+                item.category,
+                item.sure and CONFIDENCE[item.sure],
+                item.is_until or item.until or None,
+            )
         if item.days is not None:
             assert await days_of(laid, item) == item.days
         if item.terms or item.about:
@@ -95,6 +102,16 @@ async def days_of(laid: Table, item: honest.Item) -> list[str]:
         text=item.kept_as or item.content,
     )
     return [first if first == last else f"{first}/{last}" for first, last in sorted(found)]
+
+
+async def classes_of(laid: Table, item: honest.Item) -> tuple[str | None, float | None, str | None]:
+    """Category, confidence and the day on which it is over."""
+    [found] = await rows(
+        laid.memory,
+        "SELECT category, confidence, until::text FROM memory.observations WHERE content = :text",
+        text=item.kept_as or item.content,
+    )
+    return tuple(found)
 
 
 async def found_by(laid: Table, item: honest.Item) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_sql.config.kinds import CATEGORIES
 from memory_sql.errors import AnswerError, LanguageModelError, TruncatedError
 from memory_sql.formation.answers import Extraction, OfferedScope, Turn, answer_for
 from memory_sql.formation.task import ExtractionTask
@@ -258,6 +259,49 @@ def test_instructions_are_the_same_to_the_byte() -> None:
     )
 
 
+CLASSED = {"category": "commitment", "sure": "said", "until": "2026-03-06"}
+
+
+def test_what_an_observation_is_is_asked_for_only_where_there_are_categories() -> None:
+    plain = ExtractionTask(TURNS, TEN, 5, 50, MONDAY).request("any")
+    asked = ExtractionTask(TURNS, TEN, 5, 50, MONDAY, categories=(*CATEGORIES, "rule")).request("any")
+    (block,) = re.findall(r"\n- `category`.*?if known\.", asked.instructions, re.DOTALL)
+    assert asked.instructions.replace(block, "") == plain.instructions
+    assert "commitment (promise, plan), moment (happened once), skill or rule;" in block
+    assert all(category in block for category in CATEGORIES)
+    items = [strict_schema(request.output)["$defs"] for request in (plain, asked)]
+    assert list(items[0]["Finding"]["properties"]) == ["content", "sources", "about", "private", "terms"]
+    assert list(items[1]["ClassifiedFinding"]["properties"])[5:] == ["category", "sure", "until"]
+
+
+@pytest.mark.parametrize(
+    ("given", "read_as"),
+    [
+        (CLASSED, CLASSED),
+        (
+            {"category": " Decision", "sure": "Guessed", "until": " 2026-03-06 "},
+            {"category": "decision", "sure": "guessed", "until": "2026-03-06"},
+        ),
+        ({"category": "reasoning"}, {"category": "reasoning", "sure": None, "until": None}),
+        ({}, dict.fromkeys(CLASSED)),
+        ({"category": "gossip", "sure": "certain", "until": "next Friday"}, dict.fromkeys(CLASSED)),
+        ({"category": "", "sure": True, "until": "2026-02-30"}, dict.fromkeys(CLASSED)),
+        ({"category": ["fact"], "sure": 0.9, "until": 20260306}, dict.fromkeys(CLASSED)),
+        ({"category": {"name": "fact"}, "sure": None, "until": "2026-W10-5"}, dict.fromkeys(CLASSED)),
+        ({"category": None, "sure": [], "until": "20260306"}, dict.fromkeys(CLASSED)),
+    ],
+)
+def test_what_cannot_be_read_of_a_finding_is_null_and_refuses_nothing(
+    given: dict[str, Any], read_as: dict[str, str | None]
+) -> None:
+    answer = {"individual": [{"content": "Tea.", "sources": [1]} | given], "group_1": [], "collective": []}
+    (item,) = said(answer).observations
+    assert item.content == "Tea."
+    assert {name: getattr(item, name) for name in CLASSED} == read_as
+    (again,) = said(said(answer).as_json).observations  # as an answer is kept
+    assert again == item
+
+
 SHORT = "Fine with me, then we ship on Monday and Lena writes the notes."
 
 
@@ -277,3 +321,30 @@ def test_twenty_eight_short_turns_take_at_most_2000_tokens(capsys: pytest.Captur
             f"\n28 turns: {sent} tokens in, {constant} the same in every call; 12 observations: {out} out\n"
         )
     assert sent <= 2000
+
+
+def test_what_an_observation_is_costs_at_most_8_percent(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the same twenty-eight turns and twelve observations, at four characters a token."""
+    scopes = (*(OfferedScope(f"individual_P{n}", "individual") for n in (1, 2, 3)), *TEN[1:2], TEN[-1])
+    turns = tuple(
+        Turn(n, "user", ("Nadia", "Piet", "Lena")[n % 3], MONDAY + timedelta(minutes=n), SHORT, f"P{n % 3 + 1}")
+        for n in range(1, 29)
+    )
+    item = {
+        "content": SHORT,
+        "sources": [7, 8],
+        "about": ["P1"],
+        "private": "no",
+        "terms": ["release", "who does what"],
+    }
+    classes = [{"category": category, "sure": "said"} for category in (*CATEGORIES, "fact", "preference")]
+    classes[3]["until"] = classes[7]["until"] = "2026-03-06"
+    answers = [item] * 12, [item | one for one in classes]
+    cost = []
+    for categories, items in zip(((), CATEGORIES), answers, strict=True):
+        request = ExtractionTask(turns, scopes, 12, 50, MONDAY, categories=categories).request("any")
+        cost.append(((len(request.instructions) + len(request.prompt)) // 4, len(json.dumps({"group_1": items})) // 4))
+    before, after = map(sum, cost)
+    with capsys.disabled():
+        sys.stdout.write(f"\nin and out: {cost[0]} without, {cost[1]} with what an observation is\n")
+    assert after <= 1.08 * before

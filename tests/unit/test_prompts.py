@@ -23,6 +23,7 @@ EXTRACTION: dict[str, str | int] = {
     "now": "2026-03-02T10:20Z",
     "lists": '{"individual": []}',
     "repair": "",
+    "classes": "\n- `category`: fact or moment;",
 }
 CONSOLIDATION: dict[str, str | int] = {
     "scope": "individual",
@@ -68,8 +69,8 @@ def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> No
 
 
 def test_instructions_of_extraction_are_the_same_in_every_call() -> None:
-    """So that providers can keep them."""
-    assert "{{" not in prompts.load(*SHIPPED["extraction"]).instructions
+    """So that providers can keep them. What an observation is is asked of all or of none, by the agent's settings."""
+    assert set(re.findall(r"\{\{\w+", prompts.load(*SHIPPED["extraction"]).instructions)) == {"{{classes"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -90,7 +91,7 @@ def test_guidance_stands_outside_the_marks_and_may_be_empty() -> None:
     assert "\nBe brief.\nAnswer with" in guided[1].rpartition("end observations")[2]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", sorted(SHIPPED.keys() - {"extraction"}))
 def test_instructions_have_no_slots(name: str) -> None:
     assert "{{" not in prompts.load(*SHIPPED[name]).instructions
 
@@ -111,7 +112,7 @@ def test_a_value_that_looks_like_a_slot_stays_text() -> None:
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@7\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
+    assert re.fullmatch(r"extraction@8\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")

@@ -46,6 +46,7 @@ from memory_sql.db.models.base import (
     standing,
     withdrawn_by,
 )
+from memory_sql.domain.classification import RULES
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import SET_ASIDE, Policy, Stage
 from memory_sql.privacy import SENSITIVITIES
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from memory_sql.db.models.uses import ObservationFeedbackRow, ObservationRetrievalRow
 
 
+OUTDATED = f"classified_by < {RULES}"
 SOUGHT = text("standing IN ('active', 'archived', 'superseded')")  # as memory.is_sought
 
 
@@ -172,6 +174,8 @@ class ObservationRow(Base):
             "observed_at",
             postgresql_where=text("confidence < 0.4 AND standing = 'active'"),
         ),
+        # What an older version of the rules has classified; none, until there is a newer one.
+        Index("observations_classified_by_idx", "agent_key", "scope_id", "seq", postgresql_where=text(OUTDATED)),
         Index(
             "observations_subjects_idx", "subjects", postgresql_using="gin", postgresql_where=text("subjects <> '{}'")
         ),
@@ -208,22 +212,23 @@ class ObservationRow(Base):
     legacy_ref: Mapped[str | None] = host_id(
         "The document that it was imported from, as collection:id; null: it wasn't imported."
     )
-    until: Mapped[date | None] = mapped_column(
-        Date,
-        nullable=True,
-        comment="The day on which what it says is over; null: it doesn't end, or nobody knows when.",
-    )
     lane: Mapped[str] = constant(
         "absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).",
         server_default=text("'absorb'"),
     )
     standing: Mapped[str] = standing()
-    category: Mapped[str | None] = host_id("The host's word for it: preference, decision …; null: not classified.")
+    category: Mapped[str | None] = host_id("A word for what it is: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
     confidence: Mapped[float | None] = column(
         "0 to 1, as judged when it was made, or when it was said again, if that was surer; null: not known.", Double
     )
     importance: Mapped[float | None] = column("0 to 1, as judged when it was made; null: not known.", Double)
+    classified_by: Mapped[int | None] = column(
+        "Version of the rules that gave kind and importance; 0: they are about to; null: one of these is the host's, or"
+        " neither is known.",
+        SmallInteger,
+    )
+    until: Mapped[date | None] = column("The day on which what it says is over; null: not known, or never.", Date)
     sensitivity: Mapped[str] = constant("public, private or sensitive.", server_default=text("'private'"))
     no_propagate: Mapped[bool] = column("True: it never leaves its scope.", server_default=FALSE)
     confidential: Mapped[bool] = column("True: said in confidence; it never leaves its scope.", server_default=FALSE)

@@ -435,6 +435,7 @@ _OBSERVED = (
     _o.category,
     _o.confidence,
     _o.importance,
+    _o.classified_by,
     _o.sensitivity,
     _o.no_propagate,
     _o.confidential,

@@ -129,6 +129,7 @@ _TYPES: Mapping[str, TypeEngine[Any]] = {
     "group_id": Text(),
     "most": Integer(),
     "links": Boolean(),
+    "by_rules": Boolean(),
 }
 
 
@@ -388,11 +389,12 @@ class ImportRepository:
         rows: int,
         repeats: bool,
         links: bool,
+        by_rules: bool,
     ) -> Stored:
         """Stores what is staged, in scopes that the caller has locked; `begun`: those of them that had anything before.
 
         `rows`: how many are staged. `repeats`: some rows say the same as others. `links`: there are messages from which
-        they may have been made.
+        they may have been made. `by_rules`: `work.maintain` is to classify them.
         """
         values = {
             "agent_key": agent_key,
@@ -400,6 +402,7 @@ class ImportRepository:
             "now": now,
             "hash_version": HASH_VERSION,
             "links": links,
+            "by_rules": by_rules,
         }
         merged = frozenset[str]()
         if begun:

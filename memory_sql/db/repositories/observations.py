@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -28,13 +28,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Deduplicate, Lane, Lanes
+from memory_sql.config.kinds import Classification, Deduplicate, Lane, Lanes, ObservationKind
 from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.observation_rows import OF_SOURCE, PLAIN, to_observation
 from memory_sql.db.repositories.scopes import NewScope, is_visible, visible_scopes
 from memory_sql.db.scope_rows import scope_ref
+from memory_sql.domain.classification import Classified, classification_of
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
 from memory_sql.errors import NotFoundError
@@ -73,9 +74,11 @@ class Draft:
     speaker: str | None = None
     message_ids: tuple[str, ...] = ()
     category: str | None = None
-    kind: str | None = None
+    kind: ObservationKind | None = None
     confidence: float | None = None
     importance: float | None = None
+    classified_by: int | None = None
+    until: date | None = None
     sensitivity: str = "private"
     no_propagate: bool = False
     confidential: bool = False
@@ -206,6 +209,15 @@ def classified(draft: Draft, *, is_plain: bool = False, **changed: Any) -> Draft
     return replace(draft, categories=found.categories, sensitivity=sensitivity, **changed)
 
 
+def by_rules(draft: Draft, classification: Classification) -> Draft:
+    """With kind and importance by the rules where nobody has given them, unless that is off."""
+    if classification == "off":
+        return draft
+    given = Classified(draft.kind, draft.importance, draft.classified_by)
+    found = classification_of(draft.content, draft.category, draft.tags, draft.fact_key, given)
+    return replace(draft, kind=found.kind, importance=found.importance, classified_by=found.by)
+
+
 def _same_observation(left: Any, right: Any) -> Any:
     return and_(left.agent_key == right.agent_key, left.scope_id == right.scope_id, left.seq == right.seq)
 
@@ -225,6 +237,7 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
         "name": draft.scope.name,
         "observed_at": draft.observed_at.isoformat(),
         "given_at": draft.given_at and draft.given_at.isoformat(),
+        "until": draft.until and draft.until.isoformat(),
         "related_users": draft.related_users,
         "metadata": dict(draft.metadata),
         "terms": "\n".join(draft.terms),

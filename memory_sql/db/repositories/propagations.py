@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -76,6 +76,9 @@ class Shareable:
     content: str
     observed_at: datetime
     outcome: str | None = None
+    category: str | None = None
+    confidence: float | None = None
+    until: date | None = None
 
     @property
     def key(self) -> ObservationKey:
@@ -168,7 +171,11 @@ class PropagationRepository:
             .where(o.agent_key == self._agent_key, o.scope_id == scope_id, undecided(before))
         )
         found = await self._session.execute(
-            select(shareable.c.seq, shareable.c.content, shareable.c.observed_at, its.c.outcome)
+            select(
+                *(shareable.c[name] for name in ("seq", "content", "observed_at")),
+                its.c.outcome,
+                *(shareable.c[name] for name in ("category", "confidence", "until")),
+            )
             .select_from(shareable)
             .outerjoin(its, true())
             .where(undecided(its), _concerns(shareable.c.proposed, target.scope_id))
@@ -192,7 +199,7 @@ class PropagationRepository:
 
     def _shareable(self, scope_id: Any, excluded: Sequence[str]) -> Any:
         o = ObservationRow
-        columns = (o.seq, o.content, o.observed_at, o.proposed)
+        columns = (o.seq, o.content, o.observed_at, o.proposed, o.category, o.confidence, o.until)
         return func.memory.shareable(self._agent_key, scope_id, cast(list(excluded), ARRAY(Text))).table_valued(
             *(item.expression for item in columns), name="shareable"
         )

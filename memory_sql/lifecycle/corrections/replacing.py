@@ -33,7 +33,7 @@ from memory_sql.privacy.classify import masked_value
 NOWHERE = NewScope("individual", "")  # of a draft that goes where another observation is
 
 INHERITED = {
-    *"conversation_id category kind importance no_propagate confidential fact_key lane subjects".split(),
+    *"conversation_id category kind importance classified_by no_propagate confidential fact_key lane subjects".split(),
     *"tags metadata owner name".split(),
 }
 """What a correction takes from the old one, `tags` and `metadata` if none are given."""
@@ -134,6 +134,7 @@ def _corrected(
         category=old.category,
         kind=old.kind,
         importance=old.importance,
+        classified_by=None if old.classified_by is None else 0,
         sensitivity=old.sensitivity,
         no_propagate=old.no_propagate,
         confidential=old.confidential,

@@ -777,13 +777,14 @@ CREATE TABLE memory.observations (
     part_of INTEGER,
     run_id BIGINT,
     legacy_ref TEXT,
-    until DATE,
     lane TEXT DEFAULT 'absorb' NOT NULL,
     standing TEXT DEFAULT 'active' NOT NULL,
     category TEXT,
     kind TEXT,
     confidence DOUBLE PRECISION,
     importance DOUBLE PRECISION,
+    classified_by SMALLINT,
+    until DATE,
     sensitivity TEXT DEFAULT 'private' NOT NULL,
     no_propagate BOOLEAN DEFAULT false NOT NULL,
     confidential BOOLEAN DEFAULT false NOT NULL,
@@ -818,6 +819,7 @@ CREATE TABLE memory.observations (
 )
  WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer' AND standing = 'active';
+CREATE INDEX observations_classified_by_idx ON memory.observations (agent_key, scope_id, seq) WHERE classified_by < 1;
 CREATE INDEX observations_content_hash_idx ON memory.observations (agent_key, scope_id, content_hash) WHERE standing IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observations_content_hash_seq_idx ON memory.observations (agent_key, scope_id, content_hash, seq) WHERE standing = 'active';
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
@@ -850,13 +852,14 @@ COMMENT ON COLUMN memory.observations.subjects IS 'The users whom it is about, a
 COMMENT ON COLUMN memory.observations.part_of IS 'The observation of the same scope of which this is what still held when that was overtaken; null: none.';
 COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it, or what it is a part of; null: none.';
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from, as collection:id; null: it wasn''t imported.';
-COMMENT ON COLUMN memory.observations.until IS 'The day on which what it says is over; null: it doesn''t end, or nobody knows when.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).';
 COMMENT ON COLUMN memory.observations.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
-COMMENT ON COLUMN memory.observations.category IS 'The host''s word for it: preference, decision …; null: not classified.';
+COMMENT ON COLUMN memory.observations.category IS 'A word for what it is: preference, decision …; null: not classified.';
 COMMENT ON COLUMN memory.observations.kind IS 'episode, note, fact or procedure; null: not classified.';
 COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, as judged when it was made, or when it was said again, if that was surer; null: not known.';
 COMMENT ON COLUMN memory.observations.importance IS '0 to 1, as judged when it was made; null: not known.';
+COMMENT ON COLUMN memory.observations.classified_by IS 'Version of the rules that gave kind and importance; 0: they are about to; null: one of these is the host''s, or neither is known.';
+COMMENT ON COLUMN memory.observations.until IS 'The day on which what it says is over; null: not known, or never.';
 COMMENT ON COLUMN memory.observations.sensitivity IS 'public, private or sensitive.';
 COMMENT ON COLUMN memory.observations.no_propagate IS 'True: it never leaves its scope.';
 COMMENT ON COLUMN memory.observations.confidential IS 'True: said in confidence; it never leaves its scope.';

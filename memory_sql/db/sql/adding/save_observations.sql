@@ -108,13 +108,13 @@ BEGIN
     ), stored AS (
         INSERT INTO memory.observations (
             agent_key, scope_id, seq, content, observed_at, given_at, created_at, source_kind, conversation_id, speaker,
-            message_ids, related_users, subjects, run_id, lane, category, kind, confidence, importance, sensitivity,
-            no_propagate, confidential, proposed, tags, metadata, content_hash, hash_version, language, search_extra, terms,
+            message_ids, related_users, subjects, run_id, lane, category, kind, confidence, importance, classified_by, until,
+            sensitivity, no_propagate, confidential, proposed, tags, metadata, content_hash, hash_version, language, search_extra, terms,
             dates, fact_key, categories, part_of
         )
         SELECT p_agent, p.scope, p.number, content, observed_at, given_at, p_at, source_kind, conversation_id, speaker,
-               message_ids, related_users, subjects, p_run, lane, category, kind, confidence, importance, sensitivity,
-               no_propagate, confidential, proposed, tags, metadata, p.hash, hash_version, p.words, search_extra, terms,
+               message_ids, related_users, subjects, p_run, lane, category, kind, confidence, importance, classified_by, until,
+               sensitivity, no_propagate, confidential, proposed, tags, metadata, p.hash, hash_version, p.words, search_extra, terms,
                dates, fact_key, categories, part_of
         FROM placed p
         CROSS JOIN jsonb_populate_record(NULL::memory.observations, p.draft) r

@@ -46,6 +46,7 @@ BEGIN
         FROM memory.save_observations(v_agent, jsonb_build_array(jsonb_build_object(
             'owner', v_scope.owner, 'name', v_scope.name, 'conversation_id', v_old.conversation_id, 'subjects', v_old.subjects,
             'lane', v_old.lane, 'category', v_old.category, 'kind', v_old.kind, 'importance', v_old.importance,
+            'classified_by', CASE WHEN v_old.classified_by IS NOT NULL THEN 0 END,
             'no_propagate', v_old.no_propagate, 'confidential', v_old.confidential, 'tags', v_old.tags,
             'metadata', v_old.metadata, 'fact_key', v_old.fact_key
         ) || p_draft || jsonb_build_object('sensitivity', v_levels[greatest(

@@ -20,7 +20,8 @@ BEGIN
     SELECT to_jsonb(v_old) || jsonb_build_object('owner', s.owner, 'name', s.name) INTO v_draft
     FROM memory.scopes s WHERE s.agent_key = p_agent AND s.scope_id = p_scope;
     v_draft := v_draft || jsonb_build_object(
-        'place', 0, 'part_of', p_seq, 'fact_key', NULL, 'terms', '',
+        'place', 0, 'part_of', p_seq, 'fact_key', NULL, 'terms', '', 'until', NULL,
+        'classified_by', CASE WHEN v_old.classified_by IS NOT NULL THEN 0 END,  -- by another text
         'sensitivity', v_levels[greatest(
             array_position(v_levels, v_old.sensitivity), array_position(v_levels, p_draft ->> 'sensitivity')
         )],

@@ -1,7 +1,9 @@
 CREATE OR REPLACE FUNCTION memory.shareable(p_agent bigint, p_scope bigint, p_excluded text[])
-RETURNS TABLE (seq integer, content text, observed_at timestamptz, proposed text)
+RETURNS TABLE (
+    seq integer, content text, observed_at timestamptz, proposed text, category text, confidence double precision, until date
+)
 LANGUAGE sql STABLE AS $$
-    SELECT o.seq, o.content, coalesce(o.said_again_at, o.observed_at), o.proposed
+    SELECT o.seq, o.content, coalesce(o.said_again_at, o.observed_at), o.proposed, o.category, o.confidence, o.until
     FROM memory.scopes s
     JOIN memory.observations o ON o.agent_key = s.agent_key AND o.scope_id = s.scope_id
     LEFT JOIN memory.observation_states t ON t.agent_key = o.agent_key AND t.scope_id = o.scope_id AND t.seq = o.seq

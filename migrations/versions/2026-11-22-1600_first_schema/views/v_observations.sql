@@ -29,6 +29,8 @@ SELECT
     o.dates,
     o.confidence,
     o.importance,
+    o.classified_by,
+    o.until,
     o.sensitivity,
     o.no_propagate,
     o.confidential,
@@ -39,7 +41,6 @@ SELECT
     CASE WHEN t.status = 'superseded' THEN 'o' || o.scope_id::text || '-' || t.superseded_by::text END AS superseded_by,
     coalesce(t.follows, false) AS follows,
     coalesce(t.verification, 'unverified') AS verification,
-    o.until,
     t.resolved,
     t.resolved_at,
     t.expires_at,
@@ -87,13 +88,15 @@ COMMENT ON COLUMN memory.v_observations.run_id IS 'The run that made it, or what
 COMMENT ON COLUMN memory.v_observations.part_of IS 'observation_id of the one of which this is what still held when that was overtaken; null: none.';
 COMMENT ON COLUMN memory.v_observations.legacy_ref IS 'The document of another store that it was imported from, as collection:id; null: it wasn''t imported.';
 COMMENT ON COLUMN memory.v_observations.lane IS 'absorb: it goes into the scope''s text; buffer: only the newest are kept, and they never go into the text.';
-COMMENT ON COLUMN memory.v_observations.category IS 'fact, preference, decision …, as classified by extraction; null: not classified.';
+COMMENT ON COLUMN memory.v_observations.category IS 'fact, preference, decision …, as extraction or the host classified it; null: not classified.';
 COMMENT ON COLUMN memory.v_observations.kind IS 'episode, note, fact or procedure, for the digest''s budgets; null: not classified.';
 COMMENT ON COLUMN memory.v_observations.categories IS 'Kinds of personal data in it: contact, credential, financial …; empty: none; null: never classified.';
 COMMENT ON COLUMN memory.v_observations.fact_key IS 'The host''s name for the fact that it states; a newer observation with the same name supersedes it. Null: none.';
 COMMENT ON COLUMN memory.v_observations.dates IS 'The calendar days that its text mentions, as ranges that exclude their end (dates @> ''2026-04-20''::date); null: none.';
-COMMENT ON COLUMN memory.v_observations.confidence IS 'How certain it is, from 0 to 1, as judged when it was made or said again; null: not known.';
-COMMENT ON COLUMN memory.v_observations.importance IS 'How important it is, from 0 to 1, as judged when it was made or said again; null: not known.';
+COMMENT ON COLUMN memory.v_observations.confidence IS 'How certain it is, from 0 to 1: .95 said, .8 implied, .5 guessed, or what the host gave, the surest where it was said again; null: not known.';
+COMMENT ON COLUMN memory.v_observations.importance IS 'How important it is, from 0 to 1, by the rules or as the host gave it: from .9 critical, .7 high, .4 normal, .2 low; null: not known.';
+COMMENT ON COLUMN memory.v_observations.classified_by IS 'Version of the rules that gave kind and importance; 0: they are about to; null: one of these is the host''s, or neither is known.';
+COMMENT ON COLUMN memory.v_observations.until IS 'The day on which what it says is over; null: not known, or never.';
 COMMENT ON COLUMN memory.v_observations.sensitivity IS 'public, private or sensitive.';
 COMMENT ON COLUMN memory.v_observations.no_propagate IS 'True: it never leaves its scope.';
 COMMENT ON COLUMN memory.v_observations.confidential IS 'True: it was said in confidence; it never leaves its scope.';
@@ -104,7 +107,6 @@ COMMENT ON COLUMN memory.v_observations.status_at IS 'Since when it has that sta
 COMMENT ON COLUMN memory.v_observations.superseded_by IS 'observation_id of the observation in the same scope that superseded it; null: none, or that one was forgotten.';
 COMMENT ON COLUMN memory.v_observations.follows IS 'True: it isn''t active because its sources aren''t; it becomes active again with them.';
 COMMENT ON COLUMN memory.v_observations.verification IS 'unverified, confirmed or disputed, as stated by a person or the host.';
-COMMENT ON COLUMN memory.v_observations.until IS 'The day on which what it says is over; null: it doesn''t end, or nobody knows when.';
 COMMENT ON COLUMN memory.v_observations.resolved IS 'fulfilled or expired: how what it planned ended; null: it isn''t over.';
 COMMENT ON COLUMN memory.v_observations.resolved_at IS 'Since when it is resolved, or, if resolved is null, when that was taken back; null: neither.';
 COMMENT ON COLUMN memory.v_observations.expires_at IS 'When it is evicted if it is still in use, or was; null: the settings say when, if ever.';

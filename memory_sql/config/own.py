@@ -6,12 +6,14 @@ from typing import Literal, TypedDict, TypeVar
 
 from memory_sql.config.kinds import (
     Assembly,
+    Classification,
     Collective,
     ContextFormat,
     ContextKind,
     ConversationScope,
     Deduplicate,
     Engine,
+    ExtraCategory,
     Secrets,
     Sharing,
     SpokenRequests,

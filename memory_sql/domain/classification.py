@@ -68,7 +68,7 @@ _SCRIPTS = (  # languages that are told by their letters, in this order
 class Classified(NamedTuple):
     """`by` as `observations.classified_by`: None where one of the two is the host's, or neither was given."""
 
-    kind: ObservationKind | None
+    kind: str | None
     importance: float | None
     by: int | None
 
@@ -76,11 +76,11 @@ class Classified(NamedTuple):
 def classification_of(
     text: str, category: str | None, tags: Collection[str], fact_key: str | None, given: Classified
 ) -> Classified:
-    """What was given, and by the rules what wasn't."""
+    """What was given, and by the rules what wasn't. `kind` None: nothing says it, and what would be a guess isn't stored."""
     if given.kind is not None and given.importance is not None:
         return given
     says, is_new = _Sayings(text), given.kind is None and given.importance is None
-    kind: ObservationKind = "fact" if fact_key is not None else _kind(says.marks, category, tags)
+    kind = "fact" if fact_key is not None else _kind(says.marks, category, tags)
     importance = _importance(says, category, tags) if given.importance is None else given.importance
     return Classified(given.kind or kind, importance, RULES if is_new else None)
 
@@ -91,14 +91,15 @@ def kind_of(text: str, category: str | None = None, tags: Collection[str] = ()) 
     By the first of these that says something: a marker of time, the category, the tags (those of notes first), a verb that
     tells what happened, a word of notes; else an episode.
     """
-    return _kind(_Sayings(text).marks, category, tags)
+    return _kind(_Sayings(text).marks, category, tags) or "episode"
 
 
-def _kind(marks: Collection[str], category: str | None, tags: Collection[str]) -> ObservationKind:
+def _kind(marks: Collection[str], category: str | None, tags: Collection[str]) -> ObservationKind | None:
+    """None: no step says anything."""
     if "temporal" in marks or ("weekday" in marks and "habitual" not in marks):
         return "episode"
-    if category in OWN_KINDS:
-        return OWN_KINDS[category]
+    if (own := OWN_KINDS.get(category or "")) is not None:
+        return own
     if category in NOTES or category in EPISODES:
         return "note" if category in NOTES else "episode"
     marked, known = {tag.casefold() for tag in tags}, _tags()
@@ -106,7 +107,7 @@ def _kind(marks: Collection[str], category: str | None, tags: Collection[str]) -
         return "episode" if marked.isdisjoint(known.note) else "note"
     if "happened" in marks:
         return "episode"
-    return "note" if "note" in marks else "episode"
+    return "note" if "note" in marks else None
 
 
 def importance_of(text: str, category: str | None = None, tags: Collection[str] = ()) -> float:

@@ -142,9 +142,9 @@ class ClassifiedFinding(Finding):
     @field_validator("until", mode="before")
     @classmethod
     def _only_days(cls, value: object) -> object:
+        said = value.strip() if isinstance(value, str) else ""
         with suppress(ValueError):
-            if isinstance(value, str) and _DAY.fullmatch(said := value.strip()) and date.fromisoformat(said):
-                return said
+            return date.fromisoformat(said).isoformat() if _DAY.fullmatch(said) else None
         return None
 
 

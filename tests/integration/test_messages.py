@@ -623,6 +623,7 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
         "evicted": 0,
         "counts": 0,
         "requested": 0,
+        "classified": 0,
         "expired": 0,
         "stages": 0,
         "archived": 0,

@@ -255,7 +255,12 @@ def test_what_the_host_gives_is_kept_and_the_rest_is_by_the_rules() -> None:
     assert classification_of(*ask, Classified("fact", None, None)) == ("fact", 0.72, None)
     assert classification_of(*ask, Classified(None, 0.2, None)) == ("note", 0.2, None)
     assert classification_of(*ask, Classified("fact", 0.2, None)) == ("fact", 0.2, None)
-    assert classification_of("Ada lives in Bergen.", None, (), "home", nothing).kind == "fact"  # it states a named fact
+    assert classification_of(PLAIN, None, (), "home", nothing).kind == "fact"  # it states a named fact
+
+
+def test_a_kind_that_nothing_says_is_not_stored_as_if_something_did() -> None:
+    """It would be evicted as an episode, and share the smallest budget of a digest."""
+    assert classification_of(PLAIN, None, (), None, Classified(None, None, None)) == (None, 0.5, classification.RULES)
 
 
 def test_the_tiers_of_confidence_are_those_of_b4() -> None:

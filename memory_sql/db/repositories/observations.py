@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.config import Settings
-from memory_sql.config.kinds import Classification, Deduplicate, Lane, Lanes, ObservationKind
+from memory_sql.config.kinds import Classification, Deduplicate, Lane, Lanes
 from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationStateRow, ScopeRow
@@ -74,7 +74,7 @@ class Draft:
     speaker: str | None = None
     message_ids: tuple[str, ...] = ()
     category: str | None = None
-    kind: ObservationKind | None = None
+    kind: str | None = None
     confidence: float | None = None
     importance: float | None = None
     classified_by: int | None = None

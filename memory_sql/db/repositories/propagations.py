@@ -163,7 +163,7 @@ class PropagationRepository:
         def undecided(its: Any) -> ColumnElement[bool]:
             return or_(its.c.outcome.is_(None), *(() if new_only else (its.c.outcome.in_(OPEN),)))
 
-        its, before = judged(shareable), judged(o.__table__)
+        its, before, c = judged(shareable), judged(o.__table__), shareable.c
         # Decided ones are excluded first: checking whether something may be shared takes longer, and most of a scope is old.
         seqs = (
             select(o.seq)
@@ -171,11 +171,7 @@ class PropagationRepository:
             .where(o.agent_key == self._agent_key, o.scope_id == scope_id, undecided(before))
         )
         found = await self._session.execute(
-            select(
-                *(shareable.c[name] for name in ("seq", "content", "observed_at")),
-                its.c.outcome,
-                *(shareable.c[name] for name in ("category", "confidence", "until")),
-            )
+            select(c.seq, c.content, c.observed_at, its.c.outcome, c.category, c.confidence, c.until)
             .select_from(shareable)
             .outerjoin(its, true())
             .where(undecided(its), _concerns(shareable.c.proposed, target.scope_id))

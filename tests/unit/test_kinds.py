@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ PHRASES = [
     pytest.param(example, pattern, id=f"{language} {field}: {example}")
     for table in (Kinds, Importance)
     for language, words in of_all(table).items()
-    for field, phrases in words._asdict().items()
+    for field, phrases in cast("Any", words)._asdict().items()
     if isinstance(phrases, Mapping)
     for example, pattern in phrases.items()
 ]

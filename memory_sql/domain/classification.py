@@ -128,7 +128,10 @@ def _importance(says: _Sayings, category: str | None, tags: Collection[str]) -> 
 
 
 class _Sayings:
-    """What a text says in its language; in several where it has as many small words of each, or none of any."""
+    """What a text says in its language; in several where it has as many small words of each, or none of any.
+
+    Of several only the first has a first person: Mia is a name in most, and "my" in one.
+    """
 
     def __init__(self, text: str) -> None:
         self.said = one_line(text).replace("’", "'").strip()
@@ -139,7 +142,7 @@ class _Sayings:
             mark
             for language in self._languages
             for mark, pattern in _marks(language).worth_trying(lower, words)
-            if _compiled(pattern).search(self.said)
+            if (mark != "first_person" or language == self._languages[0]) and _compiled(pattern).search(self.said)
         }
 
     def is_trivial(self) -> bool:

@@ -83,6 +83,20 @@ async def test_every_document_is_accounted_for(memory: Memory, legacy: Legacy, f
     assert {code: report.anomalies.get(code, 0) for code in manifest.anomalies} == dict(manifest.anomalies)
 
 
+async def test_what_is_imported_is_classified_by_maintenance(memory: Memory, folder: Path) -> None:
+    """That takes longer than storing it."""
+    await bring(memory, folder)
+    counts = (
+        "SELECT count(*), count(*) FILTER (WHERE importance IS NULL) FROM memory.observations WHERE classified_by = {}"
+    )
+    [(waiting, unknown)] = await rows(memory, counts.format(0))
+    assert waiting == unknown > 0
+    done = await memory.work.maintain()
+    [(left, _)] = await rows(memory, f"{counts.format(0)} AND standing IN ('active', 'archived', 'superseded')")
+    assert (done.classified > 0, left) == (True, 0)
+    assert await rows(memory, counts.format(1)) == [(done.classified, 0)]
+
+
 async def test_dry_run_says_the_same_and_writes_nothing(memory: Memory, folder: Path) -> None:
     planned = await bring(memory, folder, dry_run=True)
     assert (planned.run, await state(memory)) == (None, [])

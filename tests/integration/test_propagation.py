@@ -130,6 +130,21 @@ async def test_project_deadline_said_by_one_member_reaches_the_group(memory: Mem
     assert (seen.source.speaker, seen.source.conversation_id, seen.source.message_ids) == (None, None, ())
 
 
+@pytest.mark.parametrize(("category", "carried"), [("commitment", "commitment"), ("project-x", None)])
+async def test_what_kind_of_memory_it_is_goes_along_but_no_word_of_the_hosts(
+    memory: Memory, category: str, carried: str | None
+) -> None:
+    await belong(memory, "atlas", "mia", "tom")
+    mine = await memory.observe(DEADLINE, **ADA, user_id="mia", category=category, confidence=0.8)
+    await rows(memory, "UPDATE memory.observations SET until = '2026-04-24'")
+    await memory.scopes.consolidate(**ADA, scope_id=mine.scope.id)
+    await propagate(memory, mine)
+    shared = (
+        "SELECT category, confidence, until::text, classified_by FROM memory.observations WHERE source_kind = :made"
+    )
+    assert await rows(memory, shared, made="propagation") == [(carried, 0.8, "2026-04-24", 1)]
+
+
 async def test_preference_shown_by_several_groups_reaches_everybody(memory: Memory) -> None:
     """R039, R098, the seed's own example: two groups and three people."""
     await belong(memory, "eden", "gene", "mia")

@@ -125,6 +125,15 @@ async def test_what_still_holds_is_an_observation_of_its_own(memory: Memory, llm
     await verified(memory)
 
 
+async def test_it_is_classified_by_its_own_text(memory: Memory, llm: Scripted) -> None:
+    await moved(memory, llm, tags=["team"], category="relationship", confidence=0.8)
+    await rows(memory, "UPDATE memory.observations SET until = '2030-01-01' WHERE seq = 1")
+    (part,) = [o for o in await memory.observations.list(**MIA) if o.content == STILL]
+    assert (part.category, part.confidence, part.until, part.classified_by) == ("relationship", 0.8, None, 0)
+    assert (await memory.work.maintain()).classified == 1
+    assert (await memory.observations.get(part.id, **MIA)).importance == 0.58  # .5, .05 for the category, .03 for 10:00
+
+
 @pytest.mark.parametrize("nothing", [None, "", "null"])
 async def test_nothing_stays_where_nothing_still_holds(memory: Memory, llm: Scripted, nothing: Any) -> None:
     await moved(memory, llm, answer(NEW, still=nothing))

@@ -202,6 +202,7 @@ VALUES: list[tuple[str, str | None, tuple[str, ...], float]] = [
     (f"{PLAIN} {'a' * 184}", None, (), 0.51),  # 205: .005, which is rounded up
     ("I live in Bergen.", None, (), 0.55),
     ("Ada moved to the US in spring.", None, (), 0.5),  # a country
+    ("Mia lives in Bergen.", None, (), 0.5),  # a name, and Italian for "my"
     ("Ada uses version 2 of the map.", None, (), 0.53),
     ("Ada uses version 21 of the map.", None, (), 0.53),  # once
     (PLAIN, None, ("important",), 0.55),

@@ -166,7 +166,7 @@ async def test_maintenance_goes_on_where_the_limit_ended_it(database_url: str) -
 
 async def test_maintenance_leaves_what_is_held_or_set_aside_and_agents_that_are_off(memory: Memory) -> None:
     held = await memory.observe("Mia never eats crab.", **MIA)
-    aside = await memory.observe("Mia never eats clams.", **MIA)
+    await memory.observe("Mia never eats clams.", **MIA)
     await memory.observe(FISH, agent_id="bob", user_id="mia")
     hold = await memory.holds.place(**ADA, observation_id=held.id, reason="a case")
     await memory.observations.quarantine(Selection(query="clams"), **ADA)

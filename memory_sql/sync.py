@@ -104,6 +104,7 @@ class Observations(Face):
     confirm = _Blocking(observations.Observations.confirm)
     dispute = _Blocking(observations.Observations.dispute)
     resolve = _Blocking(observations.Observations.resolve)
+    feedback = _Blocking(observations.Observations.feedback)
     mark = _Blocking(observations.Observations.mark)
     quarantine = _Blocking(observations.Observations.quarantine)
     unquarantine = _Blocking(observations.Observations.unquarantine)

@@ -46,6 +46,8 @@ class AgentSettings(TypedDict, total=False):
     group_max_items: int | None
     observation_max_words: int | None
     collective: Collective | None
+    classification: Classification | None
+    categories: Several[ExtraCategory] | None
     conversation_scope: ConversationScope | None
     shared_conversations: bool | None
     scope_text_max_characters: int | None
@@ -64,8 +66,6 @@ class AgentSettings(TypedDict, total=False):
     propagation_new_user_days: float | None
     propagation_burst: int | None
     max_errors: int | None
-    classification: Classification | None
-    categories: Several[ExtraCategory] | None
     message_retention_days: float | Literal["forever"] | None
     keep_verbatim: bool | None
     speculative_days: float | Literal["forever"] | None

@@ -98,6 +98,7 @@ async def fill(url: str) -> None:
         for user in USERS:
             demo = await memory.observe("The demo is on 20 April.", agent_id="ada", group_id="harbor", user_id=user)
         await memory.observations.dispute(demo.id, agent_id="ada", user_id="mia", actor="mia")
+        await memory.observations.feedback(demo.id, -1, agent_id="ada", user_id="mia")
         for day in ("Friday", "Monday"):
             await memory.observe(f"The office is shut on {day}.", agent_id="ada", collective=True, fact_key="office")
         await memory.observe("Mia talks to another agent as well.", agent_id="bob", user_id="mia")

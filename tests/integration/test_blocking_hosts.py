@@ -542,6 +542,8 @@ CALLS: dict[str, Call] = {
     "observations.reinstate": lambda m, k, s: m.observations.reinstate(k.tea.id, **k.mia, session=s),
     "observations.confirm": lambda m, k, s: m.observations.confirm(k.tea.id, **k.mia, session=s),
     "observations.dispute": lambda m, k, s: m.observations.dispute(k.tea.id, **k.mia, session=s),
+    "observations.feedback": lambda m, k, s: m.observations.feedback(k.tea.id, 1, **k.mia, session=s),
+    "observations.resolve": lambda m, k, s: m.observations.resolve(k.tea.id, "fulfilled", **k.mia, session=s),
     "observations.mark": lambda m, k, s: m.observations.mark(k.tea.id, **k.mia, private=True, session=s),
     "observations.quarantine": lambda m, k, s: m.observations.quarantine(k.tea.id, **k.mia, session=s),
     "observations.unquarantine": lambda m, k, s: m.observations.unquarantine(k.gone.id, **k.mia, session=s),

@@ -37,7 +37,7 @@ def remember(database_url: str) -> Callable[..., None]:
 
     def remember(what: Callable[[Memory], Awaitable[object]], *replies: Reply) -> None:
         async def with_memory() -> None:
-            settings = Settings(max_errors=1, consolidation_threshold=2)
+            settings = Settings(max_errors=1, consolidation_threshold=2, deduplicate="newest")
             async with Memory(database_url, Scripted(*replies), settings) as memory:
                 await what(memory)
 

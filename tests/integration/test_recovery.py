@@ -226,7 +226,7 @@ def choking() -> Choking:
 
 @pytest.fixture
 async def strained(database_url: str, choking: Choking, clock: Clock) -> AsyncIterator[Memory]:
-    settings = Settings(llm="offline", consolidation_threshold=1)
+    settings = Settings(llm="offline", consolidation_threshold=1, deduplicate="newest")
     async with Memory(database_url, choking, settings, clock=clock) as memory:
         yield memory
 
@@ -281,7 +281,8 @@ async def test_observation_that_was_given_up_is_tried_again_after_a_day(
 async def test_search_for_a_bad_observation_goes_on_when_the_scope_is_due_again(
     database_url: str, choking: Choking, clock: Clock
 ) -> None:
-    async with Memory(database_url, choking, Settings(consolidation_threshold=4), clock=clock) as memory:
+    settings = Settings(consolidation_threshold=4, deduplicate="newest")
+    async with Memory(database_url, choking, settings, clock=clock) as memory:
         await learn(memory, 4, 4)
         await days(memory, clock, 9)
         assert choking.sizes == [4, 2, 1, 1]

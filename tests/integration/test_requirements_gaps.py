@@ -171,7 +171,7 @@ async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory:
     assert await rows(memory, "SELECT lane FROM memory.observations") == [("absorb",)]
     schema = strict_schema(llm.requests[0].output)
     assert list(schema["properties"]) == ["individual", "collective", "requests"]
-    assert schema["properties"]["individual"] == {"type": "array", "items": {"$ref": "#/$defs/Finding"}}
+    assert schema["properties"]["individual"] == {"type": "array", "items": {"$ref": "#/$defs/ClassifiedFinding"}}
     assert schema["$defs"].keys() == {"Finding", "Asking"}
     assert {"Finding": schema["$defs"]["Finding"]} == {
         "Finding": {

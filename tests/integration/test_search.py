@@ -145,6 +145,7 @@ async def test_hostile_query_finds_what_its_words_find(memory: Memory, query: st
 
 
 async def test_same_query_brings_the_same_bytes(memory: Memory) -> None:
+    await memory.configure(agent_id="ada", deduplicate="newest")
     await observed(memory, *("The gate is shut." if n % 2 else "The gate is open." for n in range(30)))
     first = (await memory.search("gate", **MIA, top_k=20)).model_dump_json()
     ids = [hit.observation.id for hit in (await memory.search("gate", **MIA, top_k=20)).results]

@@ -169,7 +169,7 @@ class ObservationRow(Base):
             postgresql_where=text("until IS NOT NULL AND standing = 'active'"),
         ),
         Index(
-            "observations_speculative_idx",
+            "observations_observed_at_idx",
             "agent_key",
             "observed_at",
             postgresql_where=text("confidence < 0.4 AND standing = 'active'"),

@@ -825,11 +825,11 @@ CREATE INDEX observations_content_hash_seq_idx ON memory.observations (agent_key
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
 CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, greatest(created_at, said_again_at), seq) WHERE standing = 'active';
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key, standing) WHERE fact_key IS NOT NULL;
+CREATE INDEX observations_observed_at_idx ON memory.observations (agent_key, observed_at) WHERE confidence < 0.4 AND standing = 'active';
 CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
 CREATE INDEX observations_said_again_at_idx ON memory.observations (agent_key, scope_id, said_again_at, seq) WHERE said_again_at IS NOT NULL AND standing = 'active';
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
-CREATE INDEX observations_speculative_idx ON memory.observations (agent_key, observed_at) WHERE confidence < 0.4 AND standing = 'active';
 CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
 CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, coalesce(said_again_at, observed_at) DESC, seq) WHERE tags <> '{}' AND standing = 'active';

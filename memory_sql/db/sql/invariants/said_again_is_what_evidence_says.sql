@@ -13,7 +13,7 @@ WITH said AS (
 SELECT
     a.agent_id,
     format('o%s-%s', o.scope_id, o.seq) AS key,
-    format('said again at %s, by its state at %s, by its evidence at %s', o.said_again_at, t.said_again_at, s.at) AS detail
+    format('said again at %s, by its state %s, by its evidence %s', o.said_again_at, t.said_again_at, s.at) AS detail
 FROM looked l
 JOIN memory.observations o USING (agent_key, scope_id, seq)
 JOIN memory.agents a USING (agent_key)

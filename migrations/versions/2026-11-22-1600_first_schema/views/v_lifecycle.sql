@@ -19,9 +19,9 @@ SELECT
     coalesce(t.policy, 'durable') AS policy,
     o.standing AS status,
     CASE WHEN o.standing = 'archived' THEN 'archived' ELSE coalesce(t.stage, 'candidate') END AS stage,
-    l.heat,
-    l.decay,
-    l.value
+    round(l.heat::numeric, 4)::double precision AS heat,
+    round(l.decay::numeric, 4)::double precision AS decay,
+    round(l.value::numeric, 4)::double precision AS value
 FROM memory.observations o
 JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
 JOIN memory.agents a ON a.agent_key = o.agent_key

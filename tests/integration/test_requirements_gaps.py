@@ -162,6 +162,7 @@ async def test_conversation_by_itself_is_no_memory(memory: Memory, llm: Scripted
 
 async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory: Memory, llm: Scripted) -> None:
     """R022, R030, R036, R066, C3."""
+    await memory.configure(agent_id="ada", classification="rules")
     await memory.add(conversation(4), **HERE)
     typed = '"type": "directive", "category": "zebra", "kind": "zebra", "lane": "buffer"'
     llm.then(f'{{"observations": [{{"content": "Tea.", "scope": "individual", "sources": [1], {typed}}}]}}')
@@ -171,7 +172,7 @@ async def test_model_is_asked_for_text_scope_and_sources_and_for_no_type(memory:
     assert await rows(memory, "SELECT lane FROM memory.observations") == [("absorb",)]
     schema = strict_schema(llm.requests[0].output)
     assert list(schema["properties"]) == ["individual", "collective", "requests"]
-    assert schema["properties"]["individual"] == {"type": "array", "items": {"$ref": "#/$defs/ClassifiedFinding"}}
+    assert schema["properties"]["individual"] == {"type": "array", "items": {"$ref": "#/$defs/Finding"}}
     assert schema["$defs"].keys() == {"Finding", "Asking"}
     assert {"Finding": schema["$defs"]["Finding"]} == {
         "Finding": {

@@ -66,7 +66,7 @@ async def test_off_classifies_nothing_of_an_agent(memory: Memory) -> None:
     assert classes(await memory.observe(FISH, **MIA)) == (None, None, None)
     assert classes(await memory.observe(FISH, agent_id="bob", user_id="mia")) == NEVER_FISH
     with pytest.raises(InputError, match="classification"):
-        await memory.configure(**ADA, classification="guess")
+        await memory.configure(**ADA, classification="guess")  # type: ignore[arg-type]
 
 
 async def test_what_the_model_says_is_stored(memory: Memory, llm: Scripted) -> None:
@@ -76,6 +76,7 @@ async def test_what_the_model_says_is_stored(memory: Memory, llm: Scripted) -> N
     assert "`category`: fact, preference" in llm.requests[0].instructions
     viewed = "SELECT category, confidence, until, kind, importance, classified_by FROM memory.v_observations"
     assert await rows(memory, viewed) == [("preference", 0.95, date(2026, 12, 24), "note", 0.72, RULES)]
+    exported: Any
     (exported,) = [line async for line in memory.people.export(**MIA) if line.type == "observation"]
     assert (exported.category, exported.until, exported.classified_by) == ("preference", one.until, RULES)
 
@@ -112,7 +113,7 @@ async def test_an_agent_may_allow_more_categories(memory: Memory, llm: Scripted)
 
 @pytest.mark.parametrize(("setting", "kinds"), [("rules", NEVER_FISH), ("off", (None, None, None))])
 async def test_without_the_model_it_is_neither_asked_nor_heard(
-    memory: Memory, llm: Scripted, setting: str, kinds: tuple[Any, ...]
+    memory: Memory, llm: Scripted, setting: Any, kinds: tuple[Any, ...]
 ) -> None:
     await memory.configure(**ADA, classification=setting)
     one = await formed(memory, llm, category="preference", sure="said", until="2026-12-24")

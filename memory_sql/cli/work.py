@@ -255,7 +255,9 @@ def maintain(
     ] = 100_000,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Change nothing; show which stages would change and what would be archived."),
+        typer.Option(
+            "--dry-run", help="Change nothing; show which stages would change, and what would be archived or expire."
+        ),
     ] = False,
     at: Annotated[
         str | None, typer.Option("--at", metavar="DAY", help="With --dry-run: as if it were that day.")
@@ -293,10 +295,11 @@ def _maintained_text(done: MaintainResult) -> str:
     evicted += f", {output.many(done.classified, 'observation')} classified" if done.classified else ""
     more = "" if done.complete else "; there may be more"
     swept = f"{output.many(done.stages, 'observation')} with another stage, {done.archived} archived"
+    swept += f", {done.expired} expired" if done.expired else ""
     if done.dry_run:
         lines = (f"{one.observation_id} of {one.agent_id}: {one.was} to {one.becomes}" for one in done.examples)
         return "\n".join((f"would be: {swept}{more}", *lines))
-    evicted += f"; {swept}" if done.stages or done.archived else ""
+    evicted += f"; {swept}" if done.stages or done.archived or done.expired else ""
     texts = "its text" if done.messages == 1 else "their texts"
     return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"
 

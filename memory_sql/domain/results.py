@@ -157,7 +157,7 @@ class EmbedResult(Value):
 
 
 class Moved(Value):
-    """An observation that a sweep of maintenance changed, or would: `stages` its stage, `archival` its status."""
+    """What a sweep of maintenance would change of an observation: `stages` its stage, `archival` and `expiry` its status."""
 
     sweep: str
     agent_id: str

@@ -13,11 +13,9 @@ from memory_sql.db import Session
 from memory_sql.db.repositories import expiry
 from memory_sql.db.repositories.expiry import Expiring
 
-EXAMPLES = 20
-
 
 async def due(
-    session: Session, agent_id: str | None, settings: Settings, at: datetime, most: int = EXAMPLES
+    session: Session, agent_id: str | None, settings: Settings, at: datetime, most: int = 20
 ) -> tuple[dict[str, int], list[Expiring]]:
     """How many would expire at that moment, by why, and the first of them. Nothing is changed.
 

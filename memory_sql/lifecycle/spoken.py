@@ -252,7 +252,7 @@ async def accept(session: Session, asked: Asked, locks: Locks, key: SpokenKey, r
         beside = await Requests(session, locks.agent_key).beside(key, review)
         done = await _end(session, asked, locks, review, review.numbers, beside)
         for one in still:
-            chosen = Selection(user_id=review.user_id, observation_id=one)
+            chosen = Selection(user_id=review.user_id, observation_id=one, replaced=True)
             done += [one.entry for one in await requests.forget_under(session, asked, locks, chosen)]
         for kept in review.withheld:
             done += [one.entry for one in await requests.erase_under(session, asked, locks, kept)]

@@ -357,8 +357,9 @@ class Observations(Face):
         `private`: it never leaves its scope. Observations that it has superseded are marked too, and so are copies: the same
         observation from the same message in another scope of its owner. If it becomes more private, everything derived from
         it is erased, and the texts that contained that go back to an earlier version until they are rewritten. What a legal
-        hold covers of it is withdrawn until the hold ends. `policy` `protected`: no rule archives it, whatever its age and
-        use; that is of this observation, and of what `update` puts in its place. Raises the errors of `update`.
+        hold covers of it is withdrawn until the hold ends. `policy` `protected`: no rule archives it or lets it expire,
+        whatever its age and use; that is of this observation, and of what `update` puts in its place. Raises the errors of
+        `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         optional_flags(private=private)

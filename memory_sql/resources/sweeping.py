@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -11,14 +11,21 @@ from typing import NamedTuple
 from memory_sql.config import Settings
 from memory_sql.db import Database
 from memory_sql.db.principals import service
+from memory_sql.db.repositories.expiry import Expiring, Why
 from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
 from memory_sql.domain.results import MaintainResult, Moved
-from memory_sql.lifecycle import archival, stages
+from memory_sql.lifecycle import archival, expiry, stages
 
 LOOKED_AT_ONCE = 2_000  # observations of one transaction
 EXAMPLES = 20  # of each sweep
 
 Step = Callable[..., Awaitable[Swept]]
+CHANGES: Mapping[Why, tuple[str, str]] = {
+    "speculative": ("active", "evicted"),
+    "expired": ("active", "archived"),
+    "resolved": ("archived", "evicted"),
+}
+"""What expiry makes of a status, by the reason."""
 
 
 class Done(NamedTuple):
@@ -51,11 +58,15 @@ class Sweeps:
         """What all sweeps would change at that time, each by itself."""
         moved = await self._through(stages.sweep, agent_id, most, at, dry=True)
         archived = await self._through(archival.sweep, agent_id, most, at, dry=True)
+        counts, first = await self._database.write(
+            lambda unit: expiry.due(unit, agent_id, self._settings, at, EXAMPLES), principal=service(agent_id)
+        )
         return MaintainResult(
             messages=0,
+            expired=sum(counts.values()),
             stages=moved.changed,
             archived=archived.changed,
-            examples=moved.examples + archived.examples,
+            examples=(*moved.examples, *archived.examples, *map(_moved, first)),
             dry_run=True,
             complete=moved.is_whole and archived.is_whole,
         )
@@ -72,3 +83,8 @@ class Sweeps:
             changed, looked, after = changed + swept.changed, swept.looked, swept.last or after
             examples = (examples + swept.examples)[:EXAMPLES] if dry else ()
         return Done(changed, examples, looked < size)
+
+
+def _moved(one: Expiring) -> Moved:
+    was, becomes = CHANGES[one.why]
+    return Moved(sweep="expiry", agent_id=one.agent_id, observation_id=one.id, was=was, becomes=becomes)

@@ -167,8 +167,8 @@ class Work(Face):
         forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`) and
         archives what is old and unused (`archival`). Concurrent calls share the work. A `Worker` does this automatically.
 
-        `dry_run` changes nothing and only reports these last two, whether or not they are on, with examples; `at`, only with
-        it: as if it were then, and nothing were used until then.
+        `dry_run` changes nothing and only reports what would expire and, whether or not they are on, what these last two
+        would change, with examples; `at`, only with it: as if it were then, and nothing were used until then.
         """
         flags(dry_run=dry_run)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)

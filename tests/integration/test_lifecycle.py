@@ -24,7 +24,7 @@ ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JONAS: dict[str, Any] = {**ADA, "user_id": "jonas"}
 DAY = MONDAY.date()
-ON: dict[str, Any] = {"llm": "offline", "lifecycle": True, "archival": True}
+ON: dict[str, Any] = {"llm": "offline", "lifecycle": True, "archival": True, "classification": "off"}
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ async def test_what_is_used_said_again_or_protected_isnt_archived(alive: Memory,
     older = await observed(alive, "Mia lives in Oslo.", **little, fact_key="home")
     newer = await observed(alive, "Mia lives in Bergen.", **little, fact_key="home")
     clock.goes_on(days=99)
-    assert await observed(alive, "Mia runs.", **little) == again
+    assert (await alive.observe("Mia runs.", **MIA, **little)).id == again
     clock.goes_on(days=1)
     for one, times in ((thrice, 3), (twice, 2)):
         await used(alive, one, times, clock.now.date())
@@ -196,6 +196,42 @@ async def test_held_superseded_and_set_aside_ones_are_left_alone(alive: Memory, 
     await alive.holds.release(of_person.hold_id, **ADA)
     await alive.holds.release(hold.hold_id, **ADA)
     assert (await alive.work.maintain()).archived == 2
+
+
+async def test_dry_run_says_what_would_expire(alive: Memory, clock: Clock) -> None:
+    guess = await observed(alive, "Mia might fly.", confidence=0.3)
+    later = clock.now + timedelta(days=31)
+    would = await alive.work.maintain(dry_run=True, at=later)
+    assert (would.expired, would.examples) == (
+        1,
+        (Moved(sweep="expiry", agent_id="ada", observation_id=guess, was="active", becomes="evicted"),),
+    )
+    assert (await alive.work.maintain(dry_run=True)).expired == 0
+    assert await statuses(alive) == {guess: "active"}
+    clock.now = later
+    assert (await alive.work.maintain()).expired == 1
+    assert await statuses(alive) == {guess: "evicted"}
+
+
+async def test_what_is_said_again_is_a_candidate_again(alive: Memory, clock: Clock) -> None:
+    gone = await observed(alive, "Mia flies.", importance=0.1, confidence=0.5, tags=["kept"])
+    await alive.observations.mark(gone, **MIA, policy="ephemeral")
+    await rows(alive, "UPDATE memory.observation_states SET stage = 'archived'")
+    clock.goes_on(days=1)
+    assert (await alive.observe("Mia flies.", **MIA)).id == gone
+    assert await stages(alive) == {}
+
+
+async def test_feedback_counts_in_the_scores(alive: Memory) -> None:
+    one = await observed(alive, "Mia flies.", confidence=0.95)
+    before = (await alive.observations.get(one, **MIA, explain=True)).lifecycle
+    for value in (1, 0, -1, 1, 1):
+        await alive.observations.feedback(one, value, **MIA)
+    after = (await alive.observations.get(one, **MIA, explain=True)).lifecycle
+    assert before is not None
+    assert after is not None
+    assert after.heat - before.heat == pytest.approx(0.1 * 0.4 / 2)  # the mean is 0.4
+    assert before.decay - after.decay == pytest.approx(0.1 * 0.4 / 2 + 0.15 * 0.02)
 
 
 async def test_what_is_locked_waits_for_the_next_sweep(alive: Memory, clock: Clock) -> None:
@@ -358,7 +394,7 @@ async def test_what_is_stale_can_be_hidden_before_the_cut(database_url: str, llm
 
 def test_command_shows_what_would_change(database_url: str) -> None:
     at = ("--url", database_url)
-    sure = ("--confidence", "0.3", "--importance", "0.1")
+    sure = ("--confidence", "0.5", "--importance", "0.1")
     one = memory_sql("observe", "Mia might fly.", "--agent", "ada", "--user", "mia", *sure, "--json", *at).value["id"]
     day = datetime.now(UTC).date() + timedelta(days=400)
     told = memory_sql("work", "maintain", "--dry-run", "--at", f"{day}", *at).out

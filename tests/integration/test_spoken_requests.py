@@ -188,6 +188,19 @@ async def test_a_setting_leaves_it_to_a_person(memory: Memory, llm: Scripted, ac
     assert await memory.admin.verify() == []
 
 
+async def test_what_was_corrected_goes_with_an_accepted_request(memory: Memory, llm: Scripted) -> None:
+    await memory.configure(**ADA, spoken_requests="review")
+    old = await memory.observe("Mia prefers black tea.", **MIA)
+    tea = await memory.observations.update(old.id, **MIA, text="Mia prefers green tea.")
+    await say(memory, TEA)
+    llm.then(asking(FORGET_TEA), meaning(tea.content))
+    await form(memory)
+    (review,) = await memory.work.reviews(**ADA)
+    await memory.work.decide(review.id, **ADA, accept=True)
+    assert await rows(memory, "SELECT content FROM memory.observations") == []
+    assert await memory.admin.verify() == []
+
+
 async def test_a_person_may_accept_a_correction(memory: Memory, llm: Scripted) -> None:
     await memory.configure(**ADA, spoken_requests="review")
     old = await memory.observe("Mia lives in Lyon.", **MIA, observed_at=MONDAY)

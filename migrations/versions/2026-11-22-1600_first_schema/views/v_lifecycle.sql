@@ -49,7 +49,7 @@ COMMENT ON COLUMN memory.v_lifecycle.said_at IS 'When it was last said.';
 COMMENT ON COLUMN memory.v_lifecycle.created_at IS 'When it was stored.';
 COMMENT ON COLUMN memory.v_lifecycle.feedback IS 'What was said of its use, from -1 to 1, on average; null: nothing.';
 COMMENT ON COLUMN memory.v_lifecycle.verification IS 'unverified, confirmed or disputed, as stated by a person or the host.';
-COMMENT ON COLUMN memory.v_lifecycle.policy IS 'ephemeral, durable or protected (no rule archives it), as the host says.';
+COMMENT ON COLUMN memory.v_lifecycle.policy IS 'ephemeral, durable or protected (no rule archives or expires it), as the host says.';
 COMMENT ON COLUMN memory.v_lifecycle.status IS 'active or archived.';
 COMMENT ON COLUMN memory.v_lifecycle.stage IS 'candidate, validated, active, stale or archived: for searches, as of the last sweep.';
 COMMENT ON COLUMN memory.v_lifecycle.heat IS 'How much it is in use, from 0 to 1.';

@@ -41,10 +41,10 @@ def classes(one: Observation) -> tuple[Any, ...]:
     return one.kind, one.importance, one.classified_by
 
 
-async def formed(memory: Memory, llm: Scripted, **fields: Any) -> Observation:
-    await memory.add([message("I never eat fish.")], **MIA, conversation_id="talk")
+async def formed(memory: Memory, llm: Scripted, talk: str = "talk", **fields: Any) -> Observation:
+    await memory.add([message("I never eat fish.")], **MIA, conversation_id=talk)
     llm.then(json.dumps({"observations": [{"scope": "individual", "content": FISH, "sources": [1]} | fields]}))
-    (one,) = (await memory.conversations.form(**ADA, conversation_id="talk")).observations
+    (one,) = (await memory.conversations.form(**ADA, conversation_id=talk)).observations
     assert await memory.observations.get(one.id, **MIA) == one  # as it was returned, so it was stored
     return one
 
@@ -126,6 +126,15 @@ async def test_what_is_said_again_changes_nothing(memory: Memory) -> None:
     one = await memory.observe(FISH, **MIA, category="preference")
     again = await memory.observe(FISH, **MIA, category="fact", importance=0.1)
     assert (again.id, again.category, *classes(again)) == (one.id, "preference", *classes(one))
+
+
+async def test_a_plan_with_another_day_is_another(memory: Memory, llm: Scripted) -> None:
+    first = await formed(memory, llm, category="commitment", until="2026-12-24")
+    later = await formed(memory, llm, "again", category="commitment", until="2027-01-31")
+    assert (later.content, later.id != first.id) == (first.content, True)
+    llm.then(json.dumps({"observations": [{"scope": "individual", "content": FISH, "sources": [1]}]}))
+    await memory.add([message("I never eat fish.")], **MIA, conversation_id="third")
+    assert (await memory.conversations.form(**ADA, conversation_id="third")).duplicates == 1
 
 
 async def test_a_correction_is_classified_by_its_own_text(memory: Memory) -> None:

@@ -3,7 +3,7 @@
 -- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else), former_digest (of
 -- version 2 of that form; null: the same), evidence (objects), columns of memory.observations, and `deduplicate`: what counts as known.
 -- By `newest`, and where there is none: what the scope learnt last, if it is in use, undisputed, not about to be replaced
--- (`replaced`, its number), no part of another, of the same fact key, lane and days. Anything older is stored again: between "tea" and
+-- (`replaced`, its number), no part of another, of the same fact key, lane and days, over on the same day. Anything older is stored again: between "tea" and
 -- "tea" somebody may have said "coffee", and the last word counts; a consolidation that supersedes the first "tea" may never come.
 -- By `scope`: also anything older of which that is true, if the draft says nothing that it doesn't: it is of the absorb lane, no less
 -- private (what the host says makes it so afterwards), has all tags, metadata and subjects, and is meant for the same wider scope;
@@ -53,6 +53,7 @@ BEGIN
               AND o.part_of IS NULL
               AND o.lane = g.goes
               AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
+              AND (g.draft ->> 'until' IS NULL OR (g.draft ->> 'until')::date IS NOT DISTINCT FROM o.until)
               AND memory.in_use(t.status)
               AND t.verification IS DISTINCT FROM 'disputed'
               AND CASE g.by WHEN 'newest' THEN o.seq = g.last WHEN 'scope' THEN o.seq = g.last OR o.lane = 'absorb' AND (

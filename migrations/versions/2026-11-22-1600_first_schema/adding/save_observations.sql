@@ -39,6 +39,7 @@ BEGIN
               AND o.part_of IS NULL
               AND o.lane = g.goes
               AND (g.draft ->> 'fact_key' IS NULL OR g.draft ->> 'fact_key' IS NOT DISTINCT FROM o.fact_key)
+              AND (g.draft ->> 'until' IS NULL OR (g.draft ->> 'until')::date IS NOT DISTINCT FROM o.until)
               AND memory.in_use(t.status)
               AND t.verification IS DISTINCT FROM 'disputed'
               AND CASE g.by WHEN 'newest' THEN o.seq = g.last WHEN 'scope' THEN o.seq = g.last OR o.lane = 'absorb' AND (

@@ -138,6 +138,12 @@ class EventRow(Base):
         ),
         Index("events_forget_idx", "agent_key", text("(detail ->> 'id')"), postgresql_where=text("kind = 'forget'")),
         Index(
+            "events_conversation_id_idx",
+            "agent_key",
+            "conversation_id",
+            postgresql_where=text("kind = 'forget' AND conversation_id IS NOT NULL"),
+        ),
+        Index(
             "events_entry_idx", "agent_key", "event_id", postgresql_where=text("kind = 'forget' AND detail ? 'entry'")
         ),
         Index(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import ColumnElement, and_, exists, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, and_, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import EventRow, MessageRow
@@ -14,13 +12,13 @@ IS_TEXTLESS: ColumnElement[bool] = or_(MessageRow.content.is_(None), MessageRow.
 
 def ended_for_asking() -> ColumnElement[bool]:
     e, m = EventRow, MessageRow
-    forgotten: Any = exists().where(
+    forgotten = select(e.event_id).where(
         e.agent_key == m.agent_key,
-        e.kind == literal_column("'forget'"),  # as in the condition of events_forget_idx
+        e.kind == literal_column("'forget'"),  # as in the condition of events_conversation_id_idx
         e.conversation_id == m.conversation_id,
         e.detail["numbers"].op("@>")(func.to_jsonb(m.number)),
     )
-    return and_(IS_TEXTLESS, forgotten)
+    return and_(IS_TEXTLESS, forgotten.correlate(m).offset(0).exists())  # each by the index
 
 
 async def ended_in(session: AsyncSession, agent_key: int, conversation_id: str) -> frozenset[int]:

@@ -21,6 +21,7 @@ REQUEST = "request"
 _IS_REQUEST: ColumnElement[bool] = literal_column(
     "events.kind = 'status' AND events.detail ? 'request' AND events.reason IS NOT NULL"
 )
+_IS_SPOKEN = EventRow.kind == literal_column("'spoken'")  # as in the condition of events_spoken_idx
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ class Requests:
             .where(
                 ~_formed_anew,
                 e.agent_key == self._agent_key,
-                e.kind == SPOKEN,
+                _IS_SPOKEN,
                 e.conversation_id == review.conversation_id,
                 e.event_id != key.event_id,
             )
@@ -258,7 +259,7 @@ def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
         select(*wanted)
         .select_from(e)
         .join(_said, true())
-        .where(e.agent_key == agent_key, e.kind == SPOKEN, ~is_decided, ~_formed_anew)
+        .where(e.agent_key == agent_key, _IS_SPOKEN, ~is_decided, ~_formed_anew)
     )
 
 

@@ -43,7 +43,7 @@ from memory_sql.db.direct import ask
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.observation_rows import select_read, to_observation
 from memory_sql.db.repositories.events import record_all
-from memory_sql.db.repositories.observations import IN_USE, STATUS, ObservationKey
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Policy
 
@@ -247,7 +247,7 @@ class CorrectionRepository:
         return await self._standings(
             among(o.scope_id, {scope_id for scope_id, _ in keys}),
             o.lane == "absorb",
-            STATUS.in_((status,)),
+            o.standing == status,
             ~are_among((o.scope_id, o.seq), keys),
             tuple_(o.scope_id, o.content_hash).in_(texts).is_(true()),  # looked up in a table of hashes
         )
@@ -293,22 +293,26 @@ class CorrectionRepository:
         return await self._standings(
             o.scope_id == scope_id,
             o.fact_key == fact_key,
-            IN_USE,
+            o.standing == "active",
             order=(o.said_at, o.seq),
         )
 
     async def _standings(self, *conditions: Any, order: tuple[Any, ...] = ()) -> list[Standing]:
         o, t = ObservationRow, ObservationStateRow
+        its = select(t.superseded_by, t.follows, t.resolved.is_not(None).label("is_resolved")).where(
+            t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq
+        )
+        state = its.correlate(o).offset(0).lateral()  # each by its key
         found = await self._session.execute(
             select(
                 o.scope_id,
                 o.seq,
-                STATUS.label("status"),
-                t.superseded_by,
-                func.coalesce(t.follows, false()).label("follows"),
-                t.resolved.is_not(None).label("is_resolved"),
+                o.standing.label("status"),
+                state.c.superseded_by,
+                func.coalesce(state.c.follows, false()).label("follows"),
+                func.coalesce(state.c.is_resolved, false()).label("is_resolved"),
             )
-            .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
+            .outerjoin(state, true())
             .where(o.agent_key == self._agent_key, *conditions)
             .order_by(*(order or (o.scope_id, o.seq)))
         )

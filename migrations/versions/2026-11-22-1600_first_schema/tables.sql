@@ -244,6 +244,7 @@ CREATE TABLE memory.events (
     CONSTRAINT events_pkey PRIMARY KEY (agent_key, event_id),
     CONSTRAINT events_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key)
 );
+CREATE INDEX events_conversation_id_idx ON memory.events (agent_key, conversation_id) WHERE kind = 'forget' AND conversation_id IS NOT NULL;
 CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
 CREATE INDEX events_entry_idx ON memory.events (agent_key, event_id) WHERE kind = 'forget' AND detail ? 'entry';
 CREATE INDEX events_forget_idx ON memory.events (agent_key, (detail ->> 'id')) WHERE kind = 'forget';

@@ -223,7 +223,7 @@ class Worker:
                 await self._end_retention()
                 await self._memory.work.catch_up()  # what was stored while a setting changed waits by the old one
             except DatabaseError as error:
-                self._missed(error, "retention is enforced")
+                await self._missed(error, "retention is enforced")
             await asyncio.sleep(self._memory.settings.maintenance_minutes * 60)
 
     async def _end_retention(self) -> None:
@@ -244,7 +244,7 @@ class Worker:
             try:
                 embedded = await self._embed(whole=whole)
             except DatabaseError as error:
-                self._missed(error, "vectors are made")
+                await self._missed(error, "vectors are made")
             if whole and embedded:
                 whole_at = clock() + self._memory.settings.maintenance_minutes * 60
             await asyncio.sleep(self._poll_seconds if embedded else self._poll_seconds * EMBED_SELDOMER)
@@ -268,9 +268,9 @@ class Worker:
                 self._count(embedded=done.embedded)
         return True
 
-    def _missed(self, error: DatabaseError, what: str) -> None:
-        """Says nothing while the database is known to be away."""
-        if not self._outage.is_on:
+    async def _missed(self, error: DatabaseError, what: str) -> None:
+        """Says nothing if the database is away: that is said once."""
+        if not self._outage.is_on and (await self.health()).error is None:
             log.warning("%s; %s next time", error, what)
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:

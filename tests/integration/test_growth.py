@@ -147,12 +147,12 @@ async def test_where_nothing_is_due_nothing_is_read_however_much_there_is(grown:
 
 
 async def test_what_keeps_less_than_its_budget_is_not_read(grown: Grown) -> None:
-    """`maintain` looks at how much each scope ever had, not at what."""
+    """`maintain` looks at how much each scope ever had, not at what; what is to be classified has an index of its own."""
     await grown.grow(SIZES[0])
     async with Memory(grown.asked, Scripted(), BY_BUDGET) as memory:
         sent = await _sent(memory, memory.work.maintain)
     assert any("memory.scopes" in statement for statement, _ in sent)
-    assert not any("memory.observations" in statement for statement, _ in sent)
+    assert not any("memory.observations" in one and "classified_by" not in one for one, _ in sent)
 
 
 async def _sent(memory: Memory, look: Callable[[], Awaitable[object]]) -> list[Sent]:

@@ -75,6 +75,7 @@ _SEEN = "[^\x01-\x20\x7f-\xa0\u1680\u2000-\u200d\u2028-\u202f\u205f\u2066-\u2069
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
 SomeText = Annotated[str, Field(pattern=_SEEN)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Feedback = Annotated[float, Field(json_schema_extra={"minimum": -1, "maximum": 1})]  # the method's error says it better
 _Pieces = Annotated[int, Field(ge=1, le=10**9), _WHOLE]
 _Items = Annotated[int, Field(ge=0, le=1000), _WHOLE]  # as config.sections has it
 _Characters = Annotated[int, Field(ge=0, le=200_000), _WHOLE]
@@ -124,6 +125,7 @@ BY_NAME: Mapping[str, Any] = {
     "observations.list.before": _position("observation"),
     "conversations.messages.before": _position("message"),
     "limit": Annotated[int, Field(ge=1, le=1000), _WHOLE],
+    "observations.feedback.value": Feedback,
     "run_due.limit": _Pieces,
     "work.embed.limit": _Pieces,
     "observation_id": ObservationId,

@@ -233,7 +233,15 @@ class CorrectionRepository:
 
     async def in_use(self, keys: Collection[ObservationKey]) -> list[ObservationKey]:
         """Those that are active, in the order of their keys."""
-        return [one.key for one in await self.standings(keys) if one.status == "active"] if keys else []
+        if not keys:
+            return []
+        o = ObservationRow
+        found = await self._session.execute(
+            select(o.scope_id, o.seq)
+            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), keys), o.standing == "active")
+            .order_by(o.scope_id, o.seq)
+        )
+        return [(row.scope_id, row.seq) for row in found]
 
     async def twins(self, keys: Collection[ObservationKey], status: str) -> list[Standing]:
         """What says the same in the same scope and has this status, the observations themselves left out (rule 9)."""

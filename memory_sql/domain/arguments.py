@@ -288,10 +288,10 @@ def share_of(name: str, value: float | None) -> float | None:
 
 
 def feedback_of(value: float) -> float:
-    """Raises `InputError` unless it is a number from -1 to 1."""
+    """To six decimals: Postgres refuses the mean of smaller ones. Raises `InputError` unless it is a number from -1 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
         raise InputError("value must be a number from -1 to 1")
-    return float(value)
+    return round(float(value), 6)
 
 
 def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:

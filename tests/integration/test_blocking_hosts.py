@@ -321,6 +321,19 @@ def test_connection_that_does_not_fail_after_an_interrupt_is_closed(
     assert contents(memory) == []
 
 
+def test_statement_under_way_after_an_interrupt_ends_and_the_host_goes_on(memory: Memory, database_url: str) -> None:
+    """As psycopg leaves it when the interrupt comes while it reads."""
+    with psycopg.connect(libpq(database_url)) as connection:
+        memory.observe("Likes tea.", **MIA, session=connection)
+        connection.pgconn.send_query(b"SELECT pg_sleep(600)")
+        blocking.spoil(blocking.Host(connection, lambda error: error))
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            connection.execute("SELECT 1")
+        connection.rollback()
+        memory.observe("Has a cat.", **MIA, session=connection)
+    assert contents(memory) == ["Has a cat."]
+
+
 @pytest.fixture
 def _interrupted() -> Iterator[None]:
     """As in a terminal: who runs the tests in the background ignores it."""

@@ -280,7 +280,7 @@ SLOW = (
 
 @pytest.mark.slow
 @pytest.mark.open
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+@pytest.mark.parametrize("driver", few_in_ci(["psycopg", "psycopg2"], ["psycopg2"]))
 def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
     memory: Memory, database_url: str, driver: str
 ) -> None:
@@ -664,7 +664,7 @@ def _plain(value: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.open
-@pytest.mark.parametrize("kind", few_in_ci(["psycopg", "psycopg2", "django"], ["psycopg2", "django"]))
+@pytest.mark.parametrize("kind", few_in_ci(["psycopg", "psycopg2", "django"], ["django"]))
 def test_each_call_does_what_the_awaited_one_does(memory: Memory, database_url: str, kind: str) -> None:
     failed = set[str]()
     with psycopg.connect(libpq(database_url), options="-c TimeZone=UTC") as owner, HOSTS[kind](database_url) as host:

@@ -112,7 +112,7 @@ def test_a_value_that_looks_like_a_slot_stays_text() -> None:
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@8\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
+    assert re.fullmatch(r"extraction@9\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")

@@ -48,16 +48,7 @@ async def memory(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterato
 
 
 async def said(memory: Memory, what: str, *, until: date | None = None, **more: Any) -> Observation:
-    done = await memory.observe(what, **{**MIA, "observed_at": memory._runtime.now(), **more})
-    scope_id, _, seq = done.id[1:].partition("-")
-    if until is not None:
-        await rows(
-            memory,
-            "UPDATE memory.observations SET until = :day WHERE scope_id = :scope AND seq = :seq",
-            day=until,
-            scope=int(scope_id),
-            seq=int(seq),
-        )
+    done = await memory.observe(what, **{**MIA, "observed_at": memory._runtime.now(), **more}, until=until)
     return await memory.observations.get(done.id, agent_id=more.get("agent_id", "ada"), user_id="mia")
 
 

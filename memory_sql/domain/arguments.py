@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -275,6 +275,13 @@ def word_of(name: str, value: str | None) -> str | None:
         raise InputError(
             f"{name} must be a word of up to 40 lower-case letters, digits, _ and -, starting with a letter"
         )
+    return value
+
+
+def day_of(name: str, value: date | None) -> date | None:
+    """Raises `InputError` for a moment: which day that is depends on the zone."""
+    if value is not None and (isinstance(value, datetime) or not isinstance(value, date)):
+        raise InputError(f"{name} must be a date, without a time")
     return value
 
 

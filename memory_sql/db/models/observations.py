@@ -301,6 +301,9 @@ class ObservationRow(Base):
         )
 
 
+RESOLVED = text("resolved IS NOT NULL AND status = 'archived'")
+
+
 class ObservationStateRow(Base):
     __tablename__ = "observation_states"
     __table_args__ = (
@@ -358,12 +361,8 @@ class ObservationStateRow(Base):
             "expires_at",
             postgresql_where=text("expires_at IS NOT NULL AND status = 'active'"),
         ),
-        Index(
-            "observation_states_resolved_at_idx",
-            "agent_key",
-            "resolved_at",
-            postgresql_where=text("resolved IS NOT NULL AND status = 'archived'"),
-        ),
+        Index("observation_states_resolved_at_idx", "agent_key", "resolved_at", postgresql_where=RESOLVED),
+        Index("observation_states_status_at_idx", "agent_key", "scope_id", "status_at", postgresql_where=RESOLVED),
         {
             "comment": "One row per observation whose state differs from the defaults: the part that may change.",
             "postgresql_with": {"fillfactor": 70},

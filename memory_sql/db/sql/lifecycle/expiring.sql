@@ -5,7 +5,7 @@
 --                  again or confirmed it; or its own moment (expires_at) has come. It is to be evicted. Never a commitment.
 --     expired      it is in use, and its day (until) is over. It is to be archived as resolved. Not if that was taken back before.
 --     resolved     it has been resolved for that many days. It is to be evicted.
--- Of two, the one that was due first. Never what a legal hold covers, nor what is protected, nor what is set aside.
+-- At the very moment at which it is due a day is over, and the other two aren't due yet (C28). Of two, the one that was due first. Never what a legal hold covers, nor what is protected, nor what is set aside.
 CREATE OR REPLACE FUNCTION memory.expiring(p_agent text, p_defaults jsonb, p_at timestamptz)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, why text, due_at timestamptz)
 LANGUAGE sql STABLE AS $$
@@ -53,7 +53,7 @@ LANGUAGE sql STABLE AS $$
     )
     SELECT DISTINCT ON (d.agent_key, d.scope_id, d.seq) d.agent_key, d.scope_id, d.seq, d.why, d.due_at
     FROM due d
-    WHERE d.due_at <= p_at AND NOT (
+    WHERE (d.due_at < p_at OR d.due_at = p_at AND d.why = 'expired') AND NOT (
         EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = d.agent_key AND h.released_at IS NULL)
         AND memory.is_held_observation(d.agent_key, d.scope_id, d.seq)
     )

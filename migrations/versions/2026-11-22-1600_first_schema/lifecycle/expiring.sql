@@ -45,7 +45,7 @@ LANGUAGE sql STABLE AS $$
     )
     SELECT DISTINCT ON (d.agent_key, d.scope_id, d.seq) d.agent_key, d.scope_id, d.seq, d.why, d.due_at
     FROM due d
-    WHERE d.due_at <= p_at AND NOT (
+    WHERE (d.due_at < p_at OR d.due_at = p_at AND d.why = 'expired') AND NOT (
         EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = d.agent_key AND h.released_at IS NULL)
         AND memory.is_held_observation(d.agent_key, d.scope_id, d.seq)
     )

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 OUTDATED = f"classified_by < {RULES}"
 SOUGHT = text("standing IN ('active', 'archived', 'superseded')")  # as memory.is_sought
+FOUND_COLD = "NOT cold OR standing IN ('active', 'archived')"
 
 
 class ObservationRow(Base):
@@ -81,6 +82,7 @@ class ObservationRow(Base):
         one_of("sensitivity", *SENSITIVITIES),
         CheckConstraint("proposed ~ '^(collective|s[0-9]+)$'", name="proposed"),
         one_of("language", *LANGUAGES),
+        CheckConstraint(FOUND_COLD, name="cold"),
         Index(
             "observations_fact_key_idx",
             "agent_key",
@@ -114,7 +116,9 @@ class ObservationRow(Base):
             postgresql_where=text("part_of IS NOT NULL"),
         ),
         # What no read finds any more is in none of these: it costs nothing however much of it there is.
-        Index("observations_standing_idx", "agent_key", "scope_id", "standing", "seq", postgresql_where=SOUGHT),
+        Index("observations_standing_idx", "agent_key", "scope_id", "standing", "seq", "cold", postgresql_where=SOUGHT),
+        # Of which scopes something is cold: none, where `tiering` has never been on.
+        Index("observations_cold_idx", "agent_key", "scope_id", "seq", postgresql_where=text("cold")),
         Index(
             "observations_created_at_idx",
             "agent_key",
@@ -156,7 +160,7 @@ class ObservationRow(Base):
         # With a pending list, every search would have to read it, and some save would have to empty it.
         Index(
             "observations_search_idx",
-            text("memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)"),
+            text("memory.search_tokens(memory.search_space(scope_id, seq, standing, cold), search || cues)"),
             postgresql_using="gin",
             postgresql_with={"fastupdate": "off"},
             postgresql_where=SOUGHT,
@@ -217,6 +221,9 @@ class ObservationRow(Base):
         server_default=text("'absorb'"),
     )
     standing: Mapped[str] = standing()
+    cold: Mapped[bool] = column(
+        "True: searches rank it only if others don't fill the result. Only what they find can be.", server_default=FALSE
+    )
     category: Mapped[str | None] = host_id("A word for what it is: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
     confidence: Mapped[float | None] = column(
@@ -477,7 +484,16 @@ class ObservationVectorRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_key", "scope_id", "seq", "model"),
         key_of("observations", "scope_id", "seq", goes_along=True),
-        Index("observation_vectors_standing_idx", "agent_key", "scope_id", "standing", "seq", postgresql_where=SOUGHT),
+        CheckConstraint(FOUND_COLD, name="cold"),
+        Index(
+            "observation_vectors_standing_idx",
+            "agent_key",
+            "scope_id",
+            "standing",
+            "cold",
+            "seq",
+            postgresql_where=SOUGHT,
+        ),
         {
             "comment": "One row per observation and embedding model: the vector of its text, from which it can be recomputed."
         },
@@ -494,5 +510,6 @@ class ObservationVectorRow(Base):
     )
     made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
     standing: Mapped[str] = standing()
+    cold: Mapped[bool] = column("Whether the observation is, which a trigger keeps here too.", server_default=FALSE)
 
     observation: Mapped[ObservationRow] = related()

@@ -212,6 +212,19 @@ async def test_it_is_hot_at_once_when_it_is_said_again_or_protected_and_when_it_
     assert again != kept
 
 
+async def test_its_age_counts_from_when_it_was_said_again(tiered: Memory, clock: Clock) -> None:
+    one = await observed(
+        tiered, "Boat.", confidence=0.3, importance=0.0
+    )  # worth .13, and up to .20 more while it is new
+    clock.now = MONDAY + timedelta(days=20)
+    assert await observed(tiered, "Boat.") == one
+    clock.now = MONDAY + timedelta(days=33)
+    assert (await tiered.work.maintain()).tiers == 0
+    clock.now = MONDAY + timedelta(days=34)
+    assert (await tiered.work.maintain()).tiers == 1
+    assert await cold(tiered) == [one]
+
+
 async def test_archived_ones_become_cold_as_well(tiered: Memory, clock: Clock) -> None:
     one = await observed(tiered, "Boat.", **LITTLE)
     await tiered.observations.resolve(one, "fulfilled", **MIA)
@@ -285,7 +298,11 @@ async def test_by_meaning_chance_does_not_fill_the_result(database_url: str, llm
     model = Meanings(dimensions=16)
     async with Memory(database_url, llm, Settings(**ON), embeddings=model) as on:
         sloop = await observed(on, "Mia owns a sloop.")
-        for noise in ("The doctor has tea and a dog.", "A surgeon, coffee, a puppy.", "In the clinic: a drink, a hound."):
+        for noise in (
+            "The doctor has tea and a dog.",
+            "A surgeon, coffee, a puppy.",
+            "In the clinic: a drink, a hound.",
+        ):
             await observed(on, noise)
         await on.work.embed()
         await chill(on, sloop)

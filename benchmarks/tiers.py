@@ -28,8 +28,9 @@ from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 
 SIZES = (1_000, 10_000, 100_000)
+OTHERS, EACH = 300, 100  # other users, so that the planner knows of many scopes
 RARE = 15_000  # from this rank on a word stands in about one text of 10,000
-ROUNDS, WARM_UP = 60, 10
+ROUNDS, WARM_UP = 40, 8
 OFF = Settings(llm="offline", embedding="off")
 ON = OFF.model_copy(update={"tiering": True})
 
@@ -41,7 +42,7 @@ _VECTORS = """
     SELECT o.agent_key, o.scope_id, o.seq, 'random:512', (
         SELECT string_agg(('x' || md5(o.scope_id || ' ' || o.seq || ' ' || n))::bit(128)::text, '')::varbit
         FROM generate_series(1, 4) n
-    ) FROM memory.observations o WHERE o.scope_id = $1
+    ) FROM memory.observations o WHERE o.scope_id = ANY ($1::bigint[])
 """
 _BETWEEN = "UPDATE memory.observations SET cold = true WHERE scope_id = $1 AND seq % 10 <> 7"
 _OLDEST = "UPDATE memory.observations SET cold = true WHERE scope_id = $1 AND seq <= $2"
@@ -88,9 +89,11 @@ async def main(sizes: Sequence[int] = SIZES) -> None:
 async def filled(connection: asyncpg.Connection, sizes: Sequence[int]) -> list[Person]:
     """A person for each size, and one more whose cold observations are the oldest."""
     crowd = await Crowd.of(connection)
+    await connection.execute(
+        _VECTORS, [other.scope_id for other in await crowd.add("other", OTHERS, EACH)], timeout=None
+    )
     people = [(await crowd.add(f"tiered{n}-", 1, size))[0] for n, size in enumerate((*sizes, sizes[-1]))]
-    for person in people:
-        await connection.execute(_VECTORS, person.scope_id, timeout=None)
+    await connection.execute(_VECTORS, [person.scope_id for person in people], timeout=None)
     for person in people[:-1]:
         await connection.execute(_BETWEEN, person.scope_id, timeout=None)
     oldest = people[-1]

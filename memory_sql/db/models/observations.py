@@ -1,4 +1,4 @@
-"""Observations, with the state, evidence, vectors and retrieval counts of each."""
+"""Observations, with the state and the evidence of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.dialects.postgresql import BIT, DATEMULTIRANGE, JSONB
+from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -477,39 +477,3 @@ class EvidenceRow(Base):
     run: Mapped[RunRow | None] = related(  # no foreign key in the database: `verify` checks that it exists
         primaryjoin="and_(RunRow.agent_key == foreign(EvidenceRow.agent_key), RunRow.run_id == foreign(EvidenceRow.run_id))"
     )
-
-
-class ObservationVectorRow(Base):
-    __tablename__ = "observation_vectors"
-    __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "model"),
-        key_of("observations", "scope_id", "seq", goes_along=True),
-        CheckConstraint(FOUND_COLD, name="cold"),
-        Index(
-            "observation_vectors_standing_idx",
-            "agent_key",
-            "scope_id",
-            "standing",
-            "cold",
-            "seq",
-            postgresql_where=SOUGHT,
-        ),
-        {
-            "comment": "One row per observation and embedding model: the vector of its text, from which it can be recomputed."
-        },
-    )
-
-    agent_key: Mapped[int] = column("The agent.")
-    scope_id: Mapped[int] = column("The scope.")
-    seq: Mapped[int] = column("The observation.", Integer)
-    model: Mapped[str] = constant("Name and dimensions; only vectors of the same model can be compared.")
-    bits: Mapped[Any | None] = mapped_column(
-        BIT(varying=True),
-        comment="The sign of each dimension; null: the model finds no direction in the text. A text can be guessed from it.",
-        info={"text": "erase"},
-    )
-    made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
-    standing: Mapped[str] = standing()
-    cold: Mapped[bool] = column("Whether the observation is, which a trigger keeps here too.", server_default=FALSE)
-
-    observation: Mapped[ObservationRow] = related()

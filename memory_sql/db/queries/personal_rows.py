@@ -242,15 +242,7 @@ class PersonalRows:
             metadata={} if shared else row.about,
             kind=row.sort,
             dates=_days(row.dates),
-            status=row.status,
-            verification=row.verification,
-            stage=row.stage,
-            tier=row.tier,
-            policy=row.policy,
-            superseded_by=row.superseded_by,
-            resolved=row.resolved,
-            resolved_at=row.resolved_at,
-            expires_at=row.expires_at,
+            **{name: getattr(row, name) for name in _STATE},
             evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
             retrieved=row.retrieved or {},
             feedback=tuple(ExportedFeedback(**item) for item in row.feedback or ()),
@@ -451,6 +443,10 @@ NOTHING = {
     "fact_key": None,
     "legacy_ref": None,
 }
+_STATE = (
+    *("status", "verification", "stage", "tier", "policy"),
+    *("superseded_by", "resolved", "resolved_at", "expires_at"),
+)
 _ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
 
 

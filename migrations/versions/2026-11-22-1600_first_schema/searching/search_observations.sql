@@ -83,8 +83,10 @@ BEGIN
     v_cold := ARRAY(
         SELECT s.id
         FROM unnest(seen.scopes) s(id)
-        CROSS JOIN LATERAL (
-            SELECT FROM memory.observations o WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.cold LIMIT 1
+        CROSS JOIN LATERAL (  -- along the index of what is cold, however much that is
+            SELECT FROM memory.observations o
+            WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.cold
+            ORDER BY o.seq LIMIT 1
         ) o
     );
     v_hot := w.hot_first IS TRUE AND p_as_of IS NULL AND cardinality(v_cold) > 0;
@@ -94,7 +96,9 @@ BEGIN
             SELECT count(*)
             FROM unnest(seen.scopes, seen.sizes) s(id, size)
             CROSS JOIN LATERAL (
-                SELECT FROM memory.observations o WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.cold OFFSET 0
+                SELECT FROM memory.observations o
+                WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.cold
+                ORDER BY o.seq OFFSET 0
             ) o
             WHERE s.size <= w.large AND s.id = ANY (v_cold)
         );

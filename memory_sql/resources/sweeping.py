@@ -17,6 +17,7 @@ from memory_sql.domain.results import MaintainResult, Moved
 from memory_sql.lifecycle import archival, expiry, stages, tiers
 
 LOOKED_AT_ONCE = 2_000  # observations of one transaction
+TIERED_AT_ONCE = 500  # another tier is another place in the indexes of words and vectors, while the scope is locked
 EXAMPLES = 20  # of each sweep
 
 Step = Callable[..., Awaitable[Swept]]
@@ -51,7 +52,11 @@ class Sweeps:
         now = self._now()
         moved = await self._through(stages.sweep, agent_id, most, now) if self._settings.lifecycle else Done()
         archived = await self._through(archival.sweep, agent_id, most, now) if self._settings.archival else Done()
-        tiered = await self._through(tiers.sweep, agent_id, most, now) if self._settings.tiering else Done()
+        tiered = (
+            await self._through(tiers.sweep, agent_id, most, now, at_once=TIERED_AT_ONCE)
+            if self._settings.tiering
+            else Done()
+        )
         complete = done.complete and moved.is_whole and archived.is_whole and tiered.is_whole
         changed = {"stages": moved.changed, "archived": archived.changed, "tiers": tiered.changed}
         return done.model_copy(update={**changed, "complete": complete})
@@ -75,11 +80,20 @@ class Sweeps:
             complete=moved.is_whole and archived.is_whole and tiered.is_whole,
         )
 
-    async def _through(self, step: Step, agent_id: str | None, most: int, now: datetime, *, dry: bool = False) -> Done:
-        changed, examples, after, looked = 0, tuple[Moved, ...](), BEGINNING, LOOKED_AT_ONCE
-        size = LOOKED_AT_ONCE
+    async def _through(
+        self,
+        step: Step,
+        agent_id: str | None,
+        most: int,
+        now: datetime,
+        *,
+        dry: bool = False,
+        at_once: int | None = None,
+    ) -> Done:
+        at_once = at_once or LOOKED_AT_ONCE
+        changed, examples, after, looked, size = 0, tuple[Moved, ...](), BEGINNING, at_once, at_once
         while changed < most and looked == size:
-            size = min(LOOKED_AT_ONCE, most - changed)
+            size = min(at_once, most - changed)
             batch = Batch(agent_id, after, size, dry)
             swept = await self._database.write(
                 partial(step, batch=batch, settings=self._settings, now=now), principal=service(agent_id)

@@ -778,13 +778,16 @@ MUTATIONS = (
     ),
     Mutation(
         "tiers: what is held moves",
-        (Change("memory.is_kept_as_it_is(d.agent_key", "false AND memory.is_kept_as_it_is(d.agent_key"),),
+        (Change("WHERE NOT memory.is_kept_as_it_is(d.agent_key", "WHERE true OR memory.is_kept_as_it_is(d.agent_key"),),
         TIERS,
     ),
     Mutation(
         "tiers: what is said again stays cold",
         (Change("NOT coalesce(v_at > coalesce(o.said_again_at, '-infinity'), false)", "true"),),
         TIERS,
+    ),
+    Mutation(
+        "tiers: what is cold is out of reach", (Change("IF v_hot AND best.found <", "IF false AND best.found <"),), TIERS
     ),
     Mutation(
         "tiers: searches go by them although they are off",

@@ -22,9 +22,9 @@
 -- memories and large ones. `covered` is the share of what all words of the query are worth that those in the text or its
 -- cues are. With `stages`, what is in use gains or loses such a share of its score by its stage; with `stale_hidden` what is
 -- stale or archived and not protected isn't found. Without a state of its own an observation is ranked as it is. With
--- `hot_first` what is cold is left out as if it weren't there; only where the rest doesn't come to `enough` (else p_limit), not counting what is near by
--- chance, everything is searched. The past knows no tiers. Row-level policies don't stand between it and the tables: it runs as its owner and asks
--- memory.visible_scopes itself.
+-- `hot_first` what is cold is left out as if it weren't there; only where the rest doesn't come to `enough` (else p_limit), not counting
+-- what is near by chance, everything is searched. The past knows no tiers. Row-level policies don't stand between it and the tables: it
+-- runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
     p_explain boolean, p_vector bit varying, p_model text
@@ -70,14 +70,12 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         k1 float8, b float8, terms float8, vector float8, date float8, disputed float8, archived float8,
-        large integer, newest integer, stages jsonb, stale_hidden boolean,
-        hot_first boolean
+        large integer, newest integer, stages jsonb, stale_hidden boolean, hot_first boolean
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         spans datemultirange, phrases text[], without text[], said_by text, after date, before date, tags text[],
-        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean,
-        enough bigint
+        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean, enough bigint
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
@@ -456,6 +454,8 @@ BEGIN
                        CASE WHEN p_explain THEN jsonb_build_object(
                            'mask', NULL, 'terms', (
                                SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
+                           ), 'cold', (
+                               SELECT o.cold FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
                            ), 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
                 FROM (

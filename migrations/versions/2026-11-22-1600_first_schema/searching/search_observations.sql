@@ -43,14 +43,12 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         k1 float8, b float8, terms float8, vector float8, date float8, disputed float8, archived float8,
-        large integer, newest integer, stages jsonb, stale_hidden boolean,
-        hot_first boolean
+        large integer, newest integer, stages jsonb, stale_hidden boolean, hot_first boolean
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         spans datemultirange, phrases text[], without text[], said_by text, after date, before date, tags text[],
-        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean,
-        enough bigint
+        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean, enough bigint
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
@@ -425,6 +423,8 @@ BEGIN
                        CASE WHEN p_explain THEN jsonb_build_object(
                            'mask', NULL, 'terms', (
                                SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
+                           ), 'cold', (
+                               SELECT o.cold FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
                            ), 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
                 FROM (

@@ -368,13 +368,6 @@ async def test_users_see_what_is_cold_of_their_own_alone(database_url: str, llm:
         assert await found(on, **JONAS) == [theirs]
 
 
-async def test_verify_finds_what_tiers_must_not_hold(memory: Memory) -> None:
-    one = await observed(memory, "Boat.")
-    await memory.observations.mark(one, **MIA, policy="protected")
-    await chill(memory, one)
-    assert [found.invariant for found in await memory.admin.verify()] == ["nothing_protected_is_cold"]
-
-
 async def test_superseded_is_never_cold(memory: Memory) -> None:
     one = await observed(memory, "The gate is 5.", fact_key="gate")
     await observed(memory, "The gate is 6.", fact_key="gate")

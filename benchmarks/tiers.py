@@ -74,10 +74,11 @@ async def main(sizes: Sequence[int] = SIZES) -> None:
         try:
             people = await filled(connection, sizes)
             async with AsyncExitStack() as opened:
-                model = Randoms()
                 memories = {
-                    f"{how}, {tiers}": await opened.enter_async_context(Memory(url, Offline(), settings, **vectors))
-                    for how, vectors in (("words alone", {}), ("with vectors", {"embeddings": model}))
+                    f"{how}, {tiers}": await opened.enter_async_context(
+                        Memory(url, Offline(), settings, embeddings=model)
+                    )
+                    for how, model in (("words alone", None), ("with vectors", Randoms()))
                     for tiers, settings in (("off", OFF), ("on", ON))
                 }
                 await check(memories["words alone, on"])

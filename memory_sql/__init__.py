@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         Source,
         SourceKind,
         Stage,
+        Tier,
         Verification,
     )
     from memory_sql.domain.people import Alias, Hold, HoldKind, Merged, PlacedHold, Renamed, RenameKind, UserSummary
@@ -352,6 +353,7 @@ __all__ = [
     "StaleError",
     "Stats",
     "StepwiseBackend",
+    "Tier",
     "TooLargeError",
     "TooManyError",
     "Trimmed",
@@ -395,7 +397,9 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
-    "domain.observations": "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Verification",
+    "domain.observations": (
+        "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Tier Verification"
+    ),
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",

@@ -44,7 +44,7 @@ def get(
     conversation: InConversation = None,
     own: Annotated[bool, typer.Option("--own", help="Only if the user owns it or has said it.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also how alive it is: stage, heat, decay, value.")
+        bool, typer.Option("--explain", help="Also how alive it is: stage, tier, heat, decay, value.")
     ] = False,
     url: Url = None,
     data: Data = None,
@@ -84,7 +84,7 @@ def _details(observation: Observation) -> str:
         "metadata": ", ".join(f"{key}={value}" for key, value in o.metadata.items()),
     }
     if (alive := o.lifecycle) is not None:
-        facts["stage"] = f"{alive.stage}, {alive.policy}"
+        facts["stage"] = f"{alive.stage}, {alive.policy}{', cold' if alive.tier == 'cold' else ''}"
         facts["scores"] = f"heat {alive.heat:.4f}, decay {alive.decay:.4f}, value {alive.value:.4f}"
         last = "" if alive.last_used_at is None else f", last on {alive.last_used_at:%Y-%m-%d}"
         facts["uses"] = f"{alive.uses}{last}"

@@ -256,7 +256,8 @@ def maintain(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Change nothing; show which stages would change, and what would be archived or expire."
+            "--dry-run",
+            help="Change nothing; show which stages and tiers would change, and what would be archived or expire.",
         ),
     ] = False,
     at: Annotated[
@@ -274,7 +275,8 @@ def maintain(
     A worker does this every maintenance_minutes. The setting message_retention_days of each agent says how long texts are
     kept. Unformed messages are kept until they are formed, and held ones until the legal hold is released. Budgets apply if
     the agent's setting retention is budget, as with `work trim`. Stages of observations are stored if the setting lifecycle
-    is on, and what is old, unimportant and unused is archived if archival is.
+    is on, what is old, unimportant and unused is archived if archival is, and what is old and worth little becomes cold if
+    tiering is.
     """
     then = _day(at)
     done = run(url, data, lambda memory: memory.work.maintain(agent_id=agent, limit=limit, dry_run=dry_run, at=then))
@@ -295,11 +297,12 @@ def _maintained_text(done: MaintainResult) -> str:
     evicted += f", {output.many(done.classified, 'observation')} classified" if done.classified else ""
     more = "" if done.complete else "; there may be more"
     swept = f"{output.many(done.stages, 'observation')} with another stage, {done.archived} archived"
+    swept += f", {done.tiers} in another tier" if done.tiers else ""
     swept += f", {done.expired} expired" if done.expired else ""
     if done.dry_run:
         lines = (f"{one.observation_id} of {one.agent_id}: {one.was} to {one.becomes}" for one in done.examples)
         return "\n".join((f"would be: {swept}{more}", *lines))
-    evicted += f"; {swept}" if done.stages or done.archived or done.expired else ""
+    evicted += f"; {swept}" if done.stages or done.archived or done.tiers or done.expired else ""
     texts = "its text" if done.messages == 1 else "their texts"
     return f"{output.many(done.messages, 'message')} lost {texts}{evicted}{more}"
 

@@ -544,6 +544,15 @@ class LifecycleSettings(Section):
         float, setting("importance below which it may; where none is known it stays", ge=0, le=1)
     ] = 0.3
     archival_uses: Annotated[int, setting("uses (within count_days) up to which it may", ge=0, le=MOST_COUNTED)] = 2
+    tiering: Annotated[
+        bool,
+        setting(
+            "maintenance makes cold what is old and worth little, and searches rank that only if the rest isn't enough"
+        ),
+    ] = False
+    tier_demote: Annotated[float, setting("value up to which an observation becomes cold", ge=0, le=1)] = 0.35
+    tier_promote: Annotated[float, setting("value from which an observation is hot", ge=0, le=1)] = 0.70
+    tier_days: Annotated[int, setting("days after which an observation may become cold", ge=0, le=36_500)] = 14
 
 
 class SearchSettings(Section):

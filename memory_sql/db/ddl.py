@@ -112,10 +112,12 @@ FUNCTIONS = (
     "context/digest_candidates",
     "lifecycle/lifecycle",
     "lifecycle/next_stage",
+    "lifecycle/next_tier",
     "lifecycle/lived",
     "lifecycle/swept",
     "lifecycle/sweep_stages",
     "lifecycle/sweep_archival",
+    "lifecycle/sweep_tiers",
 )
 VIEWS = (
     "v_observations",

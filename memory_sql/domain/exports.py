@@ -180,6 +180,7 @@ class ExportedObservation(ExportLine):
     status: str
     verification: str
     stage: str
+    tier: str
     policy: str
     superseded_by: int | None
     until: date | None

@@ -24,6 +24,7 @@ SourceKind = Literal["formation", "observe", "propagation", "import"]
 
 Verification = Literal["unverified", "confirmed", "disputed"]
 Stage = Literal["candidate", "validated", "active", "stale", "archived"]
+Tier = Literal["hot", "cold"]
 Policy = Literal["ephemeral", "durable", "protected"]
 Resolution = Literal["fulfilled", "expired"]
 
@@ -39,13 +40,14 @@ class Source(Value):
 
 
 class Lifecycle(Value):
-    """How alive an observation is: `stage` as of the last sweep, `heat`, `decay` and `value` now, from 0 to 1.
+    """How alive an observation is: `stage` and `tier` as of the last sweeps, `heat`, `decay` and `value` now, from 0 to 1.
 
     `policy`: protected is never archived by a rule. `uses`: how often a search found it and the result showed it, within
     `count_days`; `last_used_at`: the beginning of the last day (UTC) of that, or None.
     """
 
     stage: Stage
+    tier: Tier
     policy: Policy
     heat: float
     decay: float

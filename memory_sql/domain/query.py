@@ -52,7 +52,7 @@ class Weights:
     For observations: `terms` is the share that a word counts if it is only in the search cues. `vector` is points for each
     standard deviation by which an observation is nearer in meaning than the farthest of the nearest. `date` is points for an
     observation from the time that the query names, or about it. `disputed` and `archived` are shares that the score loses
-    (B.4). `stages` None: stages don't count.
+    (B.4). `stages` None: stages don't count. `hot_first`: what is cold is ranked only if the rest doesn't fill the result.
 
     For messages: `asked` and `near` are shares of the score of the words in other messages: in the turn before, if that
     asks; in the second turn before and after. `window` is the share of the rarity (IDF) of words within five turns.
@@ -75,6 +75,7 @@ class Weights:
     source: float = 0.5
     bounds: Bounds = Bounds()
     stages: Stages | None = None
+    hot_first: bool = False
 
 
 class Query(NamedTuple):
@@ -144,6 +145,8 @@ class Query(NamedTuple):
 def _numbers(weights: Weights) -> dict[str, Any]:
     numbers = asdict(weights)
     bounds, stages = numbers.pop("bounds"), numbers.pop("stages")
+    if not weights.hot_first:
+        del numbers["hot_first"]
     if stages is not None:
         numbers |= {"stale_hidden": stages.pop("hidden"), "stages": stages}
     return {**numbers, **bounds}

@@ -19,7 +19,8 @@ Surface = Literal["context", "search", "digest"]
 class Explanation(Value):
     """Why something was found. `parts` add up to the score; `matched` are the words of the query that it contains.
 
-    `terms` are its search cues, which extraction added and which are shown nowhere else.
+    `terms` are its search cues, which extraction added and which are shown nowhere else. `cold`: it is cold, and was ranked
+    because what is hot didn't fill the result, or because `tiering` is off.
 
     `admitted` is the reason that it is a hit: `words` (it contains some), `terms` (only its search cues contain some), `date`
     (it is of the time that the query names), `vector` (its meaning is near the query's), `successor` (it superseded an
@@ -31,6 +32,7 @@ class Explanation(Value):
     parts: dict[str, float]
     matched: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
+    cold: bool = False
 
 
 class Hit(Value):

@@ -157,7 +157,7 @@ class EmbedResult(Value):
 
 
 class Moved(Value):
-    """What a sweep of maintenance would change of an observation: `stages` its stage, `archival` and `expiry` its status."""
+    """What a sweep of maintenance would change: `stages` a stage, `tiers` a tier, `archival` and `expiry` a status."""
 
     sweep: str
     agent_id: str
@@ -171,7 +171,8 @@ class MaintainResult(Value):
 
     `requested`: how many observations were erased because people had asked for it (`spoken_erase_days`). `expired`: how often
     one was resolved or evicted because its time was over (`speculative_days`, `commitment_days`, its `until`). `stages`: how
-    many have another stage, `archived`: how many were archived; `examples`: up to 20 of each, only if it was a `dry_run`.
+    many have another stage, `archived`: how many were archived, `tiers`: how many became cold, or hot again; `examples`: up
+    to 20 of each, only if it was a `dry_run`.
     `classified`: how many got a new kind and importance, because the rules have changed or hadn't seen them.
     `complete` False: the limit was reached, and there may be more.
     """
@@ -184,6 +185,7 @@ class MaintainResult(Value):
     expired: int = 0
     stages: int = 0
     archived: int = 0
+    tiers: int = 0
     examples: tuple[Moved, ...] = ()
     dry_run: bool = False
     complete: bool

@@ -1,6 +1,7 @@
-"""How alive an observation is: heat, decay and value, and the stage that follows from them. Pure.
+"""How alive an observation is: heat, decay and value, and the stage and tier that follow from them. Pure.
 
-`memory.lifecycle` and `memory.next_stage` say the same in SQL; a test compares the two. B.4 of the sources has the formulas.
+`memory.lifecycle`, `memory.next_stage` and `memory.next_tier` say the same in SQL; a test compares the two. B.4 of the
+sources has the formulas.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from memory_sql.domain.observations import Policy, Stage, Verification
+from memory_sql.domain.observations import Policy, Stage, Tier, Verification
 
 TIERS = ((0.95, 1.0), (0.70, 0.8), (0.40, 0.6))
 """A confidence of at least the first counts as the second: explicit, implied, inferred."""
@@ -55,6 +56,14 @@ class Rules(NamedTuple):
     protected: Collection[str]
 
 
+class TierRules(NamedTuple):
+    """The values up to which an observation of so many `days` becomes cold, and from which it is hot."""
+
+    demote: float
+    promote: float
+    days: float
+
+
 def scores(life: Life, now: datetime) -> Scores:
     confidence, importance = _normal(life.confidence), UNKNOWN if life.importance is None else life.importance
     used = min(1.0, math.log1p(max(life.uses, 0)) / math.log(21))
@@ -93,6 +102,15 @@ def next_stage(
     if scored.heat >= rules.promote:
         return "active" if verification == "confirmed" else "validated"
     return stage
+
+
+def next_tier(tier: Tier, value: float, age: float, rules: TierRules, *, is_protected: bool) -> Tier:
+    """The tier after this one; `age` in days. Where both would apply it is hot (R182, R183)."""
+    if is_protected or value >= rules.promote:
+        return "hot"
+    if age >= rules.days and value <= rules.demote:
+        return "cold"
+    return tier
 
 
 def _normal(confidence: float | None) -> float:

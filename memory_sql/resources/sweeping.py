@@ -14,9 +14,10 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.expiry import Expiring, Why
 from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
 from memory_sql.domain.results import MaintainResult, Moved
-from memory_sql.lifecycle import archival, expiry, stages
+from memory_sql.lifecycle import archival, expiry, stages, tiers
 
 LOOKED_AT_ONCE = 2_000  # observations of one transaction
+TIERED_AT_ONCE = 500  # another tier is another place in the indexes of words and vectors, while the scope is locked
 EXAMPLES = 20  # of each sweep
 
 Step = Callable[..., Awaitable[Swept]]
@@ -46,18 +47,25 @@ class Sweeps:
 
     async def sweep(self, done: MaintainResult, agent_id: str | None, most: int) -> MaintainResult:
         """`done` with what those sweeps have changed that are on."""
-        if not (self._settings.lifecycle or self._settings.archival):
+        if not (self._settings.lifecycle or self._settings.archival or self._settings.tiering):
             return done
         now = self._now()
         moved = await self._through(stages.sweep, agent_id, most, now) if self._settings.lifecycle else Done()
         archived = await self._through(archival.sweep, agent_id, most, now) if self._settings.archival else Done()
-        complete = done.complete and moved.is_whole and archived.is_whole
-        return done.model_copy(update={"stages": moved.changed, "archived": archived.changed, "complete": complete})
+        tiered = (
+            await self._through(tiers.sweep, agent_id, most, now, at_once=TIERED_AT_ONCE)
+            if self._settings.tiering
+            else Done()
+        )
+        complete = done.complete and moved.is_whole and archived.is_whole and tiered.is_whole
+        changed = {"stages": moved.changed, "archived": archived.changed, "tiers": tiered.changed}
+        return done.model_copy(update={**changed, "complete": complete})
 
     async def preview(self, agent_id: str | None, most: int, at: datetime) -> MaintainResult:
         """What all sweeps would change at that time, each by itself."""
         moved = await self._through(stages.sweep, agent_id, most, at, dry=True)
         archived = await self._through(archival.sweep, agent_id, most, at, dry=True)
+        tiered = await self._through(tiers.sweep, agent_id, most, at, dry=True)
         counts, first = await self._database.write(
             lambda unit: expiry.due(unit, agent_id, self._settings, at, EXAMPLES), principal=service(agent_id)
         )
@@ -66,16 +74,26 @@ class Sweeps:
             expired=sum(counts.values()),
             stages=moved.changed,
             archived=archived.changed,
-            examples=(*moved.examples, *archived.examples, *map(_moved, first)),
+            tiers=tiered.changed,
+            examples=(*moved.examples, *archived.examples, *tiered.examples, *map(_moved, first)),
             dry_run=True,
-            complete=moved.is_whole and archived.is_whole,
+            complete=moved.is_whole and archived.is_whole and tiered.is_whole,
         )
 
-    async def _through(self, step: Step, agent_id: str | None, most: int, now: datetime, *, dry: bool = False) -> Done:
-        changed, examples, after, looked = 0, tuple[Moved, ...](), BEGINNING, LOOKED_AT_ONCE
-        size = LOOKED_AT_ONCE
+    async def _through(
+        self,
+        step: Step,
+        agent_id: str | None,
+        most: int,
+        now: datetime,
+        *,
+        dry: bool = False,
+        at_once: int | None = None,
+    ) -> Done:
+        at_once = at_once or LOOKED_AT_ONCE
+        changed, examples, after, looked, size = 0, tuple[Moved, ...](), BEGINNING, at_once, at_once
         while changed < most and looked == size:
-            size = min(LOOKED_AT_ONCE, most - changed)
+            size = min(at_once, most - changed)
             batch = Batch(agent_id, after, size, dry)
             swept = await self._database.write(
                 partial(step, batch=batch, settings=self._settings, now=now), principal=service(agent_id)

@@ -164,10 +164,11 @@ class Work(Face):
         evicted later (`commitment_days`), also at most `limit`. It then evicts, as `trim` does, at most `limit` observations
         of agents whose `retention` is budget, deletes at most `limit` retrieval counts (`count_days`), and
         classifies by the rules at most `limit` observations that these haven't seen. It writes down what the journal of
-        forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`) and
-        archives what is old and unused (`archival`). Concurrent calls share the work. A `Worker` does this automatically.
+        forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`), archives what is old and
+        unused (`archival`) and makes cold what is old and worth little (`tiering`). Concurrent calls share the work. A
+        `Worker` does this automatically.
 
-        `dry_run` changes nothing and only reports what would expire and, whether or not they are on, what these last two
+        `dry_run` changes nothing and only reports what would expire and, whether or not they are on, what these last three
         would change, with examples; `at`, only with it: as if it were then, and nothing were used until then.
         """
         flags(dry_run=dry_run)

@@ -21,7 +21,8 @@ from memory_sql.retrieval.semantics import QueryVector, Semantics
 
 
 def weights_of(settings: Settings) -> Weights:
-    weights = Weights(stages=Stages(hidden=settings.stale_hidden) if settings.lifecycle else None)
+    stages = Stages(hidden=settings.stale_hidden) if settings.lifecycle else None
+    weights = Weights(stages=stages, hot_first=settings.tiering)
     return weights if settings.search_cues else replace(weights, terms=0.0)
 
 

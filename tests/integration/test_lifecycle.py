@@ -111,9 +111,9 @@ async def test_dry_run_says_what_would_change_then_with_examples(alive: Memory, 
     later = clock.now + timedelta(days=400)
     would = await alive.work.maintain(dry_run=True, at=later)
     assert would.model_dump(exclude={"examples"}) == MaintainResult(
-        messages=0, stages=25, archived=25, dry_run=True, complete=True
+        messages=0, stages=25, archived=25, tiers=25, dry_run=True, complete=True
     ).model_dump(exclude={"examples"})
-    assert len(would.examples) == 40
+    assert len(would.examples) == 60
     assert would.examples[0] == Moved(
         sweep="stages", agent_id="ada", observation_id=ids[0], was="candidate", becomes="archived"
     )
@@ -414,8 +414,8 @@ def test_command_shows_what_would_change(database_url: str) -> None:
     day = datetime.now(UTC).date() + timedelta(days=400)
     told = memory_sql("work", "maintain", "--dry-run", "--at", f"{day}", *at).out
     assert told == (
-        "would be: 1 observation with another stage, 1 archived\n"
-        f"{one} of ada: candidate to archived\n{one} of ada: active to archived\n"
+        "would be: 1 observation with another stage, 1 archived, 1 in another tier\n"
+        f"{one} of ada: candidate to archived\n{one} of ada: active to archived\n{one} of ada: hot to cold\n"
     )
     assert (
         memory_sql("work", "maintain", "--dry-run", *at).out

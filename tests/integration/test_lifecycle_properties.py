@@ -12,7 +12,7 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
 from memory_sql.domain.observations import Policy
-from memory_sql.lifecycle import archival, stages
+from memory_sql.lifecycle import archival, stages, tiers
 from memory_sql.memory import Memory
 from tests.database import rows, serving
 from tests.factories import MONDAY, Clock
@@ -20,8 +20,8 @@ from tests.fakes import Scripted
 from tests.sizes import few_in_ci
 
 Step = Callable[..., Awaitable[Swept]]
-Picture = dict[str, tuple[str, str]]
-"""Status and stage of each observation, by its text."""
+Picture = dict[str, tuple[str, str, bool]]
+"""Status and stage of each observation, and whether it is cold, by its text."""
 
 CATEGORIES = (None, "fact", "fact", "moment", "correction", "decision", "preference")
 SETTINGS = Settings(llm="offline", archival_days=60, archival_importance=0.6)
@@ -79,12 +79,12 @@ async def swept(memory: Memory, agent: str, now: datetime, *steps: Step, most: i
 async def picture(memory: Memory, agent: str) -> Picture:
     found = await rows(
         memory,
-        "SELECT o.content, coalesce(t.status, 'active'), coalesce(t.stage, 'candidate') FROM memory.observations o"
+        "SELECT o.content, coalesce(t.status, 'active'), coalesce(t.stage, 'candidate'), o.cold FROM memory.observations o"
         " JOIN memory.agents a USING (agent_key) LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq)"
         " WHERE a.agent_id = :agent",
         agent=agent,
     )
-    return {content: (status, stage) for content, status, stage in found}
+    return {content: (status, stage, cold) for content, status, stage, cold in found}
 
 
 async def kept(memory: Memory, agent: str) -> dict[str, str]:
@@ -115,18 +115,20 @@ async def test_neither_order_nor_batches_nor_another_time_make_a_difference(time
     for agent in ("ada", "bob"):
         await remembered(memory, agent, seed)
     before, untouched = await picture(memory, "ada"), await kept(memory, "ada")
-    assert await swept(memory, "ada", now, stages.sweep, archival.sweep) > 10
-    assert await swept(memory, "bob", now, archival.sweep, stages.sweep, most=1000) > 10
+    assert await swept(memory, "ada", now, stages.sweep, archival.sweep, tiers.sweep) > 10
+    assert await swept(memory, "bob", now, tiers.sweep, archival.sweep, stages.sweep, most=1000) > 10
     after = await picture(memory, "ada")
     assert after == await picture(memory, "bob")
-    assert await swept(memory, "ada", now, stages.sweep, archival.sweep, stages.sweep) == 0
+    assert await swept(memory, "ada", now, tiers.sweep, stages.sweep, archival.sweep, stages.sweep) == 0
     assert after == await picture(memory, "ada")
     assert {"held", "protected"} <= {*untouched.values()}
     for content, why in untouched.items():
         assert "archived" not in after[content]
+        assert not after[content][2]
         if why == "held" or before[content][0] != "active":
             assert after[content] == before[content]
-    assert {status for status, _ in after.values()} == {"active", "superseded", "archived"}
+    assert {status for status, _, _ in after.values()} == {"active", "superseded", "archived"}
+    assert {status for status, _, cold in after.values() if cold} == {"active", "archived"}
 
 
 @pytest.mark.slow
@@ -137,12 +139,12 @@ async def test_day_by_day_comes_to_the_same_as_once_at_the_end(timed_on: Memory,
     for agent in ("ada", "bob"):
         await remembered(memory, agent, seed, count=25)
     for day in range(1, days + 1):
-        await swept(memory, "ada", MONDAY + timedelta(days=day), stages.sweep, archival.sweep, most=1000)
-    await swept(memory, "bob", MONDAY + timedelta(days=days), stages.sweep, archival.sweep, most=1000)
+        await swept(memory, "ada", MONDAY + timedelta(days=day), stages.sweep, archival.sweep, tiers.sweep, most=1000)
+    await swept(memory, "bob", MONDAY + timedelta(days=days), stages.sweep, archival.sweep, tiers.sweep, most=1000)
     daily, once = await picture(memory, "ada"), await picture(memory, "bob")
-    assert {content: status for content, (status, _) in daily.items()} == {
-        content: status for content, (status, _) in once.items()
+    assert {content: (status, cold) for content, (status, _, cold) in daily.items()} == {
+        content: (status, cold) for content, (status, _, cold) in once.items()
     }
-    assert any(stage in ("stale", "archived") for _, stage in once.values())
-    for content, (_, stage) in once.items():
+    assert any(stage in ("stale", "archived") for _, stage, _ in once.values())
+    for content, (_, stage, _) in once.items():
         assert stage == daily[content][1] or (stage == "candidate" and daily[content][1] in ("validated", "active"))

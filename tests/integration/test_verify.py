@@ -540,6 +540,11 @@ PLANTED: dict[str, list[str]] = {
         " INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)"
         " SELECT agent_key, 'status', {own}, 1, '{evicted}', created_at {agent}",
     ],
+    "nothing_protected_is_cold": [
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status_at, policy)"
+        " SELECT agent_key, {own}, 1, created_at, 'protected' {agent};"
+        " UPDATE memory.observations SET cold = true WHERE scope_id = {own} AND seq = 1",
+    ],
     "superseded_lead_to_what_stands": [
         "UPDATE memory.observation_states SET status = 'active' WHERE superseded_by IS NOT NULL",
         "INSERT INTO memory.observation_states (agent_key, scope_id, seq, status)"

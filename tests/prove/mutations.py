@@ -35,6 +35,7 @@ LOCKS = ("tests/integration/test_locks.py",)
 HOST = ("tests/integration/test_host_transaction.py",)
 REPLACING = ("tests/integration/test_consolidation_replacing.py",)
 LIFECYCLE = ("tests/integration/test_lifecycle.py",)
+TIERS = ("tests/integration/test_tiers.py",)
 ALONE = ("tests/integration/test_alone.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
@@ -795,6 +796,42 @@ MUTATIONS = (
         "lifecycle: what gets protected stays archived",
         (Change('t.stage == "archived")', "false())"),),
         LIFECYCLE,
+    ),
+    Mutation("tiers: what is worth just that little is hot", (Change("p_value <= p_demote", "p_value < p_demote"),), TIERS),
+    Mutation("tiers: what is new is cold", (Change("p_age >= p_days AND", ""),), TIERS),
+    Mutation(
+        "tiers: what is worth just that much stays cold", (Change("p_value >= p_promote", "p_value > p_promote"),), TIERS
+    ),
+    Mutation("tiers: what is protected is cold", (Change("p_protected OR p_value", "p_value"),), TIERS),
+    Mutation(
+        "tiers: protected categories don't count",
+        (Change("'protected', false) OR coalesce(p_rules -> 'protected' ? o.category, false)", "'protected', false)"),),
+        TIERS,
+    ),
+    Mutation(
+        "tiers: what is held moves",
+        (Change("WHERE NOT memory.is_kept_as_it_is(d.agent_key", "WHERE true OR memory.is_kept_as_it_is(d.agent_key"),),
+        TIERS,
+    ),
+    Mutation(
+        "tiers: what is said again stays cold",
+        (Change("NOT coalesce(v_at > coalesce(o.said_again_at, '-infinity'), false)", "true"),),
+        TIERS,
+    ),
+    Mutation(
+        "tiers: what is cold is out of reach", (Change("IF v_hot AND best.found <", "IF false AND best.found <"),), TIERS
+    ),
+    Mutation(
+        "tiers: searches go by them although they are off",
+        (Change("hot_first=settings.tiering", "hot_first=True"),),
+        TIERS,
+    ),
+    Mutation("tiers: what is near by chance fills a result", (Change("OR c.close OR v_all", "OR true"),), TIERS),
+    Mutation("tiers: the past has them", (Change("w.hot_first IS TRUE AND p_as_of IS NULL", "w.hot_first IS TRUE"),), TIERS),
+    Mutation(
+        "tiers: a vector made later is hot",
+        (Change("SELECT o.standing, o.cold INTO NEW.standing, NEW.cold", "SELECT o.standing INTO NEW.standing"),),
+        TIERS,
     ),
     Mutation(
         "propagation: what is merged of several stays without one of them",

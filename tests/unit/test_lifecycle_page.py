@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.lifecycle.scores import Life, scores
+from memory_sql.lifecycle.scores import Life, TierRules, next_tier, scores
 from tests.factories import MONDAY
 
 PAGE = (Path(__file__).parents[2] / "docs/lifecycle.md").read_text("utf-8")
-ROWS = re.findall(r"^\| (0\.\d+|not known) \| (\d+) \| (\w+) \| (\w+) \|$", PAGE, re.MULTILINE)
+SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")}
+ROW = re.compile(r"^\| (0\.\d+|not known) \| (\w+) \| (\w+) \| (\w+) \|$", re.MULTILINE)
+ROWS = ROW.findall(SECTIONS["Stages"])
+TIERS = ROW.findall(SECTIONS["Tiers"])
 
 
 def first_day(confidence: float | None, threshold: float) -> str:
@@ -31,5 +34,19 @@ def test_days_until_something_fades_are_those_of_the_page(
     assert tuple(first_day(sure, threshold) for threshold in thresholds) == (stale, archived, later)
 
 
-def test_the_page_has_a_row_for_each_tier() -> None:
-    assert len(ROWS) == 5
+@pytest.mark.parametrize(("confidence", "half", "little", "less"), TIERS)
+def test_days_until_something_is_cold_are_those_of_the_page(confidence: str, half: str, little: str, less: str) -> None:
+    sure, settings = None if confidence == "not known" else float(confidence), Settings(llm="offline")
+    rules = TierRules(settings.tier_demote, settings.tier_promote, settings.tier_days)
+
+    def cold(importance: float) -> str:
+        life = Life(confidence=sure, importance=importance, said_at=MONDAY, created_at=MONDAY)
+        values = ((day, scores(life, MONDAY + timedelta(days=day)).value) for day in range(5 * 365))
+        found = (day for day, value in values if next_tier("hot", value, day, rules, is_protected=False) == "cold")
+        return str(next(found, "never"))
+
+    assert tuple(map(cold, (0.5, 0.3, 0.1))) == (half, little, less)
+
+
+def test_the_page_has_a_row_for_each_confidence() -> None:
+    assert (len(ROWS), len(TIERS)) == (5, 5)

@@ -6,13 +6,14 @@ from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.dialects import DialectRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
 from memory_sql.db.models.keys import ApiKeyRow
-from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow, ObservationVectorRow
+from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.models.people import DepartureRow, ForgottenIdRow, HoldRow, UserAliasRow
 from memory_sql.db.models.prices import PriceRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, ScopeRow
 from memory_sql.db.models.uses import ObservationFeedbackRow, ObservationRetrievalRow
+from memory_sql.db.models.vectors import ObservationVectorRow
 
 __all__ = [
     "SCHEMA",

@@ -1,4 +1,4 @@
-"""Observations, with the state, evidence, vectors and retrieval counts of each."""
+"""Observations, with the state and the evidence of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.dialects.postgresql import BIT, DATEMULTIRANGE, JSONB
+from sqlalchemy.dialects.postgresql import DATEMULTIRANGE, JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 OUTDATED = f"classified_by < {RULES}"
 SOUGHT = text("standing IN ('active', 'archived', 'superseded')")  # as memory.is_sought
+FOUND_COLD = "NOT cold OR standing IN ('active', 'archived')"
 
 
 class ObservationRow(Base):
@@ -81,6 +82,7 @@ class ObservationRow(Base):
         one_of("sensitivity", *SENSITIVITIES),
         CheckConstraint("proposed ~ '^(collective|s[0-9]+)$'", name="proposed"),
         one_of("language", *LANGUAGES),
+        CheckConstraint(FOUND_COLD, name="cold"),
         Index(
             "observations_fact_key_idx",
             "agent_key",
@@ -114,7 +116,9 @@ class ObservationRow(Base):
             postgresql_where=text("part_of IS NOT NULL"),
         ),
         # What no read finds any more is in none of these: it costs nothing however much of it there is.
-        Index("observations_standing_idx", "agent_key", "scope_id", "standing", "seq", postgresql_where=SOUGHT),
+        Index("observations_standing_idx", "agent_key", "scope_id", "standing", "seq", "cold", postgresql_where=SOUGHT),
+        # Of which scopes something is cold: none, where `tiering` has never been on.
+        Index("observations_cold_idx", "agent_key", "scope_id", "seq", postgresql_where=text("cold")),
         Index(
             "observations_created_at_idx",
             "agent_key",
@@ -156,7 +160,7 @@ class ObservationRow(Base):
         # With a pending list, every search would have to read it, and some save would have to empty it.
         Index(
             "observations_search_idx",
-            text("memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)"),
+            text("memory.search_tokens(memory.search_space(scope_id, seq, standing, cold), search || cues)"),
             postgresql_using="gin",
             postgresql_with={"fastupdate": "off"},
             postgresql_where=SOUGHT,
@@ -217,6 +221,9 @@ class ObservationRow(Base):
         server_default=text("'absorb'"),
     )
     standing: Mapped[str] = standing()
+    cold: Mapped[bool] = column(
+        "True: searches rank it only if others don't fill the result. Only what they find can be.", server_default=FALSE
+    )
     category: Mapped[str | None] = host_id("A word for what it is: preference, decision …; null: not classified.")
     kind: Mapped[str | None] = constant("episode, note, fact or procedure; null: not classified.")
     confidence: Mapped[float | None] = column(
@@ -469,29 +476,3 @@ class EvidenceRow(Base):
     run: Mapped[RunRow | None] = related(  # no foreign key in the database: `verify` checks that it exists
         primaryjoin="and_(RunRow.agent_key == foreign(EvidenceRow.agent_key), RunRow.run_id == foreign(EvidenceRow.run_id))"
     )
-
-
-class ObservationVectorRow(Base):
-    __tablename__ = "observation_vectors"
-    __table_args__ = (
-        PrimaryKeyConstraint("agent_key", "scope_id", "seq", "model"),
-        key_of("observations", "scope_id", "seq", goes_along=True),
-        Index("observation_vectors_standing_idx", "agent_key", "scope_id", "standing", "seq", postgresql_where=SOUGHT),
-        {
-            "comment": "One row per observation and embedding model: the vector of its text, from which it can be recomputed."
-        },
-    )
-
-    agent_key: Mapped[int] = column("The agent.")
-    scope_id: Mapped[int] = column("The scope.")
-    seq: Mapped[int] = column("The observation.", Integer)
-    model: Mapped[str] = constant("Name and dimensions; only vectors of the same model can be compared.")
-    bits: Mapped[Any | None] = mapped_column(
-        BIT(varying=True),
-        comment="The sign of each dimension; null: the model finds no direction in the text. A text can be guessed from it.",
-        info={"text": "erase"},
-    )
-    made_at: Mapped[datetime] = column("When it was made.", server_default=NOW)
-    standing: Mapped[str] = standing()
-
-    observation: Mapped[ObservationRow] = related()

@@ -29,6 +29,7 @@ _scores = (
 _ALIVE = (
     select(
         case((_t.status == "archived", "archived"), else_=func.coalesce(_t.stage, "candidate")).label("stage"),
+        case((_o.cold, "cold"), else_="hot").label("tier"),
         func.coalesce(_t.policy, "durable").label("policy"),
         *_scores.c,
         _lived.c.uses,

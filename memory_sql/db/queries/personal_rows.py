@@ -211,6 +211,7 @@ class PersonalRows:
                 func.coalesce(state.status, "active").label("status"),
                 func.coalesce(state.verification, "unverified").label("verification"),
                 func.coalesce(state.stage, "candidate").label("stage"),
+                case((o.cold, "cold"), else_="hot").label("tier"),
                 func.coalesce(state.policy, "durable").label("policy"),
                 case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
                 *(state.resolved, state.resolved_at, state.expires_at),
@@ -241,14 +242,7 @@ class PersonalRows:
             metadata={} if shared else row.about,
             kind=row.sort,
             dates=_days(row.dates),
-            status=row.status,
-            verification=row.verification,
-            stage=row.stage,
-            policy=row.policy,
-            superseded_by=row.superseded_by,
-            resolved=row.resolved,
-            resolved_at=row.resolved_at,
-            expires_at=row.expires_at,
+            **{name: getattr(row, name) for name in _STATE},
             evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
             retrieved=row.retrieved or {},
             feedback=tuple(ExportedFeedback(**item) for item in row.feedback or ()),
@@ -449,6 +443,10 @@ NOTHING = {
     "fact_key": None,
     "legacy_ref": None,
 }
+_STATE = (
+    *("status", "verification", "stage", "tier", "policy"),
+    *("superseded_by", "resolved", "resolved_at", "expires_at"),
+)
 _ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
 
 

@@ -188,5 +188,6 @@ def _explained(row: Any, query: Query) -> Explanation | None:
         admitted=told["admitted"],
         parts={name: value for name, value in told["parts"].items() if value},
         terms=tuple((told.get("terms") or "").splitlines()),
+        cold=bool(told.get("cold")),
         matched=tuple(term.text for number, term in enumerate(query.terms) if mask >> number & 1),
     )

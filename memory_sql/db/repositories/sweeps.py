@@ -50,6 +50,10 @@ async def sweep_archival(
     )
 
 
+async def sweep_tiers(session: AsyncSession, batch: Batch, rules: Mapping[str, Any], now: datetime) -> Swept:
+    return await _swept(session, "tiers", func.memory.sweep_tiers(*_given(batch, rules), now, batch.dry))
+
+
 def _given(batch: Batch, rules: Mapping[str, Any]) -> tuple[Any, ...]:
     after = cast(list(batch.after), ARRAY(BigInteger))
     return cast(batch.agent_id, Text), after, batch.most, cast(dict(rules), JSONB)

@@ -82,7 +82,7 @@ class VectorRepository:
 
 
 async def bring_standings_along(session: AsyncSession, agent_id: str | None) -> None:
-    """Gives vectors the standing of their observations, which a host in REPEATABLE READ has changed without seeing them.
+    """Gives vectors the standing and tier of their observations, which a host in REPEATABLE READ has changed unseen.
 
     What is locked is left for the next time.
     """
@@ -190,14 +190,14 @@ _SAVE = (
 _BRING_ALONG = text(
     """
     WITH other AS (
-        SELECT e.agent_key, e.scope_id, e.seq, o.standing
+        SELECT e.agent_key, e.scope_id, e.seq, o.standing, o.cold
         FROM memory.observation_vectors e
         JOIN memory.observations o USING (agent_key, scope_id, seq)
-        WHERE e.standing <> o.standing
+        WHERE (e.standing <> o.standing OR e.cold <> o.cold)
           AND (:agent_id IS NULL OR e.agent_key = (SELECT a.agent_key FROM memory.agents a WHERE a.agent_id = :agent_id))
         FOR SHARE OF o SKIP LOCKED FOR NO KEY UPDATE OF e SKIP LOCKED
     )
-    UPDATE memory.observation_vectors e SET standing = t.standing
+    UPDATE memory.observation_vectors e SET standing = t.standing, cold = t.cold
     FROM other t
     WHERE e.agent_key = t.agent_key AND e.scope_id = t.scope_id AND e.seq = t.seq
     """

@@ -780,6 +780,7 @@ CREATE TABLE memory.observations (
     legacy_ref TEXT,
     lane TEXT DEFAULT 'absorb' NOT NULL,
     standing TEXT DEFAULT 'active' NOT NULL,
+    cold BOOLEAN DEFAULT false NOT NULL,
     category TEXT,
     kind TEXT,
     confidence DOUBLE PRECISION,
@@ -816,11 +817,13 @@ CREATE TABLE memory.observations (
     CONSTRAINT observations_source_kind_check CHECK (source_kind = ANY ('{formation,observe,propagation,import}')),
     CONSTRAINT observations_sensitivity_check CHECK (sensitivity = ANY ('{public,private,sensitive}')),
     CONSTRAINT observations_proposed_check CHECK (proposed ~ '^(collective|s[0-9]+)$'),
-    CONSTRAINT observations_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}'))
+    CONSTRAINT observations_language_check CHECK (language = ANY ('{arabic,armenian,basque,catalan,danish,dutch,english,finnish,french,german,greek,hindi,hungarian,indonesian,irish,italian,lithuanian,nepali,norwegian,portuguese,romanian,russian,serbian,simple,spanish,swedish,tamil,turkish,yiddish}')),
+    CONSTRAINT observations_cold_check CHECK (NOT cold OR standing IN ('active', 'archived'))
 )
  WITH (autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX observations_buffer_idx ON memory.observations (agent_key, scope_id, seq) WHERE lane = 'buffer' AND standing = 'active';
 CREATE INDEX observations_classified_by_idx ON memory.observations (agent_key, scope_id, seq) WHERE classified_by < 1;
+CREATE INDEX observations_cold_idx ON memory.observations (agent_key, scope_id, seq) WHERE cold;
 CREATE INDEX observations_content_hash_idx ON memory.observations (agent_key, scope_id, content_hash) WHERE standing IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observations_content_hash_seq_idx ON memory.observations (agent_key, scope_id, content_hash, seq) WHERE standing = 'active';
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
@@ -829,9 +832,9 @@ CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_
 CREATE INDEX observations_observed_at_idx ON memory.observations (agent_key, observed_at) WHERE confidence < 0.4 AND standing = 'active';
 CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
 CREATE INDEX observations_said_again_at_idx ON memory.observations (agent_key, scope_id, said_again_at, seq) WHERE said_again_at IS NOT NULL AND standing = 'active';
-CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
+CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing, cold), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_id::text) || '-'::text) || seq::text));
-CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
+CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq, cold) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
 CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, coalesce(said_again_at, observed_at) DESC, seq) WHERE tags <> '{}' AND standing = 'active';
 CREATE INDEX observations_until_idx ON memory.observations (agent_key, until) WHERE until IS NOT NULL AND standing = 'active';
@@ -855,6 +858,7 @@ COMMENT ON COLUMN memory.observations.run_id IS 'The run that made it, or what i
 COMMENT ON COLUMN memory.observations.legacy_ref IS 'The document that it was imported from, as collection:id; null: it wasn''t imported.';
 COMMENT ON COLUMN memory.observations.lane IS 'absorb (will be consolidated) or buffer (only the newest are kept; never consolidated).';
 COMMENT ON COLUMN memory.observations.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
+COMMENT ON COLUMN memory.observations.cold IS 'True: searches rank it only if others don''t fill the result. Only what they find can be.';
 COMMENT ON COLUMN memory.observations.category IS 'A word for what it is: preference, decision …; null: not classified.';
 COMMENT ON COLUMN memory.observations.kind IS 'episode, note, fact or procedure; null: not classified.';
 COMMENT ON COLUMN memory.observations.confidence IS '0 to 1, as judged when it was made, or when it was said again, if that was surer; null: not known.';
@@ -1086,10 +1090,12 @@ CREATE TABLE memory.observation_vectors (
     bits BIT VARYING,
     made_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     standing TEXT DEFAULT 'active' NOT NULL,
+    cold BOOLEAN DEFAULT false NOT NULL,
     CONSTRAINT observation_vectors_pkey PRIMARY KEY (agent_key, scope_id, seq, model),
-    CONSTRAINT observation_vectors_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE
+    CONSTRAINT observation_vectors_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT observation_vectors_cold_check CHECK (NOT cold OR standing IN ('active', 'archived'))
 );
-CREATE INDEX observation_vectors_standing_idx ON memory.observation_vectors (agent_key, scope_id, standing, seq) WHERE standing IN ('active', 'archived', 'superseded');
+CREATE INDEX observation_vectors_standing_idx ON memory.observation_vectors (agent_key, scope_id, standing, cold, seq) WHERE standing IN ('active', 'archived', 'superseded');
 COMMENT ON TABLE memory.observation_vectors IS 'One row per observation and embedding model: the vector of its text, from which it can be recomputed.';
 COMMENT ON COLUMN memory.observation_vectors.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observation_vectors.scope_id IS 'The scope.';
@@ -1098,3 +1104,4 @@ COMMENT ON COLUMN memory.observation_vectors.model IS 'Name and dimensions; only
 COMMENT ON COLUMN memory.observation_vectors.bits IS 'The sign of each dimension; null: the model finds no direction in the text. A text can be guessed from it.';
 COMMENT ON COLUMN memory.observation_vectors.made_at IS 'When it was made.';
 COMMENT ON COLUMN memory.observation_vectors.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
+COMMENT ON COLUMN memory.observation_vectors.cold IS 'Whether the observation is, which a trigger keeps here too.';

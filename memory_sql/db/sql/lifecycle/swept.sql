@@ -28,6 +28,33 @@ $$;
 
 COMMENT ON FUNCTION memory.next_in_use IS 'The next active observations after one, in the order of their keys; one row each.';
 
+-- memory.next_found(agent, after, most): the same of what searches find: what is archived, too.
+CREATE OR REPLACE FUNCTION memory.next_found(p_agent text, p_after bigint[], p_most integer)
+RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    v_agent bigint; v_after bigint[] := p_after;
+BEGIN
+    IF p_agent IS NOT NULL THEN
+        SELECT a.agent_key INTO v_agent FROM memory.agents a WHERE a.agent_id = p_agent;
+        IF v_agent IS NULL THEN
+            RETURN;
+        END IF;
+        v_after := greatest(p_after, ARRAY[v_agent, 0, 0]);
+    END IF;
+    RETURN QUERY
+    SELECT o.agent_key, o.scope_id, o.seq
+    FROM memory.observations o
+    WHERE (o.agent_key, o.scope_id, o.seq) > (v_after[1], v_after[2], v_after[3])
+      AND o.agent_key <= coalesce(v_agent, 9223372036854775807) AND memory.is_found(o.standing)
+    ORDER BY o.agent_key, o.scope_id, o.seq
+    LIMIT p_most;
+END
+$$;
+
+COMMENT ON FUNCTION memory.next_found IS 'The next observations that searches find after one, in the order of their keys; one row each.';
+
 -- memory.lock_swept(agents, scopes, seqs): locks these observations with their scopes, and their agents against new holds.
 -- One row for each that is locked now: it waits for nobody, and passes over what somebody else works on. What is true of
 -- them has to be asked again by the next statement.

@@ -12,9 +12,15 @@ LANGUAGE sql STABLE ROWS 20 AS $$
         WHERE t.agent_key = p_agent AND t.scope_id = p_scope AND t.repend AND memory.in_use(t.status)
     ), there AS MATERIALIZED (
         SELECT e.seq, e.model, e.bits
-        FROM memory.observation_vectors e
-        WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq <= p_to AND e.standing = 'active'
-          AND e.seq <> ALL (p_seqs) AND e.seq NOT IN (TABLE gone)
+        FROM unnest('{false,true}'::boolean[]) c(cold)
+        CROSS JOIN LATERAL (  -- each along its part of the index
+            SELECT e.seq, e.model, e.bits
+            FROM memory.observation_vectors e
+            WHERE e.agent_key = p_agent AND e.scope_id = p_scope AND e.seq <= p_to AND e.standing = 'active' AND e.cold = c.cold
+              AND e.seq <> ALL (p_seqs) AND e.seq NOT IN (TABLE gone)
+            ORDER BY e.seq DESC
+            LIMIT 10000
+        ) e
         ORDER BY e.seq DESC
         LIMIT 10000
     ), found AS (

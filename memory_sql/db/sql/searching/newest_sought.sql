@@ -1,7 +1,7 @@
--- memory.newest_sought(agent_key, scope_id, most, gone): the newest observations of a scope that a search may find, at most so many:
--- and of those that were superseded, at most the newest `gone`. What was said
--- again is as new as that. One row per observation, by its number. No other is read.
-CREATE OR REPLACE FUNCTION memory.newest_sought(p_agent bigint, p_scope bigint, p_most integer, p_gone integer)
+-- memory.newest_sought(agent_key, scope_id, most, gone, hot): the newest observations of a scope that a search may find, at most so
+-- many: and of those that were superseded, at most the newest `gone`. What was said again is as new as that. With `hot` none that is
+-- cold: the index passes over it. One row per observation, by its number. No other is read.
+CREATE OR REPLACE FUNCTION memory.newest_sought(p_agent bigint, p_scope bigint, p_most integer, p_gone integer, p_hot boolean)
 RETURNS TABLE (seq integer)
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT n.seq
@@ -9,15 +9,24 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
         SELECT n.seq, CASE WHEN bool_or(n.again IS NOT NULL) OVER () THEN greatest(n.at, n.again) END AS at
         FROM (
             (SELECT o.seq, o.created_at AS at, o.said_again_at AS again FROM memory.observations o
-            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active' AND o.said_again_at IS NULL
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active' AND o.said_again_at IS NULL AND NOT p_hot
+            ORDER BY o.seq DESC LIMIT p_most)
+            UNION ALL
+            (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active' AND o.said_again_at IS NULL AND p_hot AND NOT o.cold
             ORDER BY o.seq DESC LIMIT p_most)
             UNION ALL
             (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
             WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'active' AND o.said_again_at IS NOT NULL
+              AND NOT (p_hot AND o.cold)
             ORDER BY o.said_again_at DESC, o.seq DESC LIMIT p_most)
             UNION ALL
             (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
-            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'archived'
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'archived' AND NOT p_hot
+            ORDER BY o.seq DESC LIMIT p_most)
+            UNION ALL
+            (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o
+            WHERE o.agent_key = p_agent AND o.scope_id = p_scope AND o.standing = 'archived' AND p_hot AND NOT o.cold
             ORDER BY o.seq DESC LIMIT p_most)
             UNION ALL
             (SELECT o.seq, o.created_at, o.said_again_at FROM memory.observations o

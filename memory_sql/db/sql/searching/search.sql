@@ -24,7 +24,8 @@ BEGIN
     WITH found AS MATERIALIZED (
         SELECT o.*
         FROM memory.search_observations(
-            p_agent, p_user, p_conversation, p_query,
+            p_agent, p_user, p_conversation,
+            CASE WHEN p_query -> 'weights' ? 'hot_first' THEN p_query || jsonb_build_object('enough', p_limit) ELSE p_query END,
             CASE WHEN p_messages > 0 THEN greatest(p_limit, c_lending) ELSE p_limit END,
             p_at, p_as_of, p_explain, p_vector, p_model
         ) WITH ORDINALITY o

@@ -1,14 +1,14 @@
--- memory.similar(agent_key, scopes, model, bits, gone, known_scopes, known_seqs): what lies nearest to a query in meaning, of
+-- memory.similar(agent_key, scopes, model, bits, gone, known_scopes, known_seqs, hot): what lies nearest to a query in meaning, of
 -- what a search may find in these scopes, and of what was superseded in each the newest p_gone (null: all); as of a moment, of what was
 -- known then, which is listed. One row per observation, at most 50. p_bits and the vectors of p_model have one bit a dimension, its
 -- sign: the fewer differ, the nearer (Hamming distance). `meaning`: how many standard deviations of these 50 one stands above
 -- the last of them, 0 where all are as near. Something is always the nearest: `close` says whether it is nearer than chance, since
 -- two texts that have nothing to do with each other differ in about half of the bits. Other models' vectors aren't compared, and
 -- what has none isn't found; null bits (a text without direction) have no length. Everything is compared, by its key. It asks
--- nobody whether they may see these scopes: who calls it has found that out.
+-- nobody whether they may see these scopes: who calls it has found that out. With `hot` what is cold isn't compared.
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_gone integer,
-    p_known_scopes bigint[], p_known_seqs integer[]
+    p_known_scopes bigint[], p_known_seqs integer[], p_hot boolean DEFAULT false
 ) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision, close boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -24,8 +24,13 @@ BEGIN
         FROM (
             SELECT e.scope_id, e.seq, e.bits
             FROM memory.observation_vectors e
-            WHERE p_known_scopes IS NULL AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
+            WHERE p_known_scopes IS NULL AND NOT p_hot AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
               AND e.standing IN ('active', 'archived') AND e.model = p_model AND length(e.bits) = length(p_bits)
+            UNION ALL
+            SELECT e.scope_id, e.seq, e.bits
+            FROM memory.observation_vectors e
+            WHERE p_known_scopes IS NULL AND p_hot AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
+              AND e.standing IN ('active', 'archived') AND NOT e.cold AND e.model = p_model AND length(e.bits) = length(p_bits)
             UNION ALL
             SELECT e.scope_id, e.seq, e.bits
             FROM unnest(p_scopes) s(scope_id)
@@ -33,7 +38,7 @@ BEGIN
                 SELECT e.scope_id, e.seq, e.bits
                 FROM memory.observation_vectors e
                 WHERE p_known_scopes IS NULL AND e.agent_key = p_agent AND e.scope_id = s.scope_id
-                  AND e.standing = 'superseded' AND e.model = p_model AND length(e.bits) = length(p_bits)
+                  AND e.standing = 'superseded' AND NOT e.cold AND e.model = p_model AND length(e.bits) = length(p_bits)
                 ORDER BY e.seq DESC LIMIT p_gone
             ) e
             UNION ALL

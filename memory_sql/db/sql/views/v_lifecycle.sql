@@ -1,6 +1,6 @@
 -- memory.v_lifecycle: how alive each observation is now, with what that comes from. One row per observation that is active or
--- archived. Scores are computed when they are asked for (memory.lifecycle); stored is only the stage, by the sweep of
--- maintenance where `lifecycle` is on.
+-- archived. Scores are computed when they are asked for (memory.lifecycle); stored are only the stage and the
+-- tier, by the sweeps of maintenance where `lifecycle` and `tiering` are on.
 CREATE OR REPLACE VIEW memory.v_lifecycle WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -22,6 +22,7 @@ SELECT
     coalesce(t.policy, 'durable') AS policy,
     o.standing AS status,
     CASE WHEN o.standing = 'archived' THEN 'archived' ELSE coalesce(t.stage, 'candidate') END AS stage,
+    CASE WHEN o.cold THEN 'cold' ELSE 'hot' END AS tier,
     round(l.heat::numeric, 4)::double precision AS heat,
     round(l.decay::numeric, 4)::double precision AS decay,
     round(l.value::numeric, 4)::double precision AS value
@@ -57,6 +58,7 @@ COMMENT ON COLUMN memory.v_lifecycle.verification IS 'unverified, confirmed or d
 COMMENT ON COLUMN memory.v_lifecycle.policy IS 'ephemeral, durable or protected (no rule archives or expires it), as the host says.';
 COMMENT ON COLUMN memory.v_lifecycle.status IS 'active or archived.';
 COMMENT ON COLUMN memory.v_lifecycle.stage IS 'candidate, validated, active, stale or archived: for searches, as of the last sweep.';
+COMMENT ON COLUMN memory.v_lifecycle.tier IS 'hot, or cold: searches rank it only if others don''t fill the result; as of the last sweep.';
 COMMENT ON COLUMN memory.v_lifecycle.heat IS 'How much it is in use, from 0 to 1.';
 COMMENT ON COLUMN memory.v_lifecycle.decay IS 'How far it has faded, from 0 to 1.';
 COMMENT ON COLUMN memory.v_lifecycle.value IS 'What it is worth to keep it at hand, from 0 to 1.';

@@ -35,17 +35,20 @@ DECLARE
     v_chosen integer[];
     v_textual boolean; v_dated boolean; v_fitting boolean; v_all boolean;
     v_apart boolean; v_superseded boolean;
+    v_cold bigint[];  -- the scopes in which something is cold
+    v_hot boolean;
+    v_total double precision;
     v_outside text;
 BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         k1 float8, b float8, terms float8, vector float8, date float8, disputed float8, archived float8,
-        large integer, newest integer, stages jsonb, stale_hidden boolean
+        large integer, newest integer, stages jsonb, stale_hidden boolean, hot_first boolean
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         spans datemultirange, phrases text[], without text[], said_by text, after date, before date, tags text[],
-        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean
+        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean, enough bigint
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
@@ -75,6 +78,29 @@ BEGIN
     IF seen.agent IS NULL THEN
         RETURN;
     END IF;
+    v_cold := ARRAY(
+        SELECT s.id
+        FROM unnest(seen.scopes) s(id)
+        CROSS JOIN LATERAL (  -- along the index of what is cold, however much that is
+            SELECT FROM memory.observations o
+            WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.cold
+            ORDER BY o.seq LIMIT 1
+        ) o
+    );
+    v_hot := w.hot_first IS TRUE AND p_as_of IS NULL AND cardinality(v_cold) > 0;
+    v_total := seen.total;
+    IF v_hot THEN
+        v_total := v_total - (
+            SELECT count(*)
+            FROM unnest(seen.scopes, seen.sizes) s(id, size)
+            CROSS JOIN LATERAL (
+                SELECT FROM memory.observations o
+                WHERE o.agent_key = seen.agent AND o.scope_id = s.id AND o.cold
+                ORDER BY o.seq OFFSET 0
+            ) o
+            WHERE s.size <= w.large AND s.id = ANY (v_cold)
+        );
+    END IF;
     IF p_as_of IS NOT NULL THEN
         SELECT coalesce(array_agg(k.scope_id), '{}'), array_agg(k.seq), array_agg(k.status), array_agg(k.pending)
         INTO v_known_scopes, v_known_seqs, v_known_statuses, v_known_pending
@@ -99,7 +125,8 @@ BEGIN
         v_common := array_fill(0::double precision, ARRAY[lexemes.most]);
         IF seen.any_large THEN
             FOR v_scope IN SELECT s.* FROM unnest(seen.scopes, seen.sizes) s(id, size) WHERE s.size > w.large LOOP
-                v_shares := memory.words_sampled(seen.agent, v_scope.id, v_scope.size, seen.languages, v_queries, lexemes.most);
+                SELECT x.common, v_total - v_scope.size + x.size INTO v_shares, v_total
+                FROM memory.words_sampled(seen.agent, v_scope.id, v_scope.size, seen.languages, v_queries, lexemes.most, v_hot) x;
                 v_chosen := memory.rarest_words(v_shares, lexemes.g, w.large);
                 v_common := ARRAY(
                     SELECT a.known + a.here FROM unnest(v_common, v_shares) WITH ORDINALITY a(known, here, g) ORDER BY a.g
@@ -113,11 +140,17 @@ BEGIN
             END LOOP;
         END IF;
         v_tokens := ARRAY(
-            SELECT DISTINCT hashtextextended(l.lexeme, l.scope) FROM unnest(v_looked_scopes, v_looked) l(scope, lexeme)
+            SELECT DISTINCT hashtextextended(l.lexeme, s.space)
+            FROM unnest(v_looked_scopes, v_looked) l(scope, lexeme)
+            CROSS JOIN LATERAL (
+                SELECT l.scope AS space
+                UNION ALL
+                SELECT memory.search_space(l.scope, 0, 'active', true) WHERE l.scope = ANY (v_cold) AND NOT v_hot
+            ) s
         );
         IF v_superseded OR p_as_of IS NOT NULL THEN
             v_gone_tokens := ARRAY(
-                SELECT DISTINCT hashtextextended(l.lexeme, memory.search_space(s.id, 4096 * n.n, 'superseded'))
+                SELECT DISTINCT hashtextextended(l.lexeme, memory.search_space(s.id, 4096 * n.n, 'superseded', false))
                 FROM unnest(seen.scopes, seen.lasts) s(id, last)
                 CROSS JOIN LATERAL generate_series(
                     CASE WHEN v_gone_most IS NULL THEN 0 ELSE greatest(s.last / 4096 - 1, 0) END, s.last / 4096
@@ -137,7 +170,7 @@ BEGIN
     IF p_vector IS NOT NULL AND w.vector > 0 THEN
         SELECT array_agg(s.scope_id), array_agg(s.seq), array_agg(s.meaning), array_agg(s.close)
         INTO v_near_scopes, v_near_seqs, v_meanings, v_close
-        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, CASE WHEN v_gone_most > 0 THEN c_near ELSE v_gone_most END, v_known_scopes, v_known_seqs) s;
+        FROM memory.similar(seen.agent, seen.scopes, p_model, p_vector, CASE WHEN v_gone_most > 0 THEN c_near ELSE v_gone_most END, v_known_scopes, v_known_seqs, v_hot) s;
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
@@ -156,7 +189,7 @@ BEGIN
                 FROM unnest(seen.scopes) s(scope_id)
                 CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
                     SELECT o.scope_id, o.seq, o.observed_at, o.said_again_at, o.dates
-                    FROM memory.newest_sought(seen.agent, s.scope_id, w.newest, coalesce(v_gone_most, w.newest)) n
+                    FROM memory.newest_sought(seen.agent, s.scope_id, w.newest, coalesce(v_gone_most, w.newest), v_hot) n
                     CROSS JOIN LATERAL (
                         SELECT o.* FROM memory.observations o
                         WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = n.seq LIMIT 1
@@ -181,7 +214,7 @@ BEGIN
         ) n;
     END IF;
     WITH read AS (
-        SELECT o.scope_id, o.seq, o.standing, CASE WHEN p_as_of IS NULL THEN coalesce(o.said_again_at, o.observed_at) ELSE o.observed_at END AS observed_at,
+        SELECT o.scope_id, o.seq, o.standing, o.cold, CASE WHEN p_as_of IS NULL THEN coalesce(o.said_again_at, o.observed_at) ELSE o.observed_at END AS observed_at,
                o.meaning, o.near, o.close, length(o.search) AS length,
                memory.words_held(o.search, v_queries, o.at, lexemes.most) AS mask,
                CASE WHEN w.terms > 0 AND o.cues <> '' THEN memory.words_held(o.cues, v_queries, o.at, lexemes.most) ELSE 0 END AS held,
@@ -204,18 +237,18 @@ BEGIN
             SELECT o.*, NULL::double precision AS meaning, false AS near, false AS close,
                    (array_position(seen.languages, o.language) - 1) * 32 AS at
             FROM (
-                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing, o.cold
                 FROM memory.observations o
-                WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing), o.search || o.cues) && v_tokens
+                WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing, o.cold), o.search || o.cues) && v_tokens
                   AND o.standing IN ('active', 'archived', 'superseded')
                 UNION ALL
                 (
                     SELECT DISTINCT ON (o.scope_id, o.seq) o.*
                     FROM unnest(v_gone_tokens) t(token)
                     CROSS JOIN LATERAL (
-                        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                        SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing, o.cold
                         FROM memory.observations o
-                        WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing), o.search || o.cues) && ARRAY[t.token]
+                        WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing, o.cold), o.search || o.cues) && ARRAY[t.token]
                           AND o.standing = 'superseded'
                         LIMIT c_each
                     ) o
@@ -225,7 +258,7 @@ BEGIN
                 FROM (
                     SELECT s.scope_id, n.seq, true AS newest
                     FROM unnest(v_newest) s(scope_id)
-                    CROSS JOIN LATERAL memory.newest_sought(seen.agent, s.scope_id, w.large, coalesce(v_gone_most, w.large)) n
+                    CROSS JOIN LATERAL memory.newest_sought(seen.agent, s.scope_id, w.large, coalesce(v_gone_most, w.large), v_hot) n
                     WHERE p_as_of IS NULL
                     UNION ALL  -- also what the index has no longer, but was known then
                     SELECT k.scope_id, k.seq, k.scope_id = ANY (v_newest)
@@ -233,7 +266,7 @@ BEGIN
                     WHERE p_as_of IS NOT NULL
                 ) n
                 CROSS JOIN LATERAL (
-                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                    SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing, o.cold
                     FROM memory.observations o
                     WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq
                       AND (n.newest OR NOT memory.is_sought(o.standing, true))
@@ -248,14 +281,14 @@ BEGIN
             SELECT o.*, n.meaning, true, n.close, (array_position(seen.languages, o.language) - 1) * 32
             FROM unnest(v_near_scopes, v_near_seqs, v_meanings, v_close) n(scope_id, seq, meaning, close)
             CROSS JOIN LATERAL (
-                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing
+                SELECT o.scope_id, o.seq, o.language, o.search, o.cues, o.observed_at, o.said_again_at, o.conversation_id, o.dates, o.speaker, o.tags, o.standing, o.cold
                 FROM memory.observations o
                 WHERE o.agent_key = seen.agent AND o.scope_id = n.scope_id AND o.seq = n.seq LIMIT 1
             ) o
         ) o
         OFFSET 0  -- each mask is worked out once
     ), hit AS MATERIALIZED (
-        SELECT r.scope_id, r.seq, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, r.close, w.vector * coalesce(r.meaning, 0) AS vector,
+        SELECT r.scope_id, r.seq, r.cold, r.observed_at, r.length, r.mask, r.held & ~r.mask AS cues, r.date, r.close, w.vector * coalesce(r.meaning, 0) AS vector,
                r.meaning IS NULL AS unmeasured, x.status, k.pending, v_apart AND x.status IS NOT DISTINCT FROM 'superseded' AS gone,
                CASE WHEN t.verification = 'disputed' THEN w.disputed ELSE 0 END
                    + CASE WHEN x.status IN ('archived', 'superseded') THEN w.archived ELSE 0 END
@@ -290,7 +323,7 @@ BEGIN
                    array_agg(t.mask | t.cues) AS masks, array_agg(t.texts) AS texts
             FROM tally t
         ) t
-        CROSS JOIN LATERAL memory.word_rarities(seen.total, v_common, t.masks, t.texts) i
+        CROSS JOIN LATERAL memory.word_rarities(v_total, v_common, t.masks, t.texts) i
     ), worth AS MATERIALIZED (
         SELECT t.mask, t.cues, r.average, x.words, x.cues AS terms, (coalesce(x.words, 0) + coalesce(x.cues, 0)) / r.whole AS covered
         FROM tally t
@@ -319,13 +352,14 @@ BEGIN
                WHEN c.lift > 0 THEN greatest(c.own, c.strong + c.own / 1e6) ELSE c.score END) AS strong, array_agg(CASE WHEN p_explain THEN jsonb_build_object(
                'mask', nullif(c.mask, 0), 'terms', (
                    SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, c.scope_id, c.seq)
-               ), 'admitted', CASE
+               ), 'cold', c.cold, 'admitted', CASE
                    WHEN c.mask <> 0 THEN 'words' WHEN c.cues <> 0 THEN 'terms' WHEN c.date > 0 THEN 'date'
                    WHEN v_all THEN 'all' ELSE 'vector' END,
                'parts', jsonb_build_object(
                    'words', c.words, 'terms', c.terms, 'date', c.date, 'vector', c.vector + c.lift, 'lifecycle', c.total * -c.taken_off
                )
-           ) END) AS explanations, bool_or(c.gone) AS any_gone
+           ) END) AS explanations, bool_or(c.gone) AS any_gone,
+           count(*) FILTER (WHERE NOT c.gone AND (c.covered > 0 OR c.date > 0 OR c.close OR v_all)) AS found
     INTO best
     FROM (  -- of what doesn't come apart the best
         SELECT c.*, y.total, z.own, l.lift, b.strong, z.own + l.lift AS score
@@ -353,6 +387,14 @@ BEGIN
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq
         LIMIT p_limit + c_gone
     ) c;
+    IF v_hot AND best.found < coalesce(f.enough, p_limit) THEN
+        RETURN QUERY
+        SELECT * FROM memory.search_observations(
+            p_agent, p_user, p_conversation, jsonb_set(p_query, '{weights,hot_first}', 'false'), p_limit, p_at, p_as_of,
+            p_explain, p_vector, p_model
+        );
+        RETURN;
+    END IF;
     IF best.any_gone THEN
         v_least := (  -- below it nothing is shown, nor lifts what took its place
             SELECT b.score FROM unnest(best.scores, best.gone) b(score, gone)
@@ -381,6 +423,8 @@ BEGIN
                        CASE WHEN p_explain THEN jsonb_build_object(
                            'mask', NULL, 'terms', (
                                SELECT o.terms FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
+                           ), 'cold', (
+                               SELECT o.cold FROM memory.observations o WHERE (o.agent_key, o.scope_id, o.seq) = (seen.agent, h.scope_id, h.seq)
                            ), 'admitted', 'successor', 'parts', jsonb_build_object('lent', h.score)
                        ) END, true
                 FROM (
@@ -409,7 +453,7 @@ BEGIN
     FOREACH v_gone IN ARRAY CASE WHEN best.any_gone THEN '{false, true}' ELSE '{false}' END::boolean[] LOOP
         RETURN QUERY
         SELECT seen.agent, b.scope_id, b.seq, CASE WHEN p_as_of IS NOT NULL THEN b.status END, b.pending, b.score,
-               b.strong / ln(1 + (greatest(seen.total, 1) - 0.5) / 1.5),  -- as memory.word_rarities for one of all
+               b.strong / ln(1 + (greatest(v_total, 1) - 0.5) / 1.5),  -- as memory.word_rarities for one of all
                b.covered, v_gone, b.near, b.explanation
         FROM unnest(
             best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near,

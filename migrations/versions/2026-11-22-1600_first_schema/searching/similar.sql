@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.similar(
     p_agent bigint, p_scopes bigint[], p_model text, p_bits bit varying, p_gone integer,
-    p_known_scopes bigint[], p_known_seqs integer[]
+    p_known_scopes bigint[], p_known_seqs integer[], p_hot boolean DEFAULT false
 ) RETURNS TABLE (scope_id bigint, seq integer, meaning double precision, close boolean)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -16,8 +16,13 @@ BEGIN
         FROM (
             SELECT e.scope_id, e.seq, e.bits
             FROM memory.observation_vectors e
-            WHERE p_known_scopes IS NULL AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
+            WHERE p_known_scopes IS NULL AND NOT p_hot AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
               AND e.standing IN ('active', 'archived') AND e.model = p_model AND length(e.bits) = length(p_bits)
+            UNION ALL
+            SELECT e.scope_id, e.seq, e.bits
+            FROM memory.observation_vectors e
+            WHERE p_known_scopes IS NULL AND p_hot AND e.agent_key = p_agent AND e.scope_id = ANY (p_scopes)
+              AND e.standing IN ('active', 'archived') AND NOT e.cold AND e.model = p_model AND length(e.bits) = length(p_bits)
             UNION ALL
             SELECT e.scope_id, e.seq, e.bits
             FROM unnest(p_scopes) s(scope_id)
@@ -25,7 +30,7 @@ BEGIN
                 SELECT e.scope_id, e.seq, e.bits
                 FROM memory.observation_vectors e
                 WHERE p_known_scopes IS NULL AND e.agent_key = p_agent AND e.scope_id = s.scope_id
-                  AND e.standing = 'superseded' AND e.model = p_model AND length(e.bits) = length(p_bits)
+                  AND e.standing = 'superseded' AND NOT e.cold AND e.model = p_model AND length(e.bits) = length(p_bits)
                 ORDER BY e.seq DESC LIMIT p_gone
             ) e
             UNION ALL

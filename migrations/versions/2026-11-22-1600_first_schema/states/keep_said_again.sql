@@ -4,7 +4,8 @@ DECLARE
     v_key memory.observation_states := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
     v_at timestamptz := CASE TG_OP WHEN 'DELETE' THEN NULL ELSE v_key.said_again_at END;
 BEGIN
-    UPDATE memory.observations o SET said_again_at = v_at
+    UPDATE memory.observations o
+    SET said_again_at = v_at, cold = o.cold AND NOT coalesce(v_at > coalesce(o.said_again_at, '-infinity'), false)
     WHERE o.agent_key = v_key.agent_key AND o.scope_id = v_key.scope_id AND o.seq = v_key.seq
       AND o.said_again_at IS DISTINCT FROM v_at;
     RETURN NULL;

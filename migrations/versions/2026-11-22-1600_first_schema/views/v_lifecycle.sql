@@ -19,6 +19,7 @@ SELECT
     coalesce(t.policy, 'durable') AS policy,
     o.standing AS status,
     CASE WHEN o.standing = 'archived' THEN 'archived' ELSE coalesce(t.stage, 'candidate') END AS stage,
+    CASE WHEN o.cold THEN 'cold' ELSE 'hot' END AS tier,
     round(l.heat::numeric, 4)::double precision AS heat,
     round(l.decay::numeric, 4)::double precision AS decay,
     round(l.value::numeric, 4)::double precision AS value
@@ -52,6 +53,7 @@ COMMENT ON COLUMN memory.v_lifecycle.verification IS 'unverified, confirmed or d
 COMMENT ON COLUMN memory.v_lifecycle.policy IS 'ephemeral, durable or protected (no rule archives or expires it), as the host says.';
 COMMENT ON COLUMN memory.v_lifecycle.status IS 'active or archived.';
 COMMENT ON COLUMN memory.v_lifecycle.stage IS 'candidate, validated, active, stale or archived: for searches, as of the last sweep.';
+COMMENT ON COLUMN memory.v_lifecycle.tier IS 'hot, or cold: searches rank it only if others don''t fill the result; as of the last sweep.';
 COMMENT ON COLUMN memory.v_lifecycle.heat IS 'How much it is in use, from 0 to 1.';
 COMMENT ON COLUMN memory.v_lifecycle.decay IS 'How far it has faded, from 0 to 1.';
 COMMENT ON COLUMN memory.v_lifecycle.value IS 'What it is worth to keep it at hand, from 0 to 1.';

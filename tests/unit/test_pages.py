@@ -29,7 +29,7 @@ from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"docs/api.md", "docs/configuration.md", "docs/errors.md", "docs/views.md"}
+GENERATED = {"docs/api.md", "docs/commands.md", "docs/configuration.md", "docs/errors.md", "docs/views.md"}
 LINKED = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("*.md", "docs/*.md", "examples/*/README.md", "tests/*.md")

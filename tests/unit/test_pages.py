@@ -105,6 +105,14 @@ def test_index_names_every_page() -> None:
     assert len(listed) == len(set(listed))
 
 
+def test_comparison_gives_each_source_its_address_and_date() -> None:
+    text, _, sources = read("docs/comparison.md").partition("## Sources")
+    cited = set(re.findall(r"\[([a-z]\d+)\]", text))
+    assert cited == set(re.findall(r"^\| \[([a-z]\d+)\] .* \| .*(?:\d+ \w+ 20\d\d) \|$", sources, re.MULTILINE))
+    assert cited == set(re.findall(r"^\[([a-z]\d+)\]: https://\S+$", sources, re.MULTILINE))
+    assert "] [" not in text  # a builder takes `[a1] [a2]` for one link
+
+
 # Blocks
 
 

@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check docs schema bench bench-peers bench-recall prove format constraints clean
+.PHONY: help demo test slow check docs schema bench bench-peers bench-recall prove site format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,7 @@ help:
 	@echo "make slow         run the slow tests; .ci/run runs both"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make docs         write the reference pages from the code"
+	@echo "make site         build the site of docs/ in build/html"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
 	@echo "make bench-peers  the same operations by this library and others, in turns"
@@ -55,6 +56,11 @@ bench: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	@$(BIN)/python -m docs.generate
+
+# The variable silences a notice about the builder's successor. With --quiet, --strict would see no warning.
+site: $(VENV)/.installed-dev
+	@$(BIN)/python -m docs.site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
 bench-peers: $(VENV)/.installed-dev

@@ -3,7 +3,8 @@
 configuration.md   from `memory_sql.config`: every setting
 errors.md          from `memory_sql.errors`: the tree, and each error's docstring and attributes
 api.md             from `memory_sql.__all__`: signatures, docstrings and fields
-routes.md     from `memory_sql.server.calls`: what can be asked for over HTTP
+commands.md        from `memory_sql.cli`: every command
+routes.md          from `memory_sql.server.calls`: what can be asked for over HTTP
 views.md           from `memory_sql/db/sql/views`: what each view says of itself, and of its columns
 """
 
@@ -21,7 +22,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 
 import memory_sql
-from memory_sql import Memory, Settings, errors
+from memory_sql import Memory, Settings, cli, errors
 from memory_sql.config.describe import accepted, default_of
 from memory_sql.config.environment import PREFIX
 from memory_sql.config.fields import names_per_agent
@@ -46,7 +47,7 @@ def main() -> None:
 def pages() -> dict[str, str]:
     """The text of each page by its name."""
     made = {"configuration.md": configuration(), "errors.md": error_tree(), "api.md": api(), "views.md": views()}
-    made["routes.md"] = http_routes()
+    made |= {"routes.md": http_routes(), "commands.md": commands()}
     return {name: "\n\n".join(filter(None, [GENERATED, *parts])) + "\n" for name, parts in made.items()}
 
 
@@ -100,6 +101,41 @@ def configuration() -> list[str]:
         titles = ("Name", "Environment variable", "Type and range", "Default", "Per agent", "What it does")
         parts += [f"## {doc_of(section)}", table(titles, rows)]
     return parts
+
+
+# The command line
+
+COMMANDS = """# Commands
+
+The command line uses the names of the Python methods: `memory-sql observation list` is `memory.observations.list`, and
+`memory-sql search` is `memory.search`. A few are shorter or other: `show` is `get`, `group add` and `group remove` are
+`add_member` and `remove_member`, and `prompt diff` has no method of its own. `memory-sql COMMAND --help` explains each with
+its options; `--json` prints JSON. The methods: [api.md](api.md)."""
+FACE_OF = {"person": "people"}
+
+
+def commands() -> list[str]:
+    groups: dict[str, Any] = {"": []}
+    for name, command in cli.commands().commands.items():
+        if hasattr(command, "commands"):
+            groups[name] = command
+        else:
+            groups[""].append((name, command))
+    parts = [COMMANDS, command_table(groups.pop(""))]
+    for name, group in groups.items():
+        face = next((face for face in (FACE_OF.get(name), f"{name}s", name) if face in FACES), None)
+        parts += [f"## {name}", group.help + (f" In Python: `memory.{face}`." if face else "")]
+        parts.append(command_table([(f"{name} {inner}", command) for inner, command in group.commands.items()]))
+    return parts
+
+
+def command_table(named: Sequence[tuple[str, Any]]) -> str:
+    return table(("Command", "What it does"), [(f"`memory-sql {name}`", first_of(command)) for name, command in named])
+
+
+def first_of(command: Any) -> str:
+    """The first paragraph of a command's help, on one line."""
+    return " ".join(command.help.partition("\n\n")[0].split())
 
 
 # HTTP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from memory_sql.resources.faces import FACES
 from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 NOUNS = {
     "observations": "observation",
     "scopes": "scope",
@@ -83,10 +84,14 @@ def test_main_commands_are_the_methods_of_memory() -> None:
     assert main == {method.replace("_", "-") for method in methods(Memory) - OPENING}
 
 
-@pytest.mark.parametrize("group", sorted({*NOUNS.values(), "db"}))
-def test_readme_lists_the_commands_of_each_group(group: str) -> None:
-    (row,) = (line for line in README.read_text("utf-8").splitlines() if f" | `{group}` | " in line)
-    assert {name for name in inside(group) if f"`{name}`" not in row} == set()
+def test_page_lists_every_command() -> None:
+    listed = re.findall(r"^\| `memory-sql ([a-z0-9 -]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(" ".join(command) for command in commands())
+
+
+def test_page_names_the_face_of_each_group() -> None:
+    named = re.findall(r"^## (\w+)\n\n.*In Python: `memory\.(\w+)`", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert {face: group for group, face in named} == NOUNS
 
 
 @pytest.mark.parametrize("asked", ["--help", "--version"])

@@ -29,7 +29,7 @@ from memory_sql.resources.runtime import Face
 from tests.commands import commands
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"docs/api.md", "docs/configuration.md", "docs/errors.md", "docs/views.md"}
+GENERATED = {"docs/api.md", "docs/commands.md", "docs/configuration.md", "docs/errors.md", "docs/views.md"}
 LINKED = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("*.md", "docs/*.md", "examples/*/README.md", "tests/*.md")
@@ -103,6 +103,14 @@ def test_index_names_every_page() -> None:
     listed = re.findall(r"\]\(([\w.-]+)(?:#[\w-]+)?\)", read("docs/README.md"))
     assert sorted(set(listed)) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md")
     assert len(listed) == len(set(listed))
+
+
+def test_comparison_gives_each_source_its_address_and_date() -> None:
+    text, _, sources = read("docs/comparison.md").partition("## Sources")
+    cited = set(re.findall(r"\[([a-z]\d+)\]", text))
+    assert cited == set(re.findall(r"^\| \[([a-z]\d+)\] .* \| .*(?:\d+ \w+ 20\d\d) \|$", sources, re.MULTILINE))
+    assert cited == set(re.findall(r"^\[([a-z]\d+)\]: https://\S+$", sources, re.MULTILINE))
+    assert "] [" not in text  # a builder takes `[a1] [a2]` for one link
 
 
 # Blocks

@@ -116,6 +116,7 @@ FUNCTIONS = (
     "lifecycle/swept",
     "lifecycle/sweep_stages",
     "lifecycle/sweep_archival",
+    "lifecycle/forecast",
 )
 VIEWS = (
     "v_observations",

@@ -28,7 +28,9 @@ WEEKS = 20
 
 
 @pytest.fixture
-async def alive(database_url: str, llm: Scripted, clock: Clock, request: pytest.FixtureRequest) -> AsyncIterator[Memory]:
+async def alive(
+    database_url: str, llm: Scripted, clock: Clock, request: pytest.FixtureRequest
+) -> AsyncIterator[Memory]:
     settings = Settings(**ON, archival=getattr(request, "param", False))
     async with Memory(database_url, llm, settings, clock=clock) as memory:
         yield memory
@@ -150,7 +152,8 @@ async def test_it_refuses_what_it_cannot_do(alive: Memory) -> None:
 def test_command_prints_a_table_with_a_chart(database_url: str, tmp_path: Path) -> None:
     at = ("--url", database_url)
     for text, sure in (("Mia rows.", "0.95"), ("Mia swims.", "0.5"), ("Mia might fly.", "0.3")):
-        memory_sql("observe", text, "--agent", "ada", "--user", "mia", "--confidence", sure, *at)
+        known = ("--confidence", sure, "--importance", "0.5")
+        memory_sql("observe", text, "--agent", "ada", "--user", "mia", *known, *at)
     told = memory_sql("lifecycle", "--agent", "ada", "--days", "70", *at).out.splitlines()
     today = datetime.now(UTC).date()
     assert told[0].split() == [

@@ -27,7 +27,7 @@ DROP TRIGGER observation_vectors_take_standing ON memory.observation_vectors;
 DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_stand ON memory.observation_states;
 DROP TRIGGER observation_states_stand_first ON memory.observation_states;
-DROP FUNCTION memory.sweep_archival, memory.archival_due, memory.sweep_stages, memory.stages_due,
+DROP FUNCTION memory.forecast, memory.sweep_archival, memory.archival_due, memory.sweep_stages, memory.stages_due,
     memory.is_kept_as_it_is, memory.lock_swept, memory.next_in_use, memory.lived, memory.next_stage, memory.lifecycle,
     memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
     memory.apply_formation, memory.expire, memory.expiring, memory.end_of_day, memory.end_counts, memory.end_retention,

@@ -62,6 +62,14 @@ async def remembered(memory: Memory, clock: Clock) -> None:
         await memory.observations.resolve(done.id, "fulfilled", **MIA)
         for day in (4, 75):
             await memory.observe(f"A boat of {ago} for {day} days.", **MIA, confidence=0.7, importance=0.1 + day / 100)
+        await memory.observe(f"A boat of {ago} on loan.", **MIA, confidence=0.9, importance=0.1)
+    await rows(  # a time of its own, after archival has come
+        memory,
+        "INSERT INTO memory.observation_states (agent_key, scope_id, seq, expires_at)"
+        " SELECT agent_key, scope_id, seq, cast(:day AS timestamptz) + interval '110 days' FROM memory.observations"
+        " WHERE content LIKE '% on loan.'",
+        day=MONDAY,
+    )
     await rows(
         memory,
         "UPDATE memory.observations SET until = cast(:day AS date)"

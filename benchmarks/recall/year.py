@@ -68,7 +68,6 @@ PARTS = (
     Part("lifecycle", settings={"lifecycle": True}),
     Part("stale_hidden", settings={"lifecycle": True, "stale_hidden": True}),
     Part("archival", settings={"archival": True}),
-    Part("defaults", until=True, settings={"deduplicate": "scope"}),
     Part("all", True, {"deduplicate": "scope", "lifecycle": True, "stale_hidden": True, "archival": True}),
 )
 
@@ -252,8 +251,8 @@ class Life:
         for id in (id for id in found if id in self.sources):
             if id in self.holding and self.sources[id] & question.evidence:
                 await memory.observations.feedback(id, 1, **whose)
-                if question.kind == "update":
-                    await memory.observations.confirm(id, **whose)
+                if question.kind == "update" and (await memory.observations.get(id, **whose)).status == "active":
+                    await memory.observations.confirm(id, **whose)  # nobody confirms what is over
             elif id not in self.holding and self.sources[id] & question.stale:
                 await memory.observations.feedback(id, -1, **whose)
 

@@ -28,6 +28,10 @@ COLOURS: Mapping[Stage, str] = {
     "stale": "#e6cfa8",
     "archived": "#d9d9d9",
 }
+NOTES = {
+    "lifecycle": "lifecycle is off: these stages are what it would store",
+    "archival": "archival is off: what is aged keeps its stage",
+}
 WIDTH = 30  # cells of the longest bar
 TITLES = ("candidate", "validated", "active", "stale", "archived", "protected", "aged", "over", "gone")
 
@@ -69,19 +73,14 @@ def _table(weeks: Sequence[LifecycleWeek], settings: Settings) -> list[str]:
     most = max(sum(week.stages.values()) for week in weeks)
     rows = [_line(week, most) for week in weeks]
     legend = "  ".join(f"{cell} {stage}" for stage, cell in CELLS.items())
-    off = [name for name in ("lifecycle", "archival") if not getattr(settings, name)]
-    notes = {
-        "lifecycle": "lifecycle is off: these stages are what it would store",
-        "archival": "archival is off: what is aged keeps its stage",
-    }
-    told = "; ".join(notes[name] for name in off)
+    told = "; ".join(note for name, note in NOTES.items() if not getattr(settings, name))
     return [f"{'day':<10}" + "".join(title.rjust(11) for title in TITLES), *rows, legend, *filter(None, [told])]
 
 
 def _line(week: LifecycleWeek, most: int) -> str:
     beside = (week.protected, week.archived, week.resolved, week.evicted)
-    counts = [*(week.stages[stage] for stage in TITLES[:5]), *beside]  # type: ignore[index]
-    return f"{output.day(week.at)}{''.join(f'{count:>11,}' for count in counts)}  {_bar(week.stages, most)}".rstrip()
+    counts = "".join(f"{count:>11,}" for count in (*week.stages.values(), *beside))
+    return f"{output.day(week.at)}{counts}  {_bar(week.stages, most)}".rstrip()
 
 
 def _bar(stages: Mapping[Stage, int], most: int) -> str:

@@ -33,7 +33,7 @@ from benchmarks.recall.metrics import mean
 from benchmarks.recall.recorded import INVENTED, Conversations, Question, RecordedModel, Row, recorded, said_at
 from benchmarks.recall.whole_path import APART, FILLED, RETRIEVED, Clock, Filled, Shown, add, consolidate, lines_of
 from benchmarks.server import analyze, fresh_database, server
-from memory_sql.cli.lifecycle import drawn
+from memory_sql.cli.lifecycle import COLOURS
 from memory_sql.config import Settings
 from memory_sql.db.principals import service
 from memory_sql.domain.observations import Stage
@@ -54,7 +54,7 @@ OFF: dict[str, Any] = {**FILLED, "embedding": "off", "deduplicate": "off", "mess
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`until`: observations say until when they hold, by which they expire."""
+    """`until`: observations say until when they hold, by which they expire. `expiry, kept`: what is over is never evicted."""
 
     name: str
     until: bool = False
@@ -65,6 +65,7 @@ PARTS = (
     Part("nothing"),
     Part("deduplicate", settings={"deduplicate": "scope"}),
     Part("expiry", until=True),
+    Part("expiry, kept", True, {"commitment_days": None}),
     Part("lifecycle", settings={"lifecycle": True}),
     Part("stale_hidden", settings={"lifecycle": True, "stale_hidden": True}),
     Part("archival", settings={"archival": True}),
@@ -357,7 +358,29 @@ def weekly(weeks: Sequence[LifecycleWeek]) -> str:
     return "\n".join(lines)
 
 
-async def run(folder: Path, parts: Sequence[Part], svg: Path | None) -> None:
+def picture(weeks: Sequence[LifecycleWeek]) -> str:
+    """An SVG of the stages as areas, what is most alive at the bottom."""
+    most, areas = max(sum(week.stages.values()) for week in weeks), list[str]()
+    below = [0] * len(weeks)
+    for place, (stage, colour) in enumerate(COLOURS.items()):
+        above = [low + week.stages[stage] for low, week in zip(below, weeks, strict=True)]
+        edge = [*enumerate(above), *reversed([*enumerate(below)])]
+        points = " ".join(f"{50 + 11 * n},{210 - round(200 * count / most)}" for n, count in edge)
+        y = 190 - 20 * place
+        areas.append(f'<polygon points="{points}" fill="{colour}"/>')
+        areas.append(
+            f'<rect x="640" y="{y}" width="12" height="12" fill="{colour}"/><text x="660" y="{y + 11}">{stage}</text>'
+        )
+        below = above
+    scale = f'<text x="42" y="20" text-anchor="end">{most}</text><text x="42" y="214" text-anchor="end">0</text>'
+    ticks = "".join(f'<text x="{50 + 11 * n}" y="228" text-anchor="middle">{n}</text>' for n in range(0, 53, 13))
+    size = 'width="740" height="236" font-family="sans-serif" font-size="13"'
+    inside = "\n".join((*areas, scale, ticks))
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{inside}\n</svg>\n'
+
+
+async def run(folder: Path, parts: Sequence[Part]) -> Mapping[str, Sequence[LifecycleWeek]]:
+    """The weeks of each part, by its name."""
     found = recorded(folder)
     days = max((said_at(one.messages[-1]) - begin(one)).days for one in found)
     conversations = [stretched(one, LAST / days) for one in found]
@@ -371,18 +394,19 @@ async def run(folder: Path, parts: Sequence[Part], svg: Path | None) -> None:
     for part in parts:
         if part.settings.get("lifecycle"):
             print(f"\n## {part.name}: stages week by week\n{weekly(weeks[part.name])}")
-    if svg is not None:
-        drawn(weeks["all"]).savefig(svg, format="svg", metadata={"Date": None})
+    return weeks
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall.year", description=__doc__)
     parser.add_argument("--data", type=Path, default=INVENTED, help="folder of a pair of conversations")
-    parser.add_argument("--parts", help=f"with commas, of: {', '.join(part.name for part in PARTS)}")
+    parser.add_argument("--parts", help=f"with semicolons, of: {'; '.join(part.name for part in PARTS)}")
     parser.add_argument("--svg", type=Path, help="where to draw the stages of `all`")
     options = parser.parse_args()
-    names = options.parts.split(",") if options.parts else [part.name for part in PARTS]
-    asyncio.run(run(options.data, [part for part in PARTS if part.name in names], options.svg))
+    names = options.parts.split(";") if options.parts else [part.name for part in PARTS]
+    weeks = asyncio.run(run(options.data, [part for part in PARTS if part.name in names]))
+    if options.svg is not None:
+        options.svg.write_text(picture(weeks["all"]), "utf-8")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ from benchmarks.recall.run import Answers, Measured, ask_all, score_all
 from benchmarks.recall.systems import SYSTEMS, Corpus
 from benchmarks.recall.whole_path import Line, Shown
 from benchmarks.recall.year import begin, events, fields_of, stretched, weeks_of
-from memory_sql.formation.answers import CATEGORIES, Sure
+from memory_sql.config.kinds import CATEGORIES
+from memory_sql.formation.answers import Sure
 from memory_sql.llm import Request
 from memory_sql.retrieval import search as search_module
 

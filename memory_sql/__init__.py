@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         Kept,
         KeptReason,
         Late,
+        LifecycleWeek,
         MaintainResult,
         ModelCheck,
         Moved,
@@ -274,6 +275,7 @@ __all__ = [
     "LegacyMongoBackend",
     "LegacyReader",
     "Lifecycle",
+    "LifecycleWeek",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
@@ -408,8 +410,8 @@ _HOME = {
     ),
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
-        "JournalStatus JudgeRate Judged Kept KeptReason MaintainResult ModelCheck Moved Naming PersonReceipt Physical "
-        "Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
+        "JournalStatus JudgeRate Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt "
+        "Physical Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
         "Late ImportCheck ImportReport ImportRun RolledBack ObserveResult"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",

@@ -196,6 +196,7 @@ class Work(Face):
     reviews = _Blocking(work.Work.reviews)
     decide = _Blocking(work.Work.decide)
     maintain = _Blocking(work.Work.maintain)
+    lifecycle = _Blocking(work.Work.lifecycle)
     trim = _Blocking(work.Work.trim)
     embed = _Blocking(work.Work.embed)
     catch_up = _Blocking(work.Work.catch_up)

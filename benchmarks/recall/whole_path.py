@@ -184,7 +184,7 @@ async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bo
     conversations, observations = model.conversations, list[Observation]()
     for session, said in conversations.by_session.items():
         clock.now = said_at(said[-1]) + timedelta(minutes=10)
-        await _add(memory, conversations.name, session, said)
+        await add(memory, conversations.name, session, said)
         if formed:
             done = await memory.conversations.form(agent_id=conversations.name, conversation_id=session)
             observations += done.observations
@@ -198,7 +198,7 @@ async def fill(memory: Memory, model: RecordedModel, clock: Clock, *, formed: bo
     return observations
 
 
-async def _add(memory: Memory, agent: str, session: str, said: Sequence[Row]) -> None:
+async def add(memory: Memory, agent: str, session: str, said: Sequence[Row]) -> None:
     known = ("id", "role", "content", "created_at", "name", "user_id")
     await memory.add(
         [{name: message[name] for name in known if name in message} for message in said],

@@ -30,6 +30,7 @@ from memory_sql.cli import (
     holds,
     importing,
     keys,
+    lifecycle,
     mcp,
     models,
     observations,
@@ -85,6 +86,7 @@ for name, command in MAIN.items():
 for name, face in FACES.items():
     app.add_typer(face, name=name, rich_help_panel=tree.FACES)
 app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
+app.command("lifecycle", rich_help_panel=tree.OPERATIONS)(lifecycle.lifecycle)
 app.command("serve", rich_help_panel=tree.OPERATIONS)(serve.serve)
 app.command("mcp", rich_help_panel=tree.OPERATIONS)(mcp.mcp)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)

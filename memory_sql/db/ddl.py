@@ -118,6 +118,7 @@ FUNCTIONS = (
     "lifecycle/sweep_stages",
     "lifecycle/sweep_archival",
     "lifecycle/sweep_tiers",
+    "lifecycle/forecast",
 )
 VIEWS = (
     "v_observations",

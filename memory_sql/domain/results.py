@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from memory_sql.domain.adding import AddResult as AddResult
 from memory_sql.domain.adding import FormationOutcome as FormationOutcome
 from memory_sql.domain.adding import RefusedMessage as RefusedMessage
 from memory_sql.domain.ids import ScopeId, Value
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.observations import Observation, Stage
 from memory_sql.domain.reading import RetrievalStats
 from memory_sql.domain.receipts import Kept as Kept
 from memory_sql.domain.receipts import KeptReason as KeptReason
@@ -189,6 +190,22 @@ class MaintainResult(Value):
     examples: tuple[Moved, ...] = ()
     dry_run: bool = False
     complete: bool
+
+
+class LifecycleWeek(Value):
+    """How many of an agent's observations would be in each stage `at` a time, if nothing is said or used until then.
+
+    `stages` has all five, of what is active or archived then; what has the state archived counts as `archived` there.
+    `protected`: how many of these no rule archives. From now until then, `archived`: how many archival takes, whether or not
+    it is on; `resolved`: whose day is over; `evicted`: how many are gone.
+    """
+
+    at: datetime
+    stages: Mapping[Stage, int]
+    protected: int = 0
+    archived: int = 0
+    resolved: int = 0
+    evicted: int = 0
 
 
 class Violation(Value):

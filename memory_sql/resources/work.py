@@ -33,6 +33,7 @@ from memory_sql.domain.results import (
     EmbedResult,
     FailedRun,
     Late,
+    LifecycleWeek,
     MaintainResult,
     Progress,
     Review,
@@ -41,12 +42,13 @@ from memory_sql.domain.results import (
 )
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import classify, eviction, expiry, requests, restoring, retention
+from memory_sql.lifecycle import classify, eviction, expiry, forecast, requests, restoring, retention
 from memory_sql.resources.deciding import decided
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import Sweeps
 
 COUNTS_AT_ONCE = 10_000  # of one transaction
+MOST_AHEAD = 3660  # days
 
 
 class Work(Face):
@@ -202,6 +204,21 @@ class Work(Face):
             complete=complete,
         )
         return await self._sweeps.sweep(done, agent, most)
+
+    async def lifecycle(self, *, agent_id: Id, days: int = 365) -> Sequence[LifecycleWeek]:
+        """How many observations would be in each stage, now and after each week of so many days (0 to 3,660).
+
+        With today's settings, if maintenance ran each week and nothing were said or used meanwhile. A stage depends on the
+        one before, so each week goes on from the last, and the first from the stages of today. Stages are told as if
+        `lifecycle` were on; what archival would take has the stage archived only if that is on. Changes nothing. Raises
+        `NotFoundError`.
+        """
+        agent, ahead = id_of("agent_id", agent_id), within("days", days, MOST_AHEAD, least=0)
+        async with self._database.statement(principal=service(agent)) as unit:
+            found = await forecast.weeks(unit, agent, ahead, self._settings, self._now())
+        if not found:
+            raise NotFoundError("agent", agent)
+        return found
 
     @property
     def _sweeps(self) -> Sweeps:

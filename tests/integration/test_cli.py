@@ -690,7 +690,7 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "observation", "scope", "prompt", "conversation", "group", "person", "hold", "key", "model", "import",
         "work", "admin",
     ]  # fmt: skip
-    assert re.findall(r"^  (\S+)", operations, re.M) == ["estimate", "serve", "mcp", "worker", "db"]
+    assert re.findall(r"^  (\S+)", operations, re.M) == ["estimate", "lifecycle", "serve", "mcp", "worker", "db"]
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,21 @@ async def test_what_is_used_said_again_or_protected_isnt_archived(alive: Memory,
     ) == [("status", None, {"from": "active", "to": "archived", "why": "age"})]
 
 
+async def test_what_has_a_day_ends_with_it_however_often_maintenance_runs(alive: Memory, clock: Clock) -> None:
+    """It would be archived for its age before, if archival came to it, and its day would pass unnoticed."""
+    for agent in ("ada", "bob"):
+        await observed(alive, "Mia will row.", importance=0.1, category="fact", agent_id=agent)
+    await rows(alive, "UPDATE memory.observations SET until = cast(:day AS date) + 150", day=DAY)
+    clock.goes_on(days=100)
+    assert (await alive.work.maintain(agent_id="ada")).archived == 0
+    clock.goes_on(days=52)
+    for agent in ("ada", "bob"):
+        done = await alive.work.maintain(agent_id=agent)
+        assert (done.expired, done.archived) == (1, 0)
+    told = await rows(alive, "SELECT detail->>'why' FROM memory.events WHERE kind = 'status'")
+    assert told == [("expired",), ("expired",)]
+
+
 async def test_held_superseded_and_set_aside_ones_are_left_alone(alive: Memory, clock: Clock) -> None:
     little: dict[str, Any] = {"importance": 0.1, "category": "fact", "confidence": 0.5}
     held, plain, theirs = [

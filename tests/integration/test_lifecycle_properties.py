@@ -12,6 +12,7 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
 from memory_sql.domain.observations import Policy
+from memory_sql.domain.results import MaintainResult
 from memory_sql.lifecycle import archival, stages, tiers
 from memory_sql.memory import Memory
 from tests.database import rows, serving
@@ -24,7 +25,9 @@ Picture = dict[str, tuple[str, str, bool]]
 """Status and stage of each observation, and whether it is cold, by its text."""
 
 CATEGORIES = (None, "fact", "fact", "moment", "correction", "decision", "preference")
-SETTINGS = Settings(llm="offline", archival_days=60, archival_importance=0.6)
+SETTINGS = Settings(
+    llm="offline", lifecycle=True, archival=True, tiering=True, archival_days=60, archival_importance=0.6
+)
 
 
 async def remembered(memory: Memory, agent: str, seed: int, count: int = 40) -> None:
@@ -133,18 +136,32 @@ async def test_neither_order_nor_batches_nor_another_time_make_a_difference(time
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", few_in_ci([1, 2], [2]))
-async def test_day_by_day_comes_to_the_same_as_once_at_the_end(timed_on: Memory, seed: int) -> None:
-    """But for what was promoted while it was warm and has cooled without fading: it keeps its stage."""
+async def test_day_by_day_comes_to_the_same_as_once_at_the_end(timed_on: Memory, clock: Clock, seed: int) -> None:
+    """But for what was promoted while it was warm and has cooled without fading: it keeps its stage.
+
+    All of maintenance: what expires, ages and fades, some of it for several reasons.
+    """
     memory, days = timed_on, 130
     for agent in ("ada", "bob"):
         await remembered(memory, agent, seed, count=25)
-    for day in range(1, days + 1):
-        await swept(memory, "ada", MONDAY + timedelta(days=day), stages.sweep, archival.sweep, tiers.sweep, most=1000)
-    await swept(memory, "bob", MONDAY + timedelta(days=days), stages.sweep, archival.sweep, tiers.sweep, most=1000)
+    await rows(
+        memory,
+        "UPDATE memory.observations SET until = cast(:day AS date) + 9 * (length(content) + seq) % 120 WHERE seq % 4 = 1",
+        day=MONDAY.date(),
+    )
+    for day in range(1, days + 1, 3):  # more often is only slower
+        clock.now = MONDAY + timedelta(days=day)
+        await memory.work.maintain(agent_id="ada")
+    await memory.work.maintain(agent_id="bob")
+    assert await memory.work.maintain() == MaintainResult(messages=0, complete=True)
     daily, once = await picture(memory, "ada"), await picture(memory, "bob")
     assert {content: (status, cold) for content, (status, _, cold) in daily.items()} == {
         content: (status, cold) for content, (status, _, cold) in once.items()
     }
-    assert any(stage in ("stale", "archived") for _, stage, _ in once.values())
-    for content, (_, stage, _) in once.items():
+    assert {status for status, _, _ in once.values()} == {"active", "archived", "evicted", "superseded"}
+    in_use = {content: stage for content, (status, stage, _) in once.items() if status == "active"}
+    assert "stale" in in_use.values()
+    for content, stage in in_use.items():
         assert stage == daily[content][1] or (stage == "candidate" and daily[content][1] in ("validated", "active"))
+    told = "SELECT DISTINCT detail->>'why' FROM memory.events WHERE kind = 'status' AND detail ? 'why'"
+    assert {"age", "expired", "speculative"} <= {why for (why,) in await rows(memory, told)}

@@ -36,6 +36,7 @@ HOST = ("tests/integration/test_host_transaction.py",)
 REPLACING = ("tests/integration/test_consolidation_replacing.py",)
 LIFECYCLE = ("tests/integration/test_lifecycle.py",)
 TIERS = ("tests/integration/test_tiers.py",)
+FORECAST = ("tests/integration/test_forecast.py",)
 ALONE = ("tests/integration/test_alone.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
@@ -766,6 +767,23 @@ MUTATIONS = (
         "lifecycle: what is protected is archived",
         (without("      AND t.policy IS DISTINCT FROM 'protected'\n"),),
         LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: what has a day is archived before it",
+        (without("          AND (o.until IS NULL OR t.resolved_at IS NOT NULL)\n"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "forecast: a stage doesn't depend on the one before",
+        (Change("coalesce(w.decided % 8, k.stage)", "coalesce(array_position(c_stages, w.becomes), k.stage)"),
+         Change("SELECT w.n, w.at, max(", "SELECT w.n, w.at, s.becomes, max(")),
+        FORECAST,
+    ),
+    Mutation("forecast: uses count for ever", (Change("r.day >= w.counted", "true"),), FORECAST),
+    Mutation(
+        "forecast: what archival takes still expires",
+        (Change("NOT (v_archival AND w.aged)", "NOT false"),),
+        FORECAST,
     ),
     Mutation(
         "lifecycle: what has superseded another is archived",

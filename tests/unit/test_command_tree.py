@@ -38,8 +38,9 @@ ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show"}  # what a comman
 MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids", "find", "takes_part"}  # what `add` asks for, and what `serve` does
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`
+APART = {("work", "lifecycle")}  # a command of its own
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "mcp", "worker", "estimate", "serve", "db"}  # commands that are no method of Memory
+ELSEWHERE = {"demo", "mcp", "worker", "estimate", "lifecycle", "serve", "db"}  # that are no method of Memory
 
 
 def methods(of: type) -> set[str]:
@@ -73,7 +74,7 @@ def test_every_face_has_a_group() -> None:
 
 @pytest.mark.parametrize(("name", "face"), list(faces()))
 def test_group_has_a_command_for_each_method_of_its_face(name: str, face: type[Face]) -> None:
-    own = methods(face) - WORKERS - WITHIN - {method for noun, method in BY_OPTION if noun == name}
+    own = methods(face) - WORKERS - WITHIN - {method for noun, method in BY_OPTION | APART if noun == name}
     called = {ASIDE.get((name, method), SHORTER.get(method, method)) for method in own}
     more = {command for noun, command in MORE if noun == name}
     assert inside(NOUNS[name]) == {command.replace("_", "-") for command in called} | more

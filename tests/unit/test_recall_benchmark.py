@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -17,12 +18,15 @@ from benchmarks.recall import __main__ as command
 from benchmarks.recall.ablation import Ablated, AblationError, changes, variants, weighted
 from benchmarks.recall.data import DataError, Dataset, Question, Turn, read, spread
 from benchmarks.recall.metrics import Scores
+from benchmarks.recall.recorded import INVENTED, RecordedError, RecordedModel, recorded, said_at
 from benchmarks.recall.recorded import Question as RecordedQuestion
-from benchmarks.recall.recorded import RecordedError, RecordedModel, recorded
 from benchmarks.recall.report import Report, as_json, markdown, picture, text
 from benchmarks.recall.run import Answers, Measured, ask_all, score_all
 from benchmarks.recall.systems import SYSTEMS, Corpus
 from benchmarks.recall.whole_path import Line, Shown
+from benchmarks.recall.year import begin, events, fields_of, stretched, weeks_of
+from memory_sql.config.kinds import CATEGORIES
+from memory_sql.formation.answers import Sure
 from memory_sql.llm import Request
 from memory_sql.retrieval import search as search_module
 
@@ -305,3 +309,46 @@ async def test_the_recorded_model_answers_nothing_that_it_does_not_know() -> Non
     model = RecordedModel(recorded()[0])
     with pytest.raises(RecordedError):
         await model.generate(Request("propagation", "", "", "", str))
+
+
+# A year
+
+
+def test_a_year_keeps_sessions_as_they_are_and_in_order() -> None:
+    for one in recorded():
+        year = stretched(one, 2.5)
+        assert list(year.by_session) == list(one.by_session)
+        for session, said in one.by_session.items():
+            moved = {
+                said_at(later) - said_at(message) for message, later in zip(said, year.by_session[session], strict=True)
+            }
+            (longer,) = moved
+            assert abs(longer / timedelta(days=1) - 1.5 * (said_at(said[0]).date() - begin(one).date()).days) <= 0.5
+        for row, later in zip(one.observations, year.observations, strict=True):
+            assert later["moved"] == datetime.fromisoformat(later["observed_at"]) - datetime.fromisoformat(
+                row["observed_at"]
+            )
+
+
+def test_fields_are_written_for_each_observation_and_a_day_is_none_before_it_was_said() -> None:
+    for one in recorded():
+        year = stretched(one, 2.5)
+        fields = fields_of(year, INVENTED)
+        assert len(fields) == len(year.observations)
+        assert {said.category for said in fields} <= set(CATEGORIES)
+        assert {said.sure for said in fields} == {*get_args(Sure)}
+        for row, said in zip(year.observations, fields, strict=True):
+            assert said.until is None or f"{said.until}" >= row["observed_at"][:10]
+
+
+def test_a_year_has_all_its_weeks_and_asks_nothing_before_it_was_said() -> None:
+    (one, _) = recorded()
+    year = stretched(one, 2.3)
+    weeks = weeks_of(events(year))
+    assert len(weeks) == 54
+    heard = set[str]()
+    for event in (event for week in weeks for event in week):
+        if event.session is not None:
+            heard |= {message["id"] for message in year.by_session[event.session]}
+        elif event.question is not None:
+            assert event.question.evidence <= heard

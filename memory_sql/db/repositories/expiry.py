@@ -47,9 +47,12 @@ _COUNTED = select(_e.c.why, func.count().label("observations")).group_by(_e.c.wh
 _EXPIRE = select(func.memory.expire(*_BEHIND, _NOW, bindparam("most", type_=BigInteger)))
 
 
+def defaults_of(settings: Settings) -> str:
+    return json.dumps({name: getattr(settings, name) for name in DEFAULTS})
+
+
 def _given(agent_id: str | None, settings: Settings, now: datetime) -> dict[str, Any]:
-    defaults = json.dumps({name: getattr(settings, name) for name in DEFAULTS})
-    return {"agent_id": agent_id, "defaults": defaults, "now": now}
+    return {"agent_id": agent_id, "defaults": defaults_of(settings), "now": now}
 
 
 async def expiring(

@@ -2,7 +2,8 @@
 --
 -- memory.archival_due(agents, scopes, seqs, rules, at): those of these observations that are to be archived. One row each.
 -- `rules`: days, importance, uses (bounds) and protected (categories). Each condition has to hold; where the importance
--- isn't known it doesn't. Buffers have a length of their own. What has superseded another stays: that one would stand again.
+-- isn't known it doesn't. Buffers have a length of their own, and what has a day ends with it.
+-- What has superseded another stays: that one would stand again.
 CREATE OR REPLACE FUNCTION memory.archival_due(
     p_agents bigint[], p_scopes bigint[], p_seqs integer[], p_rules jsonb, p_at timestamptz
 )
@@ -28,6 +29,7 @@ LANGUAGE sql STABLE AS $$
           AND o.category IS DISTINCT FROM 'correction'
           AND NOT coalesce(p_rules -> 'protected' ? o.category, false)
           AND t.policy IS DISTINCT FROM 'protected'
+          AND (o.until IS NULL OR t.resolved_at IS NOT NULL)
           AND NOT EXISTS (
               SELECT FROM memory.observation_states b
               WHERE b.agent_key = k.agent_key AND b.scope_id = k.scope_id AND b.superseded_by = k.seq

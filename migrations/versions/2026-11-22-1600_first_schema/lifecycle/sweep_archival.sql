@@ -23,6 +23,7 @@ LANGUAGE sql STABLE AS $$
           AND o.category IS DISTINCT FROM 'correction'
           AND NOT coalesce(p_rules -> 'protected' ? o.category, false)
           AND t.policy IS DISTINCT FROM 'protected'
+          AND (o.until IS NULL OR t.resolved_at IS NOT NULL)
           AND NOT EXISTS (
               SELECT FROM memory.observation_states b
               WHERE b.agent_key = k.agent_key AND b.scope_id = k.scope_id AND b.superseded_by = k.seq

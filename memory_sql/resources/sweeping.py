@@ -12,14 +12,17 @@ from memory_sql.config import Settings
 from memory_sql.db import Database
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.expiry import Expiring, Why
-from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
+from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Place, Swept
 from memory_sql.domain.results import MaintainResult, Moved
 from memory_sql.lifecycle import archival, expiry, stages
 
-LOOKED_AT_ONCE = 2_000  # observations of one transaction
+LOOKED_AT_ONCE = 2_000  # observations that one transaction reads, which locks nothing
+CHANGED_AT_ONCE = 200  # and of which it changes so many, under locks; or maintenance_batch, if that is less
 EXAMPLES = 20  # of each sweep
 
 Step = Callable[..., Awaitable[Swept]]
+Places = dict[tuple[str, str | None], Place]
+"""Where a pass goes on that was cut short by its limit, by its sweep and agent (None: all)."""
 CHANGES: Mapping[Why, tuple[str, str]] = {
     "speculative": ("active", "evicted"),
     "expired": ("active", "archived"),
@@ -29,35 +32,44 @@ CHANGES: Mapping[Why, tuple[str, str]] = {
 
 
 class Done(NamedTuple):
-    """How many observations changed, the first of them, and whether those were all."""
+    """How many observations changed, the first of them, and after which it goes on; None: those were all."""
 
     changed: int = 0
     examples: tuple[Moved, ...] = ()
-    is_whole: bool = True
+    after: Place | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.after is None
 
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """Their order makes no difference: each leaves alone what the other decides."""
+    """Their order makes no difference: each leaves alone what the others decide."""
 
     _database: Database
     _settings: Settings
     _now: Callable[[], datetime]
+    _places: Places
+
+    async def expire(self, agent_id: str | None, most: int) -> Done:
+        """Takes out of use what has expired."""
+        return await self._go_on("expiry", expiry.sweep, agent_id, most)
 
     async def sweep(self, done: MaintainResult, agent_id: str | None, most: int) -> MaintainResult:
         """`done` with what those sweeps have changed that are on."""
         if not (self._settings.lifecycle or self._settings.archival):
             return done
-        now = self._now()
-        moved = await self._through(stages.sweep, agent_id, most, now) if self._settings.lifecycle else Done()
-        archived = await self._through(archival.sweep, agent_id, most, now) if self._settings.archival else Done()
+        moved = await self._go_on("stages", stages.sweep, agent_id, most) if self._settings.lifecycle else Done()
+        archived = await self._go_on("archival", archival.sweep, agent_id, most) if self._settings.archival else Done()
         complete = done.complete and moved.is_whole and archived.is_whole
         return done.model_copy(update={"stages": moved.changed, "archived": archived.changed, "complete": complete})
 
     async def preview(self, agent_id: str | None, most: int, at: datetime) -> MaintainResult:
         """What all sweeps would change at that time, each by itself."""
-        moved = await self._through(stages.sweep, agent_id, most, at, dry=True)
-        archived = await self._through(archival.sweep, agent_id, most, at, dry=True)
+        batch = Batch(agent_id, BEGINNING, LOOKED_AT_ONCE, 0, dry=True)
+        moved = await self._through(stages.sweep, batch, most, at)
+        archived = await self._through(archival.sweep, batch, most, at)
         counts, first = await self._database.write(
             lambda unit: expiry.due(unit, agent_id, self._settings, at, EXAMPLES), principal=service(agent_id)
         )
@@ -71,18 +83,24 @@ class Sweeps:
             complete=moved.is_whole and archived.is_whole,
         )
 
-    async def _through(self, step: Step, agent_id: str | None, most: int, now: datetime, *, dry: bool = False) -> Done:
-        changed, examples, after, looked = 0, tuple[Moved, ...](), BEGINNING, LOOKED_AT_ONCE
-        size = LOOKED_AT_ONCE
-        while changed < most and looked == size:
-            size = min(LOOKED_AT_ONCE, most - changed)
-            batch = Batch(agent_id, after, size, dry)
+    async def _go_on(self, name: str, step: Step, agent_id: str | None, most: int) -> Done:
+        """From where the pass before was cut short, else from the first."""
+        after = self._places.pop((name, agent_id), BEGINNING)
+        done = await self._through(step, Batch(agent_id, after, LOOKED_AT_ONCE, 0), most, self._now())
+        if done.after is not None:
+            self._places[name, agent_id] = done.after
+        return done
+
+    async def _through(self, step: Step, batch: Batch, most: int, now: datetime) -> Done:
+        """Batch by batch from `batch` on, until `most` have changed."""
+        at_once, done = min(CHANGED_AT_ONCE, self._settings.maintenance_batch), Done(after=batch.after)
+        while done.after is not None and done.changed < most:
+            batch = batch._replace(after=done.after, changes=min(at_once, most - done.changed))
             swept = await self._database.write(
-                partial(step, batch=batch, settings=self._settings, now=now), principal=service(agent_id)
+                partial(step, batch=batch, settings=self._settings, now=now), principal=service(batch.agent_id)
             )
-            changed, looked, after = changed + swept.changed, swept.looked, swept.last or after
-            examples = (examples + swept.examples)[:EXAMPLES] if dry else ()
-        return Done(changed, examples, looked < size)
+            done = Done(done.changed + swept.changed, (done.examples + swept.examples)[:EXAMPLES], swept.last)
+        return done
 
 
 def _moved(one: Expiring) -> Moved:

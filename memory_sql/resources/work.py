@@ -285,15 +285,22 @@ class Work(Face):
         settings, trimmed = self._settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
         async with self._database.transaction(principal=service(agent_id)) as unit:
             over = await eviction.scopes_over(unit, known.key, settings)
-        sweep = eviction.preview if dry_run else eviction.trim
         for scope_id in over:
-            is_whole = False
-            while not is_whole and (batch := eviction.next_batch(settings, most, trimmed)):
+            if most is not None and trimmed.observations >= most:
+                break
+            async with self._database.transaction(principal=service(agent_id)) as unit:
+                plan = await eviction.planned(unit, known.key, scope_id, settings)
+            if dry_run:
+                trimmed = eviction.added(trimmed, plan.told(plan.going, dry_run=True))
+                continue
+            going = plan.going if most is None else plan.going[: most - trimmed.observations]
+            trimmed = eviction.added(trimmed, plan.told(()))
+            for start in range(0, len(going), settings.trim_batch):
+                batch, now = going[start : start + settings.trim_batch], self._now()
                 step = partial(
-                    sweep, agent_key=known.key, scope_id=scope_id, settings=settings, most=batch, now=self._now()
+                    eviction.trim, agent_key=known.key, plan=plan, batch=batch, settings=settings, now=now
                 )
-                done, is_whole = await self._database.write(step, principal=service(agent_id))
-                trimmed = eviction.added(trimmed, done)
+                trimmed = eviction.added(trimmed, await self._database.write(step, principal=service(agent_id)))
         return trimmed
 
     async def embed(

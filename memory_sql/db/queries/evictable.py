@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ARRAY, ColumnElement, Text, and_, cast, exists, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Text, and_, cast, exists, func, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
@@ -74,8 +74,13 @@ class BudgetRepository:
             Amount(row.scope_id, budget_kind(row.kind, has_key=row.has_key), row.items, row.characters) for row in found
         ]
 
-    async def stored(self, scope_id: int, keys: Sequence[str], tags: Sequence[str]) -> list[Stored]:
-        """In the order of their numbers. Those with one of these keys or tags, disputed and held ones are protected."""
+    async def stored(
+        self, scope_id: int, keys: Sequence[str], tags: Sequence[str], seqs: Sequence[int] | None = None
+    ) -> list[Stored]:
+        """All of the scope or those, in the order of their numbers.
+
+        Those with one of these keys or tags, disputed and held ones are protected.
+        """
         is_protected = or_(
             func.coalesce(_o.fact_key == func.any(cast(list(keys), ARRAY(Text))), False),
             _o.tags.op("&&")(cast(list(tags), ARRAY(Text))),
@@ -95,7 +100,7 @@ class BudgetRepository:
             )
             .join(_s, and_(_s.agent_key == _o.agent_key, _s.scope_id == _o.scope_id))
             .outerjoin(_t, _is_state())
-            .where(self._counts(), _o.scope_id == scope_id)
+            .where(self._counts(), _o.scope_id == scope_id, true() if seqs is None else among(_o.seq, seqs))
             .order_by(_o.seq)
         )
         return [

@@ -84,7 +84,7 @@ async def filled(url: str, observations: int, *, statistics: bool) -> Aged:
     await connection.execute(
         "UPDATE memory.agents SET settings = jsonb_build_object('retention', 'budget', 'store_items', $1::int)"
         " WHERE agent_id = 'bench0'",
-        largest * 7 // 10,
+        largest * 6 // 10,
     )
     if statistics:
         await connection.execute("VACUUM ANALYZE", timeout=None)

@@ -30,7 +30,8 @@ _CHANCE = """
 _AGENTS = "INSERT INTO memory.agents (agent_id) SELECT 'bench' || n FROM generate_series(0, $1 - 1) n"
 _SCOPES = """
     INSERT INTO memory.scopes (
-        agent_key, kind, owner, version, last_seq, done_seq, last_activity_at, consolidated_at, propagated_version, waits_below
+        agent_key, kind, owner, version, last_seq, done_seq, last_activity_at, consolidated_at, propagated_version,
+        waits_below
     )
     SELECT a.agent_key, 'individual', 'u:u' || n, 1, s.size, greatest(0, s.size - 5), now(), now(), 1, 10
     FROM generate_series(0, ($1::int - $2::int) / $3::int) n
@@ -43,7 +44,8 @@ _VERSIONS = """
 """
 _CONVERSATIONS = """
     INSERT INTO memory.conversations (
-        agent_key, conversation_id, user_id, participants, last_number, formed_number, created_at, last_activity_at, text_since
+        agent_key, conversation_id, user_id, participants, last_number, formed_number, created_at, last_activity_at,
+        text_since
     )
     SELECT a.agent_key, 'c' || n, 'u' || n, ARRAY['u' || n], $2::int, $2::int, t.at, t.at, t.at
     FROM memory.agents a
@@ -54,7 +56,8 @@ _MESSAGES = """
     INSERT INTO memory.messages (
         agent_key, conversation_id, number, message_id, role, content, weight, said_at, created_at, owner, user_id
     )
-    SELECT c.agent_key, c.conversation_id, m, 'm' || m, 'user', t.content, 12, c.created_at, c.created_at, 'u:' || c.user_id, c.user_id
+    SELECT c.agent_key, c.conversation_id, m, 'm' || m, 'user', t.content, 12, c.created_at, c.created_at,
+           'u:' || c.user_id, c.user_id
     FROM memory.conversations c
     CROSS JOIN generate_series(1, $1::int) m
     JOIN texts t ON t.place = ((hashtext(c.conversation_id) & 1048575) + m) % $2::int
@@ -69,8 +72,12 @@ _OBSERVATIONS = """
            CASE WHEN n % 20 IN (1, 11) AND n < s.last_seq THEN 'superseded' WHEN n % 20 = 5 THEN 'evicted'
                 WHEN n % 20 = 7 THEN 'archived' ELSE 'active' END,
            c.category, CASE WHEN c.category IS NOT NULL THEN 'note' END,
-           (ARRAY[NULL, 0.95, 0.95, 0.95, 0.95, 0.8, 0.8, 0.8, 0.5, 0.3])[1 + (10 * pg_temp.chance(s.scope_id, n, 2))::int % 10],
-           CASE WHEN pg_temp.chance(s.scope_id, n, 3) > 0.1 THEN round((pg_temp.chance(s.scope_id, n, 4) ^ 0.7)::numeric, 2)::float8 END,
+           (ARRAY[NULL, 0.95, 0.95, 0.95, 0.95, 0.8, 0.8, 0.8, 0.5, 0.3])[
+               1 + (10 * pg_temp.chance(s.scope_id, n, 2))::int % 10
+           ],
+           CASE WHEN pg_temp.chance(s.scope_id, n, 3) > 0.1 THEN
+               round((pg_temp.chance(s.scope_id, n, 4) ^ 0.7)::numeric, 2)::float8
+           END,
            CASE WHEN n % 40 = 3 THEN 0 END,
            CASE WHEN c.category = 'commitment' THEN (d.at + interval '60 days' * pg_temp.chance(s.scope_id, n, 5))::date END,
            substr(sha256(convert_to(s.scope_id || ' ' || n, 'UTF8')), 1, 32), 2
@@ -79,7 +86,9 @@ _OBSERVATIONS = """
     JOIN texts t ON t.place = (hashint8extended(s.scope_id * 1000003 + n, 0) & 1048575) % $1::int
     CROSS JOIN LATERAL (SELECT now() - interval '730 days' * (1 - n::float8 / s.last_seq) AS at) d
     CROSS JOIN LATERAL (
-        SELECT (ARRAY[NULL, 'fact', 'fact', 'fact', 'moment', 'entity', 'preference', 'decision', 'commitment', 'correction'])[
+        SELECT (ARRAY[
+            NULL, 'fact', 'fact', 'fact', 'moment', 'entity', 'preference', 'decision', 'commitment', 'correction'
+        ])[
             1 + (10 * pg_temp.chance(s.scope_id, n, 1))::int % 10
         ] AS category
     ) c
@@ -105,7 +114,8 @@ _EVIDENCE = """
     FROM memory.observations o
     JOIN memory.scopes s ON s.agent_key = o.agent_key AND s.scope_id = o.scope_id
     LEFT JOIN LATERAL (
-        SELECT 'c' || 1 + (o.scope_id * 37 + o.seq) % $2::int AS conversation_id, 1 + o.seq % $3::int AS number WHERE o.seq % 20 = 3
+        SELECT 'c' || 1 + (o.scope_id * 37 + o.seq) % $2::int AS conversation_id, 1 + o.seq % $3::int AS number
+        WHERE o.seq % 20 = 3
     ) m ON true
     WHERE o.agent_key = $1
     UNION ALL
@@ -116,8 +126,8 @@ _EVIDENCE = """
 # Of three, one was shown, on one to five days of the last four months.
 _USES = """
     INSERT INTO memory.observation_retrievals (agent_key, scope_id, seq, day, surface, times)
-    SELECT o.agent_key, o.scope_id, o.seq, current_date - 1 - 24 * k - (o.seq % 23), CASE o.seq % 2 WHEN 0 THEN 'search' ELSE 'context' END,
-           1 + (o.seq + k) % 3
+    SELECT o.agent_key, o.scope_id, o.seq, current_date - 1 - 24 * k - (o.seq % 23),
+           CASE o.seq % 2 WHEN 0 THEN 'search' ELSE 'context' END, 1 + (o.seq + k) % 3
     FROM memory.observations o
     CROSS JOIN generate_series(0, (4 * pg_temp.chance(o.scope_id, o.seq, 8))::int) k
     WHERE o.agent_key = $1 AND pg_temp.chance(o.scope_id, o.seq, 7) < 0.33

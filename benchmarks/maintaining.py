@@ -1,8 +1,8 @@
 """What a maintenance of many observations takes, and what others notice of it while it runs.
 
-A process of its own maintains a database of two years, with all sweeps on: once, again, and as of a week later; then it says by a dry run
-what a year would bring. Meanwhile somebody reads, and somebody else adds, of whom half the calls are for the largest scope. The
-maintenance stops between two transactions for a second of each three, so that both are compared within one run.
+A process of its own maintains a database of two years, with all sweeps on: once, again, and as of a week later; then it says
+by a dry run what a year would bring. Meanwhile somebody reads and somebody adds, half of it for the largest scope.
+The maintenance stops between two transactions for a second of each three, so that both are compared within one run.
 `python -m benchmarks.maintaining --observations 1000000`
 """
 
@@ -60,7 +60,10 @@ class Told:
 
 @dataclass(slots=True)
 class Noticed:
-    """What others noticed: milliseconds of each call, by its name and whether maintenance ran, and of the longest wait for a lock."""
+    """What others noticed: milliseconds of each call, by its name and whether maintenance ran.
+
+    `waited`: those of the longest wait for a lock, whoever waited for whom.
+    """
 
     calls: dict[tuple[str, bool], list[float]] = field(default_factory=lambda: defaultdict(list))
     waited: float = 0.0
@@ -71,7 +74,9 @@ async def main(observations: int = OBSERVATIONS, *, statistics: bool = True) -> 
     async with fresh_database() as url:
         started = time.perf_counter()
         there = await filled(url, observations, statistics=statistics)
-        print(f"{there.observations:,} observations in {there.scopes:,} scopes, filled in {time.perf_counter() - started:.0f} s")
+        print(
+            f"{there.observations:,} observations in {there.scopes:,} scopes, filled in {time.perf_counter() - started:.0f} s"
+        )
         for name, days in (("the first time", 0), ("again", 0), ("a week later", 7)):
             await measured(url, name, there, days=days)
         await measured(url, "a dry run, a year later", there, days=365, dry=True)
@@ -99,7 +104,8 @@ async def measured(url: str, name: str, there: Aged, *, days: int, dry: bool = F
     async with Memory(url, Offline(), SETTINGS) as memory:
         await _once(memory, there)
         process.start()
-        others = [asyncio.create_task(each) for each in (_read(memory, there, noticed), _add(memory, there, noticed), _look(url, noticed))]
+        calls = (_read(memory, there, noticed), _add(memory, there, noticed), _look(url, noticed))
+        others = [asyncio.create_task(call) for call in calls]
         told: Told = await _watched(own, noticed)
         for other in others:
             other.cancel()
@@ -137,7 +143,7 @@ async def _maintained(url: str, days: int, dry: bool, channel: Connection) -> No
         parts = _timed(memory, gate, statements)
         await memory.work.backlog()
         before = _rss("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins now
+        _begin_peak()
         channel.send(None)
         listening = asyncio.create_task(_listen(channel, gate))
         await gate.wait()
@@ -182,6 +188,10 @@ def _timed(memory: Memory, gate: asyncio.Event, statements: Counter[str]) -> dic
     Database.write = timed  # type: ignore[method-assign]
     event.listen(memory.database.engine.sync_engine, "before_cursor_execute", count)
     return parts
+
+
+def _begin_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def _rss(name: str) -> float:
@@ -261,20 +271,24 @@ def print_told(name: str, told: Told) -> None:
     longest = max((seconds for part in told.parts.values() for seconds in part), default=0.0)
     changed = ", ".join(f"{count:,} {what}" for what, count in told.result.items() if what != "complete" and count)
     print(f"\n{name}: {told.seconds:.0f} s, {told.statements:,} statements; {changed or 'nothing changed'}")
-    print(f"  memory of the process {told.rss_before:.0f} MB, at most {told.rss_peak:.0f} MB; longest transaction {longest * 1000:.0f} ms")
+    print(f"  the process had {told.rss_before:.0f} MB, and {told.rss_peak:.0f} MB at most")
+    print(f"  longest transaction {longest * 1000:.0f} ms")
     for part, seconds in told.parts.items():
-        p50, longest = percentile(seconds, 0.5) * 1000, max(seconds) * 1000
-        print(f"    {part:28} {len(seconds):7,} times {sum(seconds):8.1f} s   p50 {p50:6.0f} ms   longest {longest:6.0f} ms")
+        p50, most = percentile(seconds, 0.5) * 1000, max(seconds) * 1000
+        print(f"    {part:26} {len(seconds):7,} times {sum(seconds):8.1f} s   p50 {p50:6.0f}   longest {most:6.0f} ms")
 
 
 def print_noticed(noticed: Noticed) -> None:
-    print(f"  longest wait for a lock, looked at every {LOOK_SECONDS * 1000:.0f} ms: {noticed.waited:.0f} ms")
+    print(f"  longest wait for a lock {noticed.waited:.0f} ms, looked at every {LOOK_SECONDS * 1000:.0f} ms")
     for name in dict.fromkeys(name for name, _ in noticed.calls):
         without, beside = noticed.calls[name, False], noticed.calls[name, True]
-        if not without or not beside:
-            continue
-        told = [f"{percentile(beside, p):7.1f} / {percentile(without, p):7.1f} ms" for p in (0.5, 0.99)]
-        print(f"    {name:10} with / without   p50 {told[0]}   p99 {told[1]}   longest {max(beside):7.1f} ms   n {len(beside):,}", flush=True)
+        if without and beside:
+            p50, p99 = (f"{percentile(beside, p):6.1f} / {percentile(without, p):6.1f}" for p in (0.5, 0.99))
+            most = f"{max(beside):6.1f} / {max(without):6.1f}"
+            print(
+                f"    {name:8} with / without: p50 {p50}   p99 {p99}   longest {most} ms   of {len(beside):,}",
+                flush=True,
+            )
 
 
 def arguments() -> argparse.Namespace:

@@ -505,9 +505,9 @@ class RetentionSettings(Section):
     store_episode_characters: Annotated[
         int | None, per_agent("characters of episodes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
-    trim_batch: Annotated[
-        int, setting("maximum observations that one transaction of trim evicts", ge=1, le=10_000)
-    ] = 200
+    trim_batch: Annotated[int, setting("maximum observations that one transaction of trim evicts", ge=1, le=10_000)] = (
+        200
+    )
 
 
 class LifecycleSettings(Section):

@@ -297,9 +297,7 @@ class Work(Face):
             trimmed = eviction.added(trimmed, plan.told(()))
             for start in range(0, len(going), settings.trim_batch):
                 batch, now = going[start : start + settings.trim_batch], self._now()
-                step = partial(
-                    eviction.trim, agent_key=known.key, plan=plan, batch=batch, settings=settings, now=now
-                )
+                step = partial(eviction.trim, agent_key=known.key, plan=plan, batch=batch, settings=settings, now=now)
                 trimmed = eviction.added(trimmed, await self._database.write(step, principal=service(agent_id)))
         return trimmed
 

@@ -24,6 +24,7 @@ SIZE, LOOKED, CHANGED = 1_200, 100, 30
 SETTINGS = Settings(llm="offline", embedding="off", lifecycle=True, archival=True, maintenance_batch=50)
 RULES = '{"promote": 0.55, "stale": 0.65, "archive": 0.74, "protected": [], "days": 90, "importance": 0.3, "uses": 2}'
 DEFAULTS = '{"speculative_days": 30, "commitment_days": 90, "time_zone": "UTC", "consolidation_threshold": 10}'
+EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM "
 CALLS = {
     "stages": f"memory.sweep_stages(NULL, '{{0,0,0}}', 100, 30, '{RULES}', now(), true)",
     "archival": f"memory.sweep_archival(NULL, '{{0,0,0}}', 100, 30, '{RULES}', 10, now(), true)",
@@ -96,8 +97,7 @@ async def test_without_statistics_a_batch_reads_as_little_of_much_as_of_little(d
         transaction = connection.transaction()
         await transaction.start()
         for _ in range(2):  # the first reads the catalogues
-            told = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM {CALLS[name]}")
-            plan = json.loads(told)[0]["Plan"]
+            plan = json.loads(await connection.fetchval(EXPLAIN + CALLS[name]))[0]["Plan"]
         pages.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
         await transaction.rollback()
         await connection.close()

@@ -10,6 +10,7 @@ import pytest
 from memory_sql.config import Settings, checked_for_agent
 from memory_sql.errors import ConfigurationError, InputError
 
+
 @pytest.mark.parametrize(("said", "days"), [("forever", None), ("0", 0), ("1.5", 1.5)])
 def test_retention_is_in_days_or_for_ever(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, days: float | None

@@ -48,9 +48,9 @@ class ClassificationRepository:
     _session: AsyncSession
 
     async def outdated(self, agent_id: str | None, default: str, after: Place, limit: int) -> list[Outdated]:
-        """The next ones, at most so many, of one agent or of all whose `classification` isn't off, in the order of their keys.
+        """The next ones, at most so many, of one agent or of all whose `classification` isn't off, in order of their keys.
 
-        Without what is held, set aside or gone. `default`: the setting of agents that have none of their own. Nothing is locked.
+        Without what is held, set aside or gone. `default`: the setting of agents without one. It locks nothing.
         """
         found = await self._session.execute(
             select(*(getattr(_o, name) for name in Outdated._fields))

@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """How many were `looked` at, where the next batch goes on (None: it is through), how many changed, and the first of these."""
+    """How many were `looked` at, after which the next batch goes on (None: it is through), how many changed, and examples."""
 
     looked: int
     last: Place | None

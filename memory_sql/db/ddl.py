@@ -104,8 +104,6 @@ FUNCTIONS = (
     "forgetting/end_retention",
     "forgetting/end_counts",
     "lifecycle/end_of_day",
-    "lifecycle/expiring",
-    "lifecycle/expire",
     "adding/apply_formation",
     "adding/correct_one",
     "adding/agent_settings",
@@ -114,6 +112,8 @@ FUNCTIONS = (
     "lifecycle/next_stage",
     "lifecycle/lived",
     "lifecycle/swept",
+    "lifecycle/expiring",
+    "lifecycle/expire",
     "lifecycle/sweep_stages",
     "lifecycle/sweep_archival",
 )

@@ -63,10 +63,7 @@ LANGUAGE sql STABLE AS $$
         ORDER BY k.place  -- as they come, so that a limit ends it
         OFFSET 0  -- only of these is asked whether they are held
     ) d
-    WHERE NOT (
-        EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = d.agent_key AND h.released_at IS NULL)
-        AND memory.is_held_observation(d.agent_key, d.scope_id, d.seq)
-    )
+    WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
 $$;
 COMMENT ON FUNCTION memory.expiring_of IS 'Which of these observations expire at a moment, and why; one row each.';
 CREATE OR REPLACE FUNCTION memory.expiring(p_agent text, p_defaults jsonb, p_at timestamptz)
@@ -91,9 +88,6 @@ LANGUAGE sql STABLE AS $$
         WHERE p_agent IS NULL OR a.agent_id = p_agent
         OFFSET 0
     ) d
-    WHERE NOT (
-        EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = d.agent_key AND h.released_at IS NULL)
-        AND memory.is_held_observation(d.agent_key, d.scope_id, d.seq)
-    )
+    WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
 $$;
 COMMENT ON FUNCTION memory.expiring IS 'What expires at a moment, and why; one row per observation.';

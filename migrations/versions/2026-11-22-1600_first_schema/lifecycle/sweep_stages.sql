@@ -38,10 +38,7 @@ LANGUAGE sql STABLE AS $$
         ORDER BY k.place  -- as they come, so that a limit ends it
         OFFSET 0  -- only of these is asked whether they are held
     ) d
-    WHERE NOT (
-        EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = d.agent_key AND h.released_at IS NULL)
-        AND memory.is_held_observation(d.agent_key, d.scope_id, d.seq)
-    )
+    WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
 $$;
 COMMENT ON FUNCTION memory.stages_due IS 'The observations whose stage is another by now; one row each.';
 CREATE OR REPLACE FUNCTION memory.sweep_stages(

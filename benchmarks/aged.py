@@ -52,6 +52,15 @@ _CONVERSATIONS = """
     CROSS JOIN generate_series(1, $1::int) n
     CROSS JOIN LATERAL (SELECT now() - interval '60 days' * n / $1::int AS at) t
 """
+_RUNS = """
+    INSERT INTO memory.runs (
+        agent_key, kind, conversation_id, from_number, to_number, fence, state, started_at, finished_at,
+        observations, duplicates
+    )
+    SELECT c.agent_key, 'formation', c.conversation_id, 0, c.last_number, 0, 'empty', c.created_at, c.created_at,
+           0, 0
+    FROM memory.conversations c
+"""
 _MESSAGES = """
     INSERT INTO memory.messages (
         agent_key, conversation_id, number, message_id, role, content, weight, said_at, created_at, owner, user_id
@@ -107,6 +116,11 @@ _STATES = """
     FROM memory.observations o
     WHERE o.agent_key = $1 AND (o.standing <> 'active' OR o.seq % 50 IN (9, 29) OR o.seq % 100 = 13)
 """
+_EVENTS = """
+    INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
+    SELECT t.agent_key, 'status', t.scope_id, t.seq, '{"from": "active", "to": "archived", "why": "resolve"}', t.status_at
+    FROM memory.observation_states t WHERE t.agent_key = $1 AND t.resolved IS NOT NULL
+"""
 # Of twenty, one comes from a message.
 _EVIDENCE = """
     INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, created_at, conversation_id, number)
@@ -119,7 +133,7 @@ _EVIDENCE = """
     ) m ON true
     WHERE o.agent_key = $1
     UNION ALL
-    SELECT o.agent_key, o.scope_id, o.seq, 'somebody', o.created_at + interval '1 day', NULL, NULL
+    SELECT o.agent_key, o.scope_id, o.seq, 'somebody', least(now(), o.created_at + interval '1 day'), NULL, NULL
     FROM memory.observations o
     WHERE o.agent_key = $1 AND o.confidence < 0.4 AND pg_temp.chance(o.scope_id, o.seq, 6) < 0.3
 """
@@ -170,10 +184,12 @@ async def fill(
     await connection.execute(_SCOPES, observations, giant, ordinary, AGENTS)
     await connection.execute(_VERSIONS)
     await connection.execute(_CONVERSATIONS, conversations, CONVERSATION)
+    await connection.execute(_RUNS)
     await connection.execute(_MESSAGES, CONVERSATION, TEXTS, timeout=None)
     for key in await connection.fetch("SELECT agent_key FROM memory.agents ORDER BY agent_key"):
         await connection.execute(_OBSERVATIONS, TEXTS, key[0], timeout=None)
         await connection.execute(_STATES, key[0], timeout=None)
+        await connection.execute(_EVENTS, key[0], timeout=None)
         await connection.execute(_EVIDENCE, key[0], conversations, CONVERSATION, timeout=None)
         await connection.execute(_USES, key[0], timeout=None)
         await connection.execute(_FEEDBACK, key[0], timeout=None)

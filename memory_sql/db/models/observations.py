@@ -163,7 +163,7 @@ class ObservationRow(Base):
         ),
         # What may expire: the sweep reads this and the states' index alone.
         Index(
-            "observations_expiring_idx",
+            "observations_until_idx",
             "agent_key",
             "scope_id",
             "seq",
@@ -348,7 +348,7 @@ class ObservationStateRow(Base):
             postgresql_where=text("verification = 'disputed'"),
         ),
         Index(
-            "observation_states_expiring_idx",
+            "observation_states_expires_at_idx",
             "agent_key",
             "scope_id",
             "seq",

@@ -1,3 +1,5 @@
+-- memory.expiring: what expires at a moment, and why: one observation, some of them, or all.
+--
 -- memory.expires(agent_key, scope_id, seq, speculative, commitment, zone, at): why an observation expires at that moment, and since when
 -- that is due. None or one row. `speculative` and `commitment` are how long a guess and what is resolved have; null: for ever.
 --     speculative  it is in use, its confidence is below 0.4, and that long after it was said and stored nobody has said it

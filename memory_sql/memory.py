@@ -8,7 +8,7 @@ loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -251,6 +251,7 @@ class Memory(Faces):
         confidence: float | None = None,
         importance: float | None = None,
         sensitivity: Sensitivity | None = None,
+        until: date | None = None,
         actor: Id | None = None,
         session: Joinable | None = None,
     ) -> results.ObserveResult:
@@ -268,11 +269,10 @@ class Memory(Faces):
         forgets the observation as it is stored.
 
         The host may add a `kind` (each has a budget in a digest), a `category` (a word of the host's: up to 40 lower-case
-        letters, digits, _ and -), `confidence` and `importance` (0 to 1). `sensitivity` can make the observation more private
-        than the rules find its text to be, never less; what was derived from it in other scopes is then erased.
-
-        It is stored where the caller says, whatever its content; sensitive content is marked. Secrets are masked, or
-        refused (`InputError`), as the setting `secrets` says. With `actor`, an event says who did it.
+        letters, digits, _ and -), `confidence` and `importance` (0 to 1), and `until`, the day with which it is over.
+        `sensitivity` can make the observation more private than the rules find its text to be, never less; what was derived
+        from it in other scopes is then erased. It is stored where the caller says, whatever its content. Secrets are masked,
+        or refused (`InputError`), as the setting `secrets` says. With `actor`, an event says who did it.
         """
         agent, now = id_of("agent_id", agent_id), self.now()
         draft = observing.draft_of(
@@ -290,7 +290,7 @@ class Memory(Faces):
             tags=tags,
             metadata=metadata,
             fact_key=fact_key,
-            known=observing.known_of(kind, category, confidence, importance, sensitivity),
+            known=observing.known_of(kind, category, confidence, importance, sensitivity, until),
         )
         into, by, is_single = lane_of(lane), optional_id("actor", actor), fact_key is None and actor is None
         whose = None if session is None and is_single else service(agent)

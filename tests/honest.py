@@ -61,8 +61,8 @@ class Item(_Strict):
     """An observation as the model writes it, followed by what must become of it.
 
     `about` names people as the conversation does; the model writes their handles. `cues`: the terms that are kept, unless
-    all are. `days`: the days by which it is found. `category`, `sure` and `until` as the model writes them; `is_until`: the
-    day that is stored, where that is another.
+    all are. `days`: the days by which it is found. `category`, `sure` and `until` as the model writes them, in one label;
+    `is_until`: the day that is stored, where that is another.
     """
 
     content: str
@@ -81,13 +81,18 @@ class Item(_Strict):
     is_until: str | None = None
 
     @property
-    def classes(self) -> dict[str, str]:
-        given = {"category": self.category, "sure": self.sure, "until": self.until}
-        return {name: value for name, value in given.items() if value is not None}
+    def label(self) -> str:
+        return " ".join(filter(None, (self.sure, self.category, self.until and f"until {self.until}")))
 
     def finding(self, people: Mapping[str, str]) -> dict[str, Any]:
         about = [people[name] for name in self.about]
-        return {"content": self.content, "sources": self.sources, "about": about, "terms": self.terms} | self.classes
+        return {
+            "content": self.content,
+            "sources": self.sources,
+            "about": about,
+            "terms": self.terms,
+            "label": self.label,
+        }
 
 
 class Extraction(Case):

@@ -6,7 +6,7 @@ To override the environment's profile: `pytest --hypothesis-profile=full`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -25,17 +25,18 @@ def share(whole: int) -> int:
 
 
 def few_in_every_run(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
-    """For `parametrize`: all values, with those not in `kept` marked slow."""
-    return _marked(values, kept, pytest.mark.slow)
+    """For `parametrize`: all values. Of those not in `kept` every fourth is slow, and the rest is left to `make prove`."""
+    slow = [value for value in values if value not in kept][::4]
+    return _marked(values, kept, lambda value: pytest.mark.slow if value in slow else pytest.mark.prove)
 
 
 def few_in_ci(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
     """For `parametrize` of a slow test: all values, with those not in `kept` left to `make prove`."""
-    return _marked(values, kept, pytest.mark.prove)
+    return _marked(values, kept, lambda _: pytest.mark.prove)
 
 
-def _marked(values: Sequence[Any], kept: Collection[Any], mark: pytest.MarkDecorator) -> list[Any]:
-    return [value if value in kept else pytest.param(*_several(value), marks=mark) for value in values]
+def _marked(values: Sequence[Any], kept: Collection[Any], mark: Callable[[Any], pytest.MarkDecorator]) -> list[Any]:
+    return [value if value in kept else pytest.param(*_several(value), marks=mark(value)) for value in values]
 
 
 def _several(value: Any) -> tuple[Any, ...]:

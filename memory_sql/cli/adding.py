@@ -11,7 +11,7 @@ import typer
 from memory_sql.cli import output
 from memory_sql.cli.added import UNFORMED, Added, would_add, would_text
 from memory_sql.cli.batches import form_into
-from memory_sql.cli.options import Agent, AsJson, Data, Url, moment, resolve, run
+from memory_sql.cli.options import Agent, AsJson, Data, Url, day, moment, resolve, run
 from memory_sql.cli.progress import Telling
 from memory_sql.domain import json_input
 from memory_sql.errors import InputError, InvalidMessageError
@@ -300,6 +300,9 @@ def observe(
         float | None, typer.Option("--confidence", metavar="SHARE", help="How certain it is, 0 to 1.")
     ] = None,
     importance: Annotated[float | None, typer.Option("--importance", metavar="SHARE", help="0 to 1.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="DAY", help="The day with which it is over: 2026-12-24.")
+    ] = None,
     sensitivity: Annotated[
         Sensitivity | None,
         typer.Option(
@@ -318,7 +321,7 @@ def observe(
     memory-sql observe "Answers name their source." --agent ada --scope-kind guideline
     memory-sql observe "Restart the pump twice." --agent ada --group harbor --kind procedure --importance 0.9
     """
-    at, extra = moment("--observed-at", observed_at), _metadata(metadata)
+    at, extra, last = moment("--observed-at", observed_at), _metadata(metadata), day("--until", until)
     observation = run(
         url,
         data,
@@ -326,6 +329,7 @@ def observe(
             text, agent_id=agent, user_id=user, group_id=group, collective=collective, scope_kind=scope_kind,
             observed_at=at, conversation_id=conversation, speaker=speaker, scope=scope, tags=tag or (), metadata=extra,
             lane=lane, kind=kind, category=category, confidence=confidence, importance=importance, sensitivity=sensitivity,
+            until=last,
         ),
     )  # fmt: skip
     output.one(observation, _observed, as_json)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memory_sql.consolidation.answers import NamedLeftOut
 from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHORT_WORDS, TOLD, allowed, fits, share_of
-from memory_sql.consolidation.replacing import FEWEST, Shown
+from memory_sql.consolidation.replacing import FEWEST, Shown, says_the_same
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.languages.text import count_words
 from memory_sql.languages.wording import TELLING, is_among, pieces, stands_in
@@ -72,7 +72,8 @@ def account(
     whose: str,
     spent: Spent = NONE_SPENT,
 ) -> Account:
-    """What the answer says about what it drops. A reason that can't be true doesn't count.
+    """What the answer says about what it drops. A reason that can't be true doesn't count. What tells no more than a plan
+    that has ended is over indeed: it may go like what was overtaken.
 
     In a scope of several people only a contradiction overtakes: it is bounded, and reviewed beyond. Without one a sentence is
     dropped as if it were slight.
@@ -84,7 +85,7 @@ def account(
             slight.add(n)
         elif kind == "s" and 1 <= n <= len(sentences):
             if item.why in ("over", "slight"):
-                gone.add(n)
+                (replaced if _has_ended(sentences[n - 1], item.why, shown) else gone).add(n)
             elif _is_about_the_same(sentences[n - 1], item.by, shown, whose):
                 (replaced if spent.is_own or _says_again(sentences[n - 1], item.by, shown) else gone).add(n)
     inputs = [item.content for item in shown.inputs]
@@ -115,6 +116,10 @@ def _given_way(contradictions: Sequence[Contradiction], sentences: Sequence[str]
 
 def _tells(sentence: str, older: str) -> bool:
     return stands_in(older, sentence, TOLD) or stands_in(sentence, older, TOLD)
+
+
+def _has_ended(sentence: str, why: str, shown: Shown) -> bool:
+    return why == "over" and any(says_the_same(sentence, plan.content) for plan in shown.ended)
 
 
 def _says_again(sentence: str, by: str | None, shown: Shown) -> bool:

@@ -57,7 +57,7 @@ def kept_of(
         found = ungrounded_in(parts, sources, restated, task.now, zone)
         return ["figures" if figures else "links" if links else None for figures, links in found]
 
-    known = [NOTICE, *(item.content for item in shown.known)]
+    known = [NOTICE, *(item.content for item in (*shown.known, *shown.ended))]
     whose = task.whose or ""
     of_answer = kept(text, task.current, shown.inputs, known, whose, task.max_words, problems_of, accounted.explained)
     done = {item.what for item in answer.left_out} | {item.n for item in answer.same_as}
@@ -81,7 +81,7 @@ def nothing_new(kept: Kept, inputs: int, max_words: int) -> Refusal | None:
 def _sources(task: ConsolidationTask, shown: Shown) -> Iterator[Source]:
     if task.current:
         yield Source(task.current)
-    for shown_as in (shown.inputs, shown.known):
+    for shown_as in (shown.inputs, shown.known, shown.ended):
         yield from (Source(item.content, item.observed_at) for item in shown_as)
     yield Source(task.whose or "")
 

@@ -65,6 +65,7 @@ class Loaded:
     reason: str
     now: datetime
     known: tuple[AbsorbedObservation, ...] = ()
+    ended: tuple[AbsorbedObservation, ...] = ()
     gone: int = 0
     before: str | None = None
 
@@ -94,7 +95,7 @@ class Loaded:
 
     @property
     def shown(self) -> Shown:
-        return Shown(self.in_order, self.known, self.scope.consolidation)
+        return Shown(self.in_order, self.known, self.scope.consolidation, self.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +147,10 @@ async def load(
         await _nothing(session, scope, settings, now)
         return None
     scope = replace(scope, consolidation=begun.text)
-    known = await _known(session, agent_id, scope, begun.inputs, now)
+    found = await _known(session, agent_id, scope, begun.inputs, now)
+    known, ended = (tuple(item for item in found if (item.ended is None) == stands) for stands in (True, False))
     run = RunKey(scope.agent_key, begun.run_id, scope.fence)
-    return Loaded(agent_id, scope, run, begun.inputs, reason, now, known, begun.gone, begun.before)
+    return Loaded(agent_id, scope, run, begun.inputs, reason, now, known, ended, begun.gone, begun.before)
 
 
 async def _nothing(session: Session, scope: ScopeState, settings: Settings, now: datetime) -> None:
@@ -162,7 +164,10 @@ async def _nothing(session: Session, scope: ScopeState, settings: Settings, now:
 async def _known(
     session: Session, agent_id: str, scope: ScopeState, inputs: Sequence[PendingObservation], now: datetime
 ) -> tuple[AbsorbedObservation, ...]:
-    """Absorbed observations that these may contradict or repeat. Forgetting one of them meanwhile raises the epoch."""
+    """Absorbed observations that these may contradict or repeat, and plans that have ended since the text was written.
+
+    Forgetting one of them meanwhile raises the epoch.
+    """
     return tuple(await related(session, agent_id, scope, inputs, now)) if scope.done_seq else ()
 
 
@@ -181,6 +186,7 @@ def task(loaded: Loaded, settings: Settings) -> ConsolidationTask:
             NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.in_order, 1)
         ),
         known=tuple(NumberedText(n, item.observed_at, item.content) for n, item in enumerate(loaded.known, 1)),
+        ended=tuple((item.ended or "", NumberedText(0, item.observed_at, item.content)) for item in loaded.ended),
         max_words=scope.max_words or settings.consolidation_max_words,
         now=loaded.now,
         words=words,

@@ -29,11 +29,12 @@ Told = PendingObservation | AbsorbedObservation
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the model was shown. It refers to `inputs` as n1, n2 … and to `known` as k1, k2 …."""
+    """What the model was shown. It refers to `inputs` as n1, n2 …, to `known` as k1, k2 …, to what has `ended` not at all."""
 
     inputs: Sequence[PendingObservation]
     known: Sequence[AbsorbedObservation] = ()
     current: str | None = None
+    ended: Sequence[AbsorbedObservation] = ()
 
     @property
     def contents(self) -> dict[int, str]:

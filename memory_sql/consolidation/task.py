@@ -17,13 +17,21 @@ SUMMARY = (
     "The text is a running summary of a conversation that goes on: tell in its order what was asked, what came of it and "
     "what is open. What is settled and nothing hangs on any more shrinks to a clause."
 )
+ENDED = """
+Plans of the current text that have ended since it was written, as they were made. Write none of them as still to come: what
+was fulfilled is done, what expired is over. A sentence that you drop for it is listed in left_out as over.
+--- {mark} begin ended
+{ended}
+--- {mark} end ended
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationTask:
     """`observations` and `known` are ordered by when they were observed.
 
-    `known`: absorbed observations that the new ones may concern. `max_words` limits the text. `words`: the scope's own
+    `known`: absorbed observations that the new ones may concern. `ended`: plans of the text that are over since it was
+    written, and what each came to. `max_words` limits the text. `words`: the scope's own
     instructions to the model; `told`: how a run refers to them.
     """
 
@@ -36,6 +44,7 @@ class ConsolidationTask:
     words: OwnWords | None = None
     told: str = ""
     known: tuple[NumberedText, ...] = ()
+    ended: tuple[tuple[str, NumberedText], ...] = ()
 
     def request(self, model: str, refused: str | None = None) -> Request[ConsolidatedText]:
         """`refused`: why the first answer was refused, in our words."""
@@ -44,7 +53,8 @@ class ConsolidationTask:
             prompt = prompt.instructed(own.instructions, self.told)
         current = "\n".join(f"s{n} {as_data(part)}" for n, part in enumerate(numbered(self.current), 1))
         observations, known = _lines("n", self.observations), _lines("k", self.known)
-        boundary = mark_for(current, observations, known)
+        ended = "\n".join(f"{how} {_said(item)}" for how, item in self.ended)
+        boundary = mark_for(current, observations, known, ended)
         again = f"A first version was refused. {refused}" if refused else ""
         instructions, text = prompt.render(
             scope=KINDS[self.kind],
@@ -52,6 +62,7 @@ class ConsolidationTask:
             current=current or NOTHING_YET,
             observations=observations,
             known=known or "(none)",
+            ended=ENDED.format(mark=boundary, ended=ended) if ended else "",
             max_words=self.max_words,
             boundary=boundary,
             now=minute_of(self.now),
@@ -72,4 +83,8 @@ def numbered(text: str | None) -> list[str]:
 
 
 def _lines(kind: str, items: Sequence[NumberedText]) -> str:
-    return "\n".join(f"{kind}{item.n} {minute_of(item.observed_at)} {as_data(item.text)}" for item in items)
+    return "\n".join(f"{kind}{item.n} {_said(item)}" for item in items)
+
+
+def _said(item: NumberedText) -> str:
+    return f"{minute_of(item.observed_at)} {as_data(item.text)}"

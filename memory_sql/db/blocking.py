@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine
@@ -24,8 +25,9 @@ from memory_sql.db.engine import ON_COMMIT
 from memory_sql.db.identity import PLACE
 from memory_sql.errors import InputError
 
-IDLE, FAILED = 0, 3  # the status of a connection without a transaction, and in one that failed, of both drivers
+IDLE, ACTIVE, FAILED = 0, 1, 3  # a connection without a transaction, with a statement under way, and in one that failed
 OURS = "memory_sql_"  # before the name of a savepoint: SQLAlchemy's would have the names of the host's
+CANCELLED_WITHIN = 5.0  # seconds, as psycopg waits
 COMPILED = 500  # statements, as many as an engine keeps
 
 POSSIBLE = (
@@ -133,11 +135,19 @@ def spoil(host: Host) -> None:
     A connection that doesn't say so afterwards is closed.
     """
     with suppress(Exception):  # which is meant; a transaction that has failed already says so too
+        _end_statement(host.connection)
         plain_cursor(host.connection).execute(_SPOILS)
     if not host.connection.closed and host.connection.info.transaction_status != FAILED:
         host.connection.close()
     if host.spoilt is not None:
         host.spoilt()
+
+
+def _end_statement(connection: Any) -> None:
+    """psycopg cancels it itself, but where the interrupt came while it read, it leaves the statement under way."""
+    if is_of(PSYCOPG, connection) and connection.info.transaction_status == ACTIVE:
+        connection.cancel_safe(timeout=CANCELLED_WITHIN)
+        connection.wait(import_module("psycopg.generators").fetch_many(connection.pgconn), timeout=CANCELLED_WITHIN)
 
 
 _SPOILS = "DO $$ BEGIN RAISE 'a call of memory_sql was interrupted in this transaction: roll it back'; END $$"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -278,6 +278,13 @@ def word_of(name: str, value: str | None) -> str | None:
     return value
 
 
+def day_of(name: str, value: date | None) -> date | None:
+    """Raises `InputError` for a moment: which day that is depends on the zone."""
+    if value is not None and (isinstance(value, datetime) or not isinstance(value, date)):
+        raise InputError(f"{name} must be a date, without a time")
+    return value
+
+
 def share_of(name: str, value: float | None) -> float | None:
     """Raises `InputError` unless it is a number from 0 to 1."""
     if value is None:
@@ -288,10 +295,10 @@ def share_of(name: str, value: float | None) -> float | None:
 
 
 def feedback_of(value: float) -> float:
-    """Raises `InputError` unless it is a number from -1 to 1."""
+    """To six decimals: Postgres refuses the mean of smaller ones. Raises `InputError` unless it is a number from -1 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
         raise InputError("value must be a number from -1 to 1")
-    return float(value)
+    return round(float(value), 6)
 
 
 def sensitivity_of(value: Sensitivity | None) -> Sensitivity | None:

@@ -47,11 +47,12 @@ class ScopeDetails(Value):
 
 @dataclass(frozen=True, slots=True)
 class AbsorbedObservation:
-    """An active observation that its scope's text contains."""
+    """An observation that its scope's text contains: active, or a plan that has `ended` since the text was written."""
 
     seq: int
     content: str
     observed_at: datetime
+    ended: str | None = None
 
 
 class Contradiction(Value):

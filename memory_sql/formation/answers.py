@@ -87,6 +87,16 @@ Private = Literal["no", "confidence", "personal"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
 Sure = Literal["said", "implied", "guessed"]
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_UNTIL = re.compile(rf"\buntil\W+({_DAY.pattern})(?![\w:-])")
+
+
+def _said_by(label: str) -> dict[str, str]:
+    """What a label like "implied commitment until 2026-12-24" says, in any order. What it says twice is unclear."""
+    words = re.findall(r"\w+", label.casefold())
+    known = {"category": (*CATEGORIES, *EXTRA_CATEGORIES), "sure": get_args(Sure)}
+    found = {name: {*words} & {*values} for name, values in known.items()}
+    found["until"] = {*_UNTIL.findall(label.casefold())}
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
 def _one_of(value: object, known: Collection[str]) -> object:
@@ -123,11 +133,23 @@ class Finding(BaseModel):  # no docstring: it would go into the schema, and so t
         return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
+class Labelled(Finding):
+    # As it is asked for: one field, since each name costs as much as what it says.
+    label: str = ""
+
+
 class ClassifiedFinding(Finding):
-    # What can't be read is as if it weren't there: nobody may take a default for knowledge.
+    # As it is read. What can't be read is as if it weren't there: nobody may take a default for knowledge.
     category: str | None = None
     sure: Sure | None = None
     until: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_label(cls, value: object) -> object:
+        # What has the three fields of their own was stored so, or answers an older prompt.
+        label = value.get("label") if isinstance(value, dict) else None
+        return _said_by(label) | value if isinstance(label, str) and isinstance(value, dict) else value
 
     @field_validator("category", mode="before")
     @classmethod
@@ -282,7 +304,7 @@ def answer_for(aliases: tuple[str, ...], *, classified: bool = False) -> type[Ex
 
     `classified`: what an observation is, is asked for as well.
     """
-    finding = ClassifiedFinding if classified else Finding
+    finding = Labelled if classified else Finding
     lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[finding], ...)), REQUESTS: (list[Asking], ...)}  # type: ignore[valid-type]
     shape = create_model("Extraction", **lists)
 

@@ -21,9 +21,8 @@ GROUP_ITEMS = 30
 NO_CUES, NO_REQUESTS = "Leave `terms` empty.", "Leave `requests` empty."
 AS_WELL = " Here stands in a sentence or two what each stretch came to, also where another list has a fact of it."
 CLASSES = """
-- `category`: {categories};
-- `sure`: said, implied or guessed;
-- `until`: the day on which a plan or promise ends, if known."""
+- `label`: how sure it is (said, implied, guessed), then {categories}, then when a plan ends, if
+  known: "said fact", "implied commitment until <day>"."""
 OF_CATEGORIES = {"commitment": "commitment (promise, plan)", "moment": "moment (happened once)"}
 ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """

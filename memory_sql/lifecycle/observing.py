@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, cast
 
 from memory_sql.config import Settings
@@ -26,6 +26,7 @@ from memory_sql.db.repositories.observations import (
 from memory_sql.db.repositories.scopes import NewScope, ScopeRepository
 from memory_sql.domain.arguments import (
     content_of,
+    day_of,
     id_of,
     name_of,
     observation_kind_of,
@@ -90,6 +91,7 @@ def known_of(
     confidence: float | None,
     importance: float | None,
     sensitivity: Sensitivity | None,
+    until: date | None,
 ) -> dict[str, Any]:
     """What the host says of an observation beside its text. Raises `InputError`."""
     return {
@@ -98,6 +100,7 @@ def known_of(
         "confidence": share_of("confidence", confidence),
         "importance": share_of("importance", importance),
         "sensitivity": sensitivity_of(sensitivity) or "private",
+        "until": day_of("until", until),
     }
 
 

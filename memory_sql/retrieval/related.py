@@ -28,11 +28,12 @@ async def related(
 
     At most `MOST` that share words with them, and `MOST_NEAR` that lie nearest to them in meaning: who moved to Oslo no
     longer lives in Lyon, in whatever language. The name of the scope's owner says nothing there: it stands everywhere. And at
-    most `MOST` that were said again since the first of these: to the text that one isn't the last word.
+    most `MOST` that were said again since the first of these: to the text that one isn't the last word. And of what it holds
+    as many plans as have ended since it was written, the last ones.
     """
     texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
     asked = queries_of(texts, scope.scope_id, whose, scope.language, now)
-    place, seqs = (scope.agent_key, scope.scope_id), [item.seq for item in inputs]
+    place, seqs = (scope.agent_key, scope.scope_id, scope.version), [item.seq for item in inputs]
     by_words = queries.asked_as(agent_id, asked, MOST, now)
     near, again = (NEAREST, MOST_NEAR), (min(item.observed_at for item in inputs), MOST)
     found = await queries.related_or_near(session, by_words, place, seqs, scope.done_seq, near, again)

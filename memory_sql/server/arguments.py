@@ -7,7 +7,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -51,9 +51,20 @@ def _written(value: object) -> datetime:
     raise ValueError("write 2026-03-02T10:15:00Z")
 
 
-_DAY = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
+def _written_day(value: object) -> date:
+    try:
+        if isinstance(value, str) and _DAY_ALONE.fullmatch(value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise ValueError("write 2026-03-02")
+
+
+_DAY_ALONE = re.compile(r"\d{4}-\d\d-\d\d")
+_DAY = re.compile(rf"{_DAY_ALONE.pattern}[Tt ]")
 _WHOLE = BeforeValidator(_whole)
 Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
+Day = Annotated[date, BeforeValidator(_written_day)]
 _ID = {"type": "string", "minLength": 1, "maxLength": ID_MAX_CHARACTERS, "format": "host-id"}
 IdText = Annotated[
     str,
@@ -213,6 +224,8 @@ def _plain(annotation: Any) -> Any:
         return _union(of)
     if annotation is datetime:
         return Moment
+    if annotation is date:
+        return Day
     if annotation is int:
         return Annotated[int, _WHOLE]
     if origin in (abc.Iterable, abc.Sequence, list, tuple):

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from memory_sql.domain.arguments import ids_of, optional_id, principal_of
 from memory_sql.domain.ids import Id
-from memory_sql.domain.observations import Observation
+from memory_sql.domain.observations import Observation, Resolution
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, MemorySQLError, NotFoundError, VersionError
 from memory_sql.memory import Memory
@@ -236,11 +236,24 @@ class MemoryTools:
 
     async def _correct(self, given: declared.Correct) -> Answer:
         old = await self._own(given.observation_id)
-        self._allowed("update_note", _known_of(old).model_copy(update={"confidence": 1.0, "source": "manual"}))
+        about = _known_of(old).model_copy(update={"confidence": 1.0, "source": "manual"})
+        if given.text is None:
+            return await self._end(old, None if given.ended == "no" else given.ended, about)
+        self._allowed("update_note", about)
         new = await self._memory.observations.update(
             old.id, **self._asking, text=given.text, if_version=old.version, actor=ACTOR, reason=REASON
         )
         return Answer(f"{new.id} takes the place of {old.id}.", {"id": new.id, "replaced": old.id})
+
+    async def _end(self, one: Observation, ended: Resolution | None, about: Eligibility) -> Answer:
+        """None: it isn't over. What has ended already may have ended otherwise."""
+        is_open = one.resolved is None
+        self._allowed("update_note", about if is_open else about.model_copy(update={"lifecycle": "active"}))
+        if ended is not None or not is_open:
+            await self._memory.observations.resolve(
+                one.id, ended, **self._asking, if_version=one.version, actor=ACTOR, reason=REASON
+            )
+        return Answer(f"{one.id} is {f'over: {ended}' if ended else 'not over'}.", {"id": one.id, "ended": ended})
 
     async def _forget(self, given: declared.Forget) -> Answer:
         found = [await self._previewed(one) for one in dict.fromkeys(given.observation_ids)]

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import date
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from memory_sql.context.digest import as_data, cut
@@ -62,7 +62,19 @@ class Remember(Arguments):
 
 class Correct(Arguments):
     observation_id: ObservationId
-    text: Annotated[str, Field(min_length=1, description="What is true instead; one sentence that stands alone.")]
+    text: Annotated[
+        str | None, Field(min_length=1, description="What is true instead; one sentence that stands alone.")
+    ] = None
+    ended: Annotated[
+        Literal["fulfilled", "expired", "no"] | None,
+        Field(description="Instead of `text`: the plan or promise was done, or came to nothing; no: it isn't over."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if (self.text is None) == (self.ended is None):
+            raise PydanticCustomError("one_of", "give either text or ended")
+        return self
 
 
 class Forget(Arguments):
@@ -141,8 +153,8 @@ TOOLS: Mapping[str, Tool] = {
         ),
         Tool(
             "correct",
-            "Replace a memory of the user's that is wrong or no longer true. The old one stays in the history. Find its id"
-            " with recall.",
+            "Replace a memory of the user's that is wrong or no longer true, or say that a plan is over. It stays in the"
+            " history. Find its id with recall.",
             Correct,
         ),
         Tool(

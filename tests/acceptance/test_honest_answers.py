@@ -42,7 +42,7 @@ async def test_what_is_extracted_is_stored_as_it_was_written(laid: Table, case: 
     assert formed.refused == case.refused
     assert len(laid.server.requests) == 1
     for item in kept:
-        if item.classes:
+        if item.label:
             assert await classes_of(laid, item) == (
                 item.category,
                 item.sure and CONFIDENCE[item.sure],

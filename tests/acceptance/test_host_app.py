@@ -39,6 +39,7 @@ from tests.database import rows
 from tests.factories import message
 from tests.fakes import Scripted, extracted
 from tests.migrations.databases import dump, execute, fetch, psql, schema_of
+from tests.sizes import few_in_ci
 
 CHECKOUT = Path(__file__).parents[2]
 HOST_APP = CHECKOUT / "examples" / "host_app"
@@ -228,7 +229,7 @@ async def test_either_line_goes_down_and_up_without_the_other(deployed: tuple[st
         assert await memory.observations.list(**MIA) == []
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_upgrades_at_once_take_turns(empty_database: str) -> None:
     runs = [
         await asyncio.create_subprocess_exec(
@@ -328,7 +329,7 @@ async def test_documented_commands_start_over_where_the_hosts_alembic_keeps_the_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["apart", "branch"])
+@pytest.mark.parametrize("way", few_in_ci(["apart", "branch"], ["branch"]))
 async def test_readme_of_the_example_says_how(empty_database: str, way: str) -> None:
     readme = (HOST_APP / "README.md").read_text("utf-8")
     (apart, as_branch, run) = [

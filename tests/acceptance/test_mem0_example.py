@@ -71,7 +71,7 @@ async def run(server: Loopback, database_url: str, script: Path, *args: str, sai
     return out.decode().splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_the_example_knows_in_a_second_process_what_was_said_in_the_first(database_url: str) -> None:
     async with loopback(answer) as server:
         assert await run(server, database_url, EXAMPLE, "mia", said="I prefer green tea.\n") == ["I know: nothing"]

@@ -111,7 +111,7 @@ async def test_two_processes_store_bookings_and_memory_together(harbour: str, tm
     assert "Was written to." in printed
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy", "pyright"])
+@pytest.mark.parametrize("checker", [mypy, pytest.param(pyright, marks=pytest.mark.prove)], ids=["mypy", "pyright"])
 def test_service_and_script_have_no_type_errors_against_the_wheel(checker: object, bare: Bare, tmp_path: Path) -> None:
     for needed in closure(["fastapi"]):
         link(needed, bare.site)

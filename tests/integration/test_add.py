@@ -308,7 +308,7 @@ async def test_eight_identical_calls_at_once_are_one(
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_eight_processes_that_add_the_same_file_are_one(
     memory: Memory, database_url: str, tmp_path: Path
 ) -> None:

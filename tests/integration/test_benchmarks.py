@@ -26,7 +26,6 @@ from memory_sql.config import Settings
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from memory_sql.retrieval import search as search_module
-from tests.sizes import few_in_ci
 
 SAID = (
     "I planted tomatoes behind the shed.",
@@ -117,8 +116,8 @@ async def test_wire_counts_what_a_client_sends(server_url: str) -> None:
     assert (wire.statements, wire.round_trips) == (4, 4)  # BEGIN and COMMIT as well
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", few_in_ci([one.name for one in recorded()], [recorded()[0].name]))
+@pytest.mark.prove
+@pytest.mark.parametrize("name", [one.name for one in recorded()])
 async def test_the_invented_conversations_go_the_whole_path_and_nobody_is_shown_what_is_anothers(
     server_url: str, name: str
 ) -> None:

@@ -73,10 +73,10 @@ async def test_off_classifies_nothing_of_an_agent(memory: Memory) -> None:
 
 
 async def test_what_the_model_says_is_stored(memory: Memory, llm: Scripted) -> None:
-    one = await formed(memory, llm, category="preference", sure="said", until="2026-12-24")
+    one = await formed(memory, llm, label="said preference until 2026-12-24")
     assert (one.category, one.confidence, one.until) == ("preference", 0.95, date(2026, 12, 24))
     assert classes(one) == ("note", 0.72, RULES)
-    assert "`category`: fact, preference" in llm.requests[0].instructions
+    assert "then fact, preference" in llm.requests[0].instructions
     viewed = "SELECT category, confidence, until, kind, importance, classified_by FROM memory.v_observations"
     assert await rows(memory, viewed) == [("preference", 0.95, date(2026, 12, 24), "note", 0.72, RULES)]
     exported: Any
@@ -111,7 +111,7 @@ async def test_what_is_absent_or_wrong_is_not_known(memory: Memory, llm: Scripte
 async def test_an_agent_may_allow_more_categories(memory: Memory, llm: Scripted) -> None:
     await memory.configure(**ADA, categories=["rule", "procedure"])
     assert (await formed(memory, llm, category="rule")).category == "rule"
-    assert "skill, rule or procedure;" in llm.requests[0].instructions
+    assert "skill, rule or procedure, then" in llm.requests[0].instructions
 
 
 @pytest.mark.parametrize(("setting", "kinds"), [("rules", NEVER_FISH), ("off", (None, None, None))])
@@ -122,7 +122,7 @@ async def test_without_the_model_it_is_neither_asked_nor_heard(
     one = await formed(memory, llm, category="preference", sure="said", until="2026-12-24")
     assert (one.category, one.confidence, one.until) == (None, None, None)
     assert classes(one) == kinds
-    assert "category" not in llm.requests[0].instructions
+    assert "label" not in llm.requests[0].instructions
 
 
 async def test_what_is_said_again_changes_nothing(memory: Memory) -> None:

@@ -296,7 +296,8 @@ def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
     observed = run(
         "observe", "Mia sails.", *MIA, "--observed-at", "2026-03-02T10:15:00Z", "--conversation", "s", "--speaker", "Mia",
         "--scope", "sports", "--tag", "sea", "--tag", "boat", "--metadata", '{"ticket": 17}', "--kind", "episode",
-        "--category", "sport", "--confidence", "0.8", "--importance", "1", "--sensitivity", "sensitive", "--json",
+        "--category", "sport", "--confidence", "0.8", "--importance", "1", "--sensitivity", "sensitive", "--until",
+        "2026-12-24", "--json",
     ).value  # fmt: skip
     assert observed["scope"] | {"id": 0} == {"id": 0, "kind": "individual", "owner_id": "mia", "name": "sports"}
     assert observed["observed_at"] == "2026-03-02T10:15:00Z"
@@ -304,6 +305,8 @@ def test_observation_is_stored_with_all_that_is_said_about_it(run: Run) -> None:
     assert (observed["source"]["conversation_id"], observed["source"]["speaker"]) == ("s", "Mia")
     assert (observed["kind"], observed["category"], observed["sensitivity"]) == ("episode", "sport", "sensitive")
     assert (observed["confidence"], observed["importance"], observed["empty_group"]) == (0.8, 1.0, False)
+    assert observed["until"] == "2026-12-24"
+    assert "--until must be a day" in run("observe", "Mia sails.", *MIA, "--until", "soon", code=1).err
     shown = run("observation", "get", observed["id"], *MIA).out
     assert re.search(
         r"kind +episode\ncategory +sport\nconfidence +0.80\nimportance +1.00\nsensitivity +sensitive\n", shown

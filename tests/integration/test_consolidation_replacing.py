@@ -1,7 +1,9 @@
 """Observations that a consolidation names as overtaken or repeated, whenever they were absorbed."""
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -65,6 +67,35 @@ async def statuses(memory: Memory) -> dict[int, Any]:
 async def found(memory: Memory, query: str, **more: Any) -> list[tuple[str, str]]:
     hits = (await memory.search(query, **MIA, **more)).results
     return [(hit.observation.content, hit.observation.status) for hit in hits]
+
+
+@pytest.mark.parametrize(
+    ("old", "kind", "more"),
+    [
+        ("Mia's flat is in Oslo.", None, {}),
+        ("Mia wants a flat in Oslo.", "note", {}),
+        ("Mia took a flat in Oslo last week.", "episode", {}),
+        ("Mia gets her flat in Oslo on Thursday 2026-03-19.", "episode", {}),
+        ("Mia had a flat in Oslo.", "episode", {"kind": "episode"}),
+        ("Mia saw a flat in Oslo.", "episode", {"category": "moment"}),
+    ],
+)
+async def test_of_whatever_kind_the_newer_one_counts_and_the_older_stays_as_it_was(
+    memory: Memory, llm: Scripted, old: str, kind: str | None, more: dict[str, Any]
+) -> None:
+    """What is an episode by its words is often what has changed: who moves again lives in Oslo no longer."""
+    scope = await observed(memory, old, **more)
+    was = (await memory.observations.list(**MIA))[0]
+    assert was.kind == kind
+    await consolidated(memory, llm, scope, was.content)
+    await observed(memory, "Mia's flat is in Bergen.", day=9)
+    await consolidated(memory, llm, scope, answer("Mia's flat is in Bergen.", [("n1", "k1", "in Oslo", "in Bergen")]))
+    assert [one.content for one in await memory.observations.list(**MIA)] == ["Mia's flat is in Bergen."]
+    assert "Oslo" not in str(await memory.context(**MIA))
+    assert (was.content, "superseded") in await found(memory, "Oslo", include_superseded=True)
+    is_now = await memory.observations.get(was.id, **MIA)
+    words = {"content", "observed_at", "kind", "category", "created_at", "source"}
+    assert is_now.model_dump(include=words) == was.model_dump(include=words)
 
 
 async def test_what_was_absorbed_long_ago_gives_way_and_comes_back(memory: Memory, llm: Scripted) -> None:
@@ -209,6 +240,57 @@ async def test_forgetting_one_of_two_that_say_the_same_leaves_the_other(
     left = [o.content for o in await memory.observations.list(**MIA)]
     assert left == ["Mia takes milk with her tea." if seq == 1 else "Mia takes her tea with milk."]
     assert list(await memory.admin.verify()) == []
+
+
+WORDS = ("Mia takes her tea with milk.", "Mia takes milk with her tea.", "Mia takes her milk with tea.")
+SURE = (0.3, 0.5, 0.95)
+
+
+async def said_thrice(memory: Memory, llm: Scripted, sure: Sequence[float | None] = SURE) -> int:
+    """On three days; each time a text has noticed that it was said before."""
+    for n, (text, confidence) in enumerate(zip(WORDS, sure, strict=True)):
+        scope = await observed(memory, text, day=n, confidence=confidence)
+        same = [("n1", "k1")] if n else []
+        await consolidated(memory, llm, scope, answer("Mia takes her tea with milk.", same_as=same))
+    assert await statuses(memory) == {2: 1, 3: 1}
+    return scope
+
+
+async def said(memory: Memory) -> dict[int, tuple[int, float | None]]:
+    """The day on which each active one was said last, and how sure it is."""
+    return {
+        int(one.id.rpartition("-")[2]): ((one.said_at - MONDAY).days, one.confidence)
+        for one in await memory.observations.list(**MIA)
+        if one.status == "active"
+    }
+
+
+async def test_what_is_repeated_in_other_words_is_said_again_and_surer(memory: Memory, llm: Scripted) -> None:
+    """And no longer a guess that expires."""
+    scope = await said_thrice(memory, llm)
+    assert await said(memory) == {1: (2, 0.95)}
+    maintained = await memory.work.maintain(dry_run=True, at=memory.now() + timedelta(days=400))
+    assert maintained.expired == 0
+    await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope}")
+    assert await said(memory) == {1: (1, 0.5), 3: (2, 0.95)}
+    assert list(await memory.admin.verify()) == []
+
+
+@pytest.mark.parametrize("sure", [SURE, SURE[::-1], (None, 0.8, None)], ids=str)
+@pytest.mark.parametrize("going", [*permutations((2, 3)), (1, 2), (1, 3)], ids=str)
+async def test_what_was_said_again_is_what_is_left_says_in_any_order(
+    memory: Memory, llm: Scripted, sure: Sequence[float | None], going: tuple[int, int]
+) -> None:
+    scope, there = await said_thrice(memory, llm, sure), {1, 2, 3}
+    for seq in going:
+        await memory.forget(f"o{scope}-{seq}", agent_id="ada", wait=False)
+        there -= {seq}
+        left = {n: (n - 1, sure[n - 1]) for n in there}
+        if 1 in there:
+            known = [sure[n - 1] for n in there]
+            left = {1: (max(there) - 1, max((one for one in known if one is not None), default=None))}
+        assert await said(memory) == left
+        assert list(await memory.admin.verify()) == []
 
 
 async def test_repeat_that_the_host_stated_stands_without_the_fact(memory: Memory, llm: Scripted) -> None:

@@ -21,6 +21,7 @@ from memory_sql.memory import Memory
 from tests.database import TOLD, rows, serving, statements
 from tests.factories import message
 from tests.fakes import Parrot
+from tests.sizes import few_in_every_run
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -1025,7 +1026,7 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
 # Any of it in any order
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
+@pytest.mark.parametrize("seed", few_in_every_run(range(6), [0]))
 async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
     """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""
     dice, done = random.Random(seed), 0

@@ -15,7 +15,6 @@ from memory_sql.memory import Memory
 from tests.database import owners_url, rows, serving
 from tests.fakes import Meanings, Scripted
 from tests.recycling import administer, copy
-from tests.sizes import few_in_ci
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}  # has dead rows
@@ -168,8 +167,8 @@ async def test_former_values_of_pinned_facts_cost_nothing(database_url: str, sta
     assert too_much(status, found) == {}, found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("status", few_in_ci(["evicted", "superseded"], ["superseded"]))
+@pytest.mark.prove
+@pytest.mark.parametrize("status", ["evicted", "superseded"])
 async def test_a_hundred_thousand_dead_rows_cost_nothing(server_url: str, template: str, status: str) -> None:
     """In a new database: one that other tests have filled has larger indexes, of which each look-up reads one page more."""
     name = f"{template}_dead_rows"

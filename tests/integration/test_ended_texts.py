@@ -19,6 +19,7 @@ from tests.factories import MONDAY, Clock
 from tests.fakes import Scripted
 from tests.integration.test_forgetting import aclosing_of, copy_of, origin, str_url
 from tests.integration.test_spoken_requests import ADA, FORGET_TEA, MIA, TEA, asking, form, meaning, say
+from tests.sizes import few_in_ci
 
 TEXTS = "SELECT content FROM memory.messages ORDER BY conversation_id, number"
 OLD = "Mia lives at 4 Harbour Street."
@@ -76,7 +77,7 @@ async def test_the_end_of_a_text_is_in_the_journal(database_url: str, llm: Scrip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lines", [0, 1, 2])
+@pytest.mark.parametrize("lines", few_in_ci([0, 1, 2], [2]))
 async def test_a_restored_dump_ends_the_text_again(
     database_url: str, llm: Scripted, tmp_path: Path, server_url: str, lines: int
 ) -> None:

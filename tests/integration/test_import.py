@@ -205,7 +205,7 @@ async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Pat
 
 
 @pytest.mark.parametrize(
-    "form", few_in_ci([name for name in FORMATS if name != "dump"], ["packed dump", "canonical array", "relaxed lines"])
+    "form", few_in_ci([name for name in FORMATS if name != "dump"], ["packed dump", "relaxed lines"])
 )
 @pytest.mark.slow
 async def test_all_formats_give_the_same_target(

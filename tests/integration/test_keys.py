@@ -93,6 +93,7 @@ async def test_look_up_under_way_does_not_outlive_a_revocation(memory: Memory) -
     assert await memory.keys.find(made.secret) is None
 
 
+@pytest.mark.open
 async def test_made_up_keys_leave_connections_to_those_who_are_known(database_url: str) -> None:
     async with Memory(database_url) as memory:
         made = await memory.keys.create("chat", rights=["read"])

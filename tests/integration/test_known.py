@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import permutations
 from typing import Any
 
@@ -111,6 +111,7 @@ async def test_what_holds_no_word_is_like_nothing_else(timed: Memory, clock: Clo
 
 @pytest.mark.parametrize("other", [
     {"tags": ["hot"]}, {"fact_key": "drink"}, {"metadata": {"cup": "big"}}, {"lane": "buffer"}, {"scope": "work"},
+    {"until": date(2099, 3, 6)},
 ])  # fmt: skip
 async def test_what_says_more_is_stored(timed: Memory, clock: Clock, other: dict[str, Any]) -> None:
     (first,) = await said(timed, clock, TEA)

@@ -222,6 +222,21 @@ async def test_what_is_said_again_is_a_candidate_again(alive: Memory, clock: Clo
     assert await stages(alive) == {}
 
 
+async def test_what_a_person_confirms_is_a_candidate_again_and_judged_anew(alive: Memory) -> None:
+    again, unused, wrong = [
+        await observed(alive, what, days=400, confidence=0.5) for what in ("Mia flies.", "Mia rows.", "Mia skis.")
+    ]
+    await alive.work.maintain()
+    assert await stages(alive) == dict.fromkeys((again, unused, wrong), "archived")
+    await used(alive, again, 20)
+    for one in (again, unused):
+        await alive.observations.confirm(one, **MIA)
+    await alive.observations.dispute(wrong, **MIA)
+    assert await stages(alive) == {wrong: "archived"}
+    await alive.work.maintain()
+    assert await stages(alive) == {again: "active", unused: "archived", wrong: "archived"}
+
+
 async def test_feedback_counts_in_the_scores(alive: Memory) -> None:
     one = await observed(alive, "Mia flies.", confidence=0.95)
     before = (await alive.observations.get(one, **MIA, explain=True)).lifecycle

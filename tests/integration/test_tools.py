@@ -120,6 +120,29 @@ async def test_correct_replaces_only_what_is_the_users_own(memory: Memory) -> No
     assert {actor for _, actor in await rows(memory, EVENTS)} == {"agent"}
 
 
+async def test_a_plan_is_over_when_the_model_says_so_until_it_takes_that_back(memory: Memory) -> None:
+    await group_of(memory, "mia", "bo")
+    plan = await memory.observe("Mia will send the report.", **MIA, category="commitment")
+    theirs = await memory.observe("Bo will send the rum.", **BO)
+    bound, which = tools(memory), {"observation_id": plan.id}
+    assert (await bound.call("correct", {**which, "ended": "no"})).text == f"{plan.id} is not over."
+    assert await rows(memory, EVENTS) == []
+    done = await bound.call("correct", {**which, "ended": "fulfilled"})
+    assert done == (f"{plan.id} is over: fulfilled.", {"id": plan.id, "ended": "fulfilled"}, False)
+    assert f"{plan.id} ({plan.said_at.date()}, fulfilled) Mia" in (await bound.call("recall", {"query": "report"})).text
+    assert (await bound.call("correct", {**which, "ended": "expired"})).text == f"{plan.id} is over: expired."
+    assert (await bound.call("correct", {**which, "text": "Mia has sent it."})).is_error
+    assert (await bound.call("correct", {**which, "ended": "no"})).data == {"id": plan.id, "ended": None}
+    back = await memory.observations.get(plan.id, **MIA)
+    assert (back.status, back.resolved) == ("active", None)
+    assert {actor for _, actor in await rows(memory, EVENTS)} == {"agent"}
+    other = await tools(memory).call("correct", {"observation_id": theirs.id, "ended": "fulfilled"})
+    assert other.text == f"there is no memory {theirs.id} of this user"
+    forbidden = await tools(memory, policy=Policy(changes_per_turn=0)).call("correct", {**which, "ended": "expired"})
+    assert forbidden.is_error
+    assert (await memory.observations.get(plan.id, **MIA)).status == "active"
+
+
 async def test_forget_shows_first_and_hides_in_a_later_turn(memory: Memory) -> None:
     tea = await memory.observe("Mia likes green tea.", **MIA)
     bound = tools(memory)

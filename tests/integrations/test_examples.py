@@ -14,6 +14,7 @@ import pytest
 from tests.integrations.behaviour import ROOT, TEA
 from tests.integrations.gemini import gemini
 from tests.integrations.model import ANSWER, Model, model
+from tests.sizes import few_in_ci
 
 CHATS = ("agent_framework_chat", "google_adk_chat", "langchain_chat", "openai_agents_chat", "pydantic_ai_chat")
 PAGES = ("agent-framework", "google-adk", "langchain", "openai-agents", "pydantic-ai")
@@ -51,7 +52,7 @@ async def run(served: Model, google: str, database_url: str, where: Path, *comma
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHATS)
+@pytest.mark.parametrize("name", few_in_ci(CHATS, ["google_adk_chat", "langchain_chat"]))
 async def test_an_example_remembers_when_it_is_started_again(
     served: Model, google: str, database_url: str, tmp_path: Path, name: str
 ) -> None:
@@ -64,7 +65,7 @@ async def test_an_example_remembers_when_it_is_started_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", few_in_ci(PAGES, ["openai-agents", "pydantic-ai"]))
 async def test_the_first_program_of_a_page_remembers(
     served: Model, google: str, database_url: str, tmp_path: Path, page: str
 ) -> None:

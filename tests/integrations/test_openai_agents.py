@@ -41,8 +41,9 @@ class Chat:
         self.inner: dict[str, SQLiteSession] = {}
 
     async def say(self, text: str, *, user: str = "mia", conversation: str = "s1", turn: str | None = None) -> str:
-        inner = self.inner.setdefault(conversation, SQLiteSession(conversation))
-        session = self.memory.session(inner, user_id=user)
+        if conversation not in self.inner:
+            self.inner[conversation] = SQLiteSession(conversation)
+        session = self.memory.session(self.inner[conversation], user_id=user)
         ran = await Runner.run(
             session.remembering(self.agent), text, session=session, run_config=RunConfig(tracing_disabled=True)
         )

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from secantus import SecantusDBServer
+import pytest
 from testcontainers.community.mongodb import MongoDbContainer
 
 IMAGE = "mongo:7"
@@ -14,8 +14,9 @@ IMAGE = "mongo:7"
 
 @contextmanager
 def stand_in() -> Iterator[str]:
+    server_of = pytest.importorskip("secantus", reason="SecantusDB has no wheel for this Python").SecantusDBServer
     with tempfile.TemporaryDirectory() as folder:
-        server = SecantusDBServer(storage_path=folder, cache_size="64M")
+        server = server_of(storage_path=folder, cache_size="64M")
         server.start()
         try:
             yield str(server.uri)

@@ -41,6 +41,7 @@ async def build_from_the_code(url: str) -> None:
             await driver.execute(ddl.script(name))
 
 
+@pytest.mark.open
 async def test_the_code_and_the_migrations_describe_the_same_schema(empty_database: str, database_url: str) -> None:
     await build_from_the_code(empty_database)
     await execute(database_url, "DROP FUNCTION memory.schema_fingerprint()")  # which only a migration makes
@@ -63,6 +64,7 @@ async def test_printed_sql_builds_the_same_database(empty_database: str, databas
 @pytest.mark.filterwarnings(
     "ignore:Computed default on (observations|messages).(search|cues) cannot be modified:UserWarning"
 )
+@pytest.mark.open
 async def test_alembic_check_finds_nothing_to_do(database_url: str) -> None:
     await execute(database_url, "CREATE SCHEMA app", "CREATE TABLE app.orders (id int)", "CREATE TABLE orders (id int)")
     await asyncio.to_thread(command.check, migrate.alembic_config(database_url))

@@ -33,6 +33,7 @@ MESSAGES = ("tests/integration/test_messages.py",)
 PROPAGATION = ("tests/integration/test_propagation.py",)
 LOCKS = ("tests/integration/test_locks.py",)
 HOST = ("tests/integration/test_host_transaction.py",)
+REPLACING = ("tests/integration/test_consolidation_replacing.py",)
 LIFECYCLE = ("tests/integration/test_lifecycle.py",)
 ALONE = ("tests/integration/test_alone.py",)
 FORGET = (
@@ -553,6 +554,37 @@ MUTATIONS = (
         "another scope's answer goes into an isolated one",
         (Change(".only(lambda item: _named(item) not in apart)", ""),),
         DIALOGUE,
+    ),
+    # The lifecycle
+    *(
+        Mutation(f"label: {name}", (Change(before, after),), ("tests/unit/test_formation_task.py",))
+        for name, before, after in (
+            ("of two that it says the first counts", "found.items() if len(values) == 1}", "found.items() if values}"),
+            ("any day is the last", r'_UNTIL = re.compile(rf"\buntil\W+(', r'_UNTIL = re.compile(rf"('),
+            ("a moment is a day", r"(?![\w:-])", ""),
+        )
+    ),
+    *(
+        Mutation(f"said again in other words: {name}", (Change(before, after),), REPLACING)
+        for name, before, after in (
+            ("it stays as old", "func.coalesce(_e.said_at, _o.observed_at)", "_e.said_at"),
+            ("it stays as sure", "case((~is_said_again, _o.confidence))", "case((is_said_again, _o.confidence))"),
+        )
+    ),
+    *(
+        Mutation(f"expiry: {name}", (Change(before, after),), ("tests/integration/test_expiry.py",))
+        for name, before, after in (
+            ("at the moment itself", "d.due_at = p_at AND d.why = 'expired'", "d.due_at = p_at"),
+            ("a day lasts longer", " OR d.due_at = p_at AND d.why = 'expired'", ""),
+            ("a text isn't told that plans have ended", "_t.status_at > _written_at", "literal_column('false')"),
+            ("nor that it was told before", "_t.status_at > _written_at", "literal_column('true')"),
+            ("what has ended is a quarter of a text", "(replaced if _has_ended(", "(gone if _has_ended("),
+        )
+    ),
+    Mutation(
+        "confirmed: its stage stays archived",
+        (Change(', "stage": case((t.stage == "archived", "candidate"), else_=t.stage)}', "}"),),
+        LIFECYCLE,
     ),
     # Propagation: what may be shown to a model
     *(

@@ -18,7 +18,7 @@ from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.prove import mutations
 from tests.prove.state_machine import Life
-from tests.sizes import share
+from tests.sizes import few_in_ci, share
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +69,11 @@ def test_a_kill_at_every_point(database_url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "pair", ["--first refused --second forget_garden", "--first forget_begun --second begun --nested"]
+    "pair",
+    few_in_ci(
+        ["--first refused --second forget_garden", "--first forget_begun --second begun --nested"],
+        ["--first refused --second forget_garden"],
+    ),
 )
 def test_a_pair_of_operations_leaves_what_one_after_the_other_leaves(empty_database: str, pair: str) -> None:
     run("interleavings", "--url", empty_database, *pair.split())
@@ -127,8 +131,8 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_hundred_operations_of_everything_at_once(tmp_path: Path) -> None:
-    run("concurrent_life", "--embedded", str(tmp_path / "postgres"), "--operations", "200", "--stops", "1")
+def test_eighty_operations_of_everything_at_once(tmp_path: Path) -> None:
+    run("concurrent_life", "--embedded", str(tmp_path / "postgres"), "--operations", "80", "--stops", "1")
 
 
 @pytest.mark.prove

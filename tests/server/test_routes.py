@@ -30,6 +30,7 @@ VISIT: tuple[tuple[str, str, Any, int, str], ...] = (  # method, path, query or 
      '"replaced":["m1"]'),
     ("POST", "conversations/monday/form", {"again": False}, 200, '"messages":1'),
     ("POST", "observations", {**MIA, "text": "Mia sails a sloop.", "tags": ["boat"], "confidence": 0.5}, 201, '"version":2'),
+    ("POST", "observations", {**MIA, "text": "Mia will paint.", "until": "2099-03-06"}, 201, '"until":"2099-03-06"'),
     ("GET", "observations", MIA, 200, "sloop"),
     ("POST", "context", {**MIA, "message": "Do you remember what I sail?"}, 200, "sloop"),
     ("POST", "digest", {**MIA, "query": "sloop", "budgets": {"total": {"items": 3}}}, 200, "sloop"),

@@ -106,7 +106,7 @@ def _busy() -> None:
     raise BusyError("conversation", "c1")
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_an_error_of_a_pooled_process_is_raised_and_the_pool_goes_on() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         with pytest.raises(BusyError, match="another process is working on conversation c1"):

@@ -265,19 +265,33 @@ CLASSED = {"category": "commitment", "sure": "said", "until": "2026-03-06"}
 def test_what_an_observation_is_is_asked_for_only_where_there_are_categories() -> None:
     plain = ExtractionTask(TURNS, TEN, 5, 50, MONDAY).request("any")
     asked = ExtractionTask(TURNS, TEN, 5, 50, MONDAY, categories=(*CATEGORIES, "rule")).request("any")
-    (block,) = re.findall(r"\n- `category`.*?if known\.", asked.instructions, re.DOTALL)
+    (block,) = re.findall(r"\n- `label`.*?<day>\"\.", asked.instructions, re.DOTALL)
     assert asked.instructions.replace(block, "") == plain.instructions
-    assert "commitment (promise, plan), moment (happened once), skill or rule;" in block
+    assert "commitment (promise, plan), moment (happened once), skill or rule, then" in block
     assert all(category in block for category in CATEGORIES)
     items = [strict_schema(request.output)["$defs"] for request in (plain, asked)]
     assert list(items[0]["Finding"]["properties"]) == ["content", "sources", "about", "private", "terms"]
-    assert list(items[1]["ClassifiedFinding"]["properties"])[5:] == ["category", "sure", "until"]
+    assert list(items[1]["Labelled"]["properties"])[5:] == ["label"]
 
 
 @pytest.mark.parametrize(
     ("given", "read_as"),
     [
-        (CLASSED, CLASSED),
+        ({"label": "said commitment until 2026-03-06"}, CLASSED),
+        ({"label": " Until 2026-03-06. Commitment, SAID"}, CLASSED),
+        ({"label": "said fact"}, {"category": "fact", "sure": "said", "until": None}),
+        ({"label": "said"}, {"category": None, "sure": "said", "until": None}),
+        ({"label": "reasoning"}, {"category": "reasoning", "sure": None, "until": None}),
+        (
+            {"label": "said moment 2026-03-06"},
+            {"category": "moment", "sure": "said", "until": None},
+        ),  # when it happened
+        ({"label": "said or implied fact or skill until 2026-02-30"}, dict.fromkeys(CLASSED)),
+        ({"label": "until 2026-03-06 until 2026-03-07"}, dict.fromkeys(CLASSED)),
+        ({"label": "certain gossip until 2026-03-06T10:00"}, dict.fromkeys(CLASSED)),
+        ({"label": ""}, dict.fromkeys(CLASSED)),
+        ({"label": ["said fact"]}, dict.fromkeys(CLASSED)),
+        (CLASSED, CLASSED),  # as it was asked for once, and is kept
         (
             {"category": " Decision", "sure": "Guessed", "until": " 2026-03-06 "},
             {"category": "decision", "sure": "guessed", "until": "2026-03-06"},
@@ -324,27 +338,17 @@ def test_twenty_eight_short_turns_take_at_most_2000_tokens(capsys: pytest.Captur
 
 
 def test_what_an_observation_is_costs_at_most_8_percent(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the same twenty-eight turns and twelve observations, at four characters a token."""
-    scopes = (*(OfferedScope(f"individual_P{n}", "individual") for n in (1, 2, 3)), *TEN[1:2], TEN[-1])
-    turns = tuple(
-        Turn(n, "user", ("Nadia", "Piet", "Lena")[n % 3], MONDAY + timedelta(minutes=n), SHORT, f"P{n % 3 + 1}")
-        for n in range(1, 29)
-    )
-    item = {
-        "content": SHORT,
-        "sources": [7, 8],
-        "about": ["P1"],
-        "private": "no",
-        "terms": ["release", "who does what"],
-    }
-    classes = [{"category": category, "sure": "said"} for category in (*CATEGORIES, "fact", "preference")]
-    classes[3]["until"] = classes[7]["until"] = "2026-03-06"
-    answers = [item] * 12, [item | one for one in classes]
+    """Of the dearest formation: a first one, of short messages that each tell something; with the schema."""
+    item = {"content": SHORT, "sources": [7], "about": ["P1"], "private": "no", "terms": ["release", "who does what"]}
+    labels = [f"said {category}" for category in (*CATEGORIES, "fact", "preference")]
+    labels[3] += " until 2026-03-06"
+    turns = tuple(Turn(n, "user", "Mia", MONDAY, SHORT) for n in range(1, 13))
     cost = []
-    for categories, items in zip(((), CATEGORIES), answers, strict=True):
-        request = ExtractionTask(turns, scopes, 12, 50, MONDAY, categories=categories).request("any")
-        cost.append(((len(request.instructions) + len(request.prompt)) // 4, len(json.dumps({"group_1": items})) // 4))
+    for categories, items in ((), [item] * 12), (CATEGORIES, [item | {"label": label} for label in labels]):
+        request = ExtractionTask(turns, TEN[:1], 12, 50, MONDAY, categories=categories).request("any")
+        schema = json.dumps(strict_schema(request.output))
+        cost.append([len(request.instructions) + len(request.prompt), len(schema), len(json.dumps(items))])
     before, after = map(sum, cost)
     with capsys.disabled():
-        sys.stdout.write(f"\nin and out: {cost[0]} without, {cost[1]} with what an observation is\n")
+        sys.stdout.write(f"\nprompt, schema, answer: {cost[0]} without, {cost[1]} with what an observation is\n")
     assert after <= 1.08 * before

@@ -282,6 +282,7 @@ BROKEN_BSON = {
     "an unknown type": (b"\x0c\0\0\0\x60a\0\0\0\0\0\0", "valid BSON", 3),
     "a length of a text that is too long": (b"\x10\0\0\0\x02a\0\xff\0\0\0abc\0\0", "valid BSON", 3),
     "nested too deeply": (nested(20_000), "nested|valid BSON", 3),
+    "nested deeper than MongoDB takes": (nested(200), "nested", 3),
 }
 
 
@@ -306,6 +307,7 @@ BROKEN_JSON = {
     "not a document": (b"[1, 2]\n", "isn't a document", 3),
     "a bare value": (b'"text"\n', "isn't a document", 3),
     "nested too deeply": (b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"\n", "nested", 3),
+    "nested deeper than MongoDB takes": (b'{"a":' * 201 + b"1" + b"}" * 201 + b"\n", "nested", 3),
     "a number without end": (b'{"_id": ' + b"9" * 10_000 + b"}\n", "valid extended JSON", 3),
     "a wrapper of the wrong type": (b'{"_id": {"$numberLong": {}}}\n', "valid extended JSON", 3),
     "cut": (b'{"_id": {"$oid": "68b5', "valid extended JSON", 0),

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from memory_sql.consolidation.task import ENDED
 from memory_sql.errors import ConfigurationError
 from memory_sql.llm import prompts
 
@@ -30,6 +31,7 @@ CONSOLIDATION: dict[str, str | int] = {
     "whose": '"Mia"',
     "current": 's1 "Nothing yet."',
     "known": 'k1 2026-03-01T10:15Z "Mia drinks."',
+    "ended": ENDED.format(mark="b0undary", ended='fulfilled 2026-03-01T10:15Z "Mia will drink."'),
     "observations": 'n1 2026-03-02T10:15Z "Mia drinks tea."',
     "max_words": 500,
     "boundary": "b0undary",
@@ -59,7 +61,11 @@ def test_what_others_wrote_is_only_in_the_prompt_and_inside_of_the_marks() -> No
         (
             "consolidation",
             CONSOLIDATION,
-            [fenced_by(slot, CONSOLIDATION) for slot in ("current", "known", "observations")],
+            [
+                *(fenced_by(slot, CONSOLIDATION) for slot in ("current", "known")),
+                'fulfilled 2026-03-01T10:15Z "Mia will drink."',
+                fenced_by("observations", CONSOLIDATION),
+            ],
         ),
     ]:
         instructions, prompt = prompts.load(*SHIPPED[name]).render(**slots)
@@ -112,7 +118,7 @@ def test_a_value_that_looks_like_a_slot_stays_text() -> None:
 
 
 def test_the_version_names_the_file_and_changes_with_it() -> None:
-    assert re.fullmatch(r"extraction@8\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
+    assert re.fullmatch(r"extraction@9\+[0-9a-f]{8}", prompts.load(*SHIPPED["extraction"]).version)
     text = "version: 2\n\n## instructions\n\nBe {{kind}}.\n\n## prompt\n\nSay {{what}}.\n"
     prompt = prompts.parse("say", text)
     assert (prompt.instructions, prompt.prompt) == ("Be {{kind}}.", "Say {{what}}.")

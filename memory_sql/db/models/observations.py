@@ -296,6 +296,9 @@ class ObservationRow(Base):
         )
 
 
+RESOLVED = text("resolved IS NOT NULL AND status = 'archived'")
+
+
 class ObservationStateRow(Base):
     __tablename__ = "observation_states"
     __table_args__ = (
@@ -356,6 +359,7 @@ class ObservationStateRow(Base):
                 "expires_at IS NOT NULL AND status = 'active' OR resolved IS NOT NULL AND status = 'archived'"
             ),
         ),
+        Index("observation_states_status_at_idx", "agent_key", "scope_id", "status_at", postgresql_where=RESOLVED),
         {
             "comment": "One row per observation whose state differs from the defaults: the part that may change.",
             "postgresql_with": {"fillfactor": 70},

@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer
 
 from memory_sql.db.direct import ask
-from memory_sql.db.models import ObservationRow, ObservationStateRow
+from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
 
 # Only a text's own words: its search cues say nothing about what it would supersede.
 WEIGHTS = Weights(terms=0)
 
-_o, _t = ObservationRow, ObservationStateRow
+_o, _t, _c = ObservationRow, ObservationStateRow, ConsolidationRow
 _MOMENT = DateTime(timezone=True)
 _asked = (
     func.jsonb_array_elements(cast(bindparam("queries", type_=Text), JSONB))
@@ -117,11 +117,39 @@ _again = (
     .subquery("again")
 )
 """What the text has absorbed and was said again after something that waits: else that would be the last word."""
+_written_at = (
+    select(_c.created_at)
+    .where(
+        _c.agent_key == bindparam("agent_key", type_=BigInteger),
+        _c.scope_id == bindparam("near_scope", type_=BigInteger),
+        _c.version == bindparam("version", type_=Integer),
+    )
+    .scalar_subquery()
+)
+_ended = (
+    select(bindparam("near_scope", type_=BigInteger), _o.seq, _o.content, _o.said_at.label("observed_at"), _t.resolved)
+    .join_from(_t, _o, and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq))
+    .where(
+        _t.agent_key == bindparam("agent_key", type_=BigInteger),
+        _t.scope_id == bindparam("near_scope", type_=BigInteger),
+        _t.resolved.is_not(None),
+        _t.status == literal_column("'archived'"),
+        _t.status_at > _written_at,
+        _o.lane == "absorb",
+        _o.seq <= bindparam("to_seq", type_=Integer),
+    )
+    .order_by(_t.status_at.desc(), _o.seq.desc())
+    .limit(bindparam("most_again", type_=BigInteger))
+    .subquery("ended")
+)
+"""What the text has absorbed and is over since it was written: nothing else would tell that."""
+_still = null().label("ended")
 _RELATED_OR_NEAR = select(
     union_all(
-        select(*RELATED.subquery("related").c),
-        select(bindparam("near_scope", type_=BigInteger), _near.c.seq, _near.c.content, _near.c.observed_at),
-        select(*_again.c),
+        select(*RELATED.subquery("related").c, _still),
+        select(bindparam("near_scope", type_=BigInteger), _near.c.seq, _near.c.content, _near.c.observed_at, _still),
+        select(*_again.c, _still),
+        select(*_ended.c),
     ).subquery("concerned")
 )
 
@@ -145,21 +173,22 @@ async def related(
 async def related_or_near(
     session: AsyncSession,
     asked: Mapping[str, Any],
-    place: tuple[int, int],
+    place: tuple[int, int, int],
     seqs: Sequence[int],
     to_seq: int,
     near: tuple[int, int],
     again: tuple[datetime, int],
 ) -> list[AbsorbedObservation]:
-    """What the queries find (`asked_as`), what lies nearest to the observations of these numbers, what was said again.
+    """What the queries find (`asked_as`), what lies nearest to the observations of these numbers, was said again or ended.
 
-    `place`: agent and scope; `to_seq`: how far its text has read; `near`: how many for each of them and for all; `again`:
-    since when it was, and how many.
+    `place`: agent, scope and the version of its text; `to_seq`: how far that has read; `near`: how many for each of them and
+    for all; `again`: since when it was, and how many.
     """
     given = {
         **asked,
         "agent_key": place[0],
         "near_scope": place[1],
+        "version": place[2],
         "seqs": list(seqs),
         "to_seq": to_seq,
         "each_near": near[0],

@@ -25,6 +25,7 @@ from sqlalchemy import (
     insert,
     literal,
     literal_column,
+    null,
     or_,
     select,
     true,
@@ -174,10 +175,16 @@ class CorrectionRepository:
         return row.holds, row.is_linked, by != new
 
     async def verify(self, key: ObservationKey, before: str, verification: str, entry: Cause) -> None:
-        values: dict[str, Any] = {"verification": verification}
-        if verification == "confirmed":
-            values["expires_at"] = None
-        await self._set([{**self._key_columns(key), **values}], *values)
+        """What is confirmed expires no more, and has no longer the stage that rules gave it, if that is archived."""
+        t, statement = ObservationStateRow, upsert(ObservationStateRow)
+        confirmed = {"expires_at": null(), "stage": case((t.stage == "archived", "candidate"), else_=t.stage)}
+        await self._session.execute(
+            statement.values(**self._key_columns(key), verification=verification).on_conflict_do_update(
+                index_elements=["agent_key", "scope_id", "seq"],
+                set_={"verification": statement.excluded.verification}
+                | (confirmed if verification == "confirmed" else {}),
+            )
+        )
         await self.record("verification", key, {"from": before, "to": verification}, entry)
 
     async def set_policy(self, key: ObservationKey, policy: Policy, entry: Cause) -> None:

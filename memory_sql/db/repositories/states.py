@@ -12,13 +12,13 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, false, func, insert, literal, null, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, case, false, func, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among, unnested
-from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
+from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.lines import (
@@ -31,6 +31,7 @@ from memory_sql.db.repositories.lines import (
     linked,
 )
 from memory_sql.db.repositories.parts import whole_again
+from memory_sql.db.repositories.repetitions import lending, repeating
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope
 from memory_sql.privacy import SENSITIVITIES
 
@@ -112,50 +113,22 @@ class StateRepository:
     async def repeat(
         self, scope: ScopeState, same_as: Mapping[int, int], now: datetime, **cause: Any
     ) -> dict[int, int]:
-        """Those of the observations that were superseded by the one that `same_as` names, which gains their evidence."""
+        """Those of the observations that were superseded by the one that `same_as` names, which gains their evidence.
+
+        So that one counts as said again, when they were said and as surely (`memory.count_said_again`).
+        """
         same = await self.repeating(scope, same_as) if same_as else {}
         repeated = await self._set_aside(scope, "superseded", list(same), case(same, value=_o.seq), now) if same else {}
         if not repeated:
             return {}
-        lent = (_e.conversation_id, _e.number, _e.user_id, _e.run_id)
-        found = select(
-            literal(scope.agent_key), literal(scope.scope_id), case(same, value=_e.seq), *lent, literal(now), _e.seq
-        ).where(in_scope(_e, scope), among(_e.seq, repeated), _e.withdrawn_by.is_(None), _e.repeated_seq.is_(None))
-        names = [*_KEY, *(item.key for item in lent), "created_at", "repeated_seq"]
-        await self._session.execute(insert(_e).from_select(names, found))
+        await self._session.execute(lending(scope, {seq: same[seq] for seq in repeated}, now))
         details = ((seq, {"from": "active", "to": "superseded", "by": same[seq], "why": "repeats"}) for seq in repeated)
         await self._tell(scope, details, now, **cause)
         return {seq: same[seq] for seq in repeated}
 
     async def repeating(self, scope: ScopeState, same_as: Mapping[int, int]) -> dict[int, int]:
-        """Those that may stand behind the one that `same_as` names, since nothing is lost by it.
-
-        Both are active and undisputed, the newer is no more private than the older, the host gave it neither key nor tags,
-        and it was neither propagated nor what something was made of.
-        """
-        older, its, link = aliased(_o), aliased(_t), LineageRow
-        is_source = select(link.seq).where(
-            link.agent_key == _o.agent_key, link.source_scope_id == _o.scope_id, link.source_seq == _o.seq
-        )
-        found = await self._session.execute(
-            select(_o.seq, older.seq.label("same_as"))
-            .join(older, and_(in_scope(older, scope), older.seq == case(same_as, value=_o.seq)))
-            .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
-            .outerjoin(its, and_(in_scope(its, scope), its.seq == older.seq))
-            .where(
-                in_scope(_o, scope),
-                among(_o.seq, list(same_as)),
-                _o.source_kind != "propagation",
-                _o.fact_key.is_(None),
-                _o.tags == [],
-                or_(~_o.confidential, older.confidential),
-                or_(~_o.no_propagate, older.no_propagate),
-                case(_PRIVACY, value=_o.sensitivity) <= case(_PRIVACY, value=older.sensitivity),
-                *(func.memory.in_use(state.status) for state in (_t, its)),
-                *(state.verification.is_distinct_from("disputed") for state in (_t, its)),
-                ~is_source.exists(),
-            )
-        )
+        """Those that may stand behind the one that `same_as` names, since nothing is lost by it."""
+        found = await self._session.execute(repeating(scope, same_as))
         return {row.seq: row.same_as for row in found}
 
     async def count_active(self, scope: ScopeState) -> int:

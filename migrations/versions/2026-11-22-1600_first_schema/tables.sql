@@ -1053,6 +1053,7 @@ CREATE TABLE memory.observation_states (
 CREATE INDEX observation_states_expires_at_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE expires_at IS NOT NULL AND status = 'active' OR resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
 CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend AND (status IS NULL OR status = 'active');
+CREATE INDEX observation_states_status_at_idx ON memory.observation_states (agent_key, scope_id, status_at) WHERE resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';

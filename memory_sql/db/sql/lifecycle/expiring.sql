@@ -6,7 +6,8 @@
 --                  again or confirmed it; or its own moment (expires_at) has come. It is to be evicted. Never a commitment.
 --     expired      it is in use, and its day (until) is over. It is to be archived as resolved. Not if that was taken back before.
 --     resolved     it has been resolved for that long. It is to be evicted.
--- Of two, the one that was due first. Never what is protected, nor what is set aside. Holds aren't asked.
+-- At the very moment at which it is due a day is over, and the other two aren't due yet (C28). Of two, the one that was due first. Never
+-- what is protected, nor what is set aside. Holds aren't asked.
 CREATE OR REPLACE FUNCTION memory.expires(
     p_agent bigint, p_scope bigint, p_seq integer, p_speculative interval, p_commitment interval, p_zone text, p_at timestamptz
 )
@@ -44,7 +45,7 @@ LANGUAGE sql STABLE ROWS 1 AS $$
         SELECT 'resolved', t.resolved_at + p_commitment
         WHERE t.resolved IS NOT NULL AND t.status = 'archived' AND t.resolved_at < p_at
     ) d
-    WHERE d.due_at <= p_at AND t.policy IS DISTINCT FROM 'protected'
+    WHERE (d.due_at < p_at OR d.due_at = p_at AND d.why = 'expired') AND t.policy IS DISTINCT FROM 'protected'
     ORDER BY d.due_at, d.why
     LIMIT 1
 $$;

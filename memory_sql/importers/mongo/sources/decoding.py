@@ -18,6 +18,8 @@ from memory_sql.importers.mongo.sources.files import BrokenError
 from memory_sql.importers.mongo.values import ObjectKey, moment_of_milliseconds
 
 _BROKEN_TEXT = "memory_sql.broken_text"
+_MOST_LEVELS = 200
+"""MongoDB itself takes 100. Python's own limit is the stack's on some versions, and then many thousands."""
 
 
 def _broken_text(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -48,7 +50,7 @@ OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
 def from_bson(frame: bytes) -> dict[str, Any]:
     """Raises `BrokenError`."""
     try:
-        return bson.decode(frame, OPTIONS)
+        return _shallow(bson.decode(frame, OPTIONS))
     except RecursionError:
         raise BrokenError("it is nested too deeply") from None
     except (BSONError, ValueError, OverflowError, TypeError) as error:
@@ -59,13 +61,24 @@ def from_json(text: bytes) -> dict[str, Any]:
     """Extended JSON, canonical or relaxed. Raises `BrokenError`."""
     try:
         found = _JSON.decode(text.decode("utf-8", _BROKEN_TEXT))
+        if isinstance(found, dict):
+            return _shallow(found)
     except RecursionError:
         raise BrokenError("it is nested too deeply") from None
     except (BSONError, ValueError, OverflowError, TypeError, KeyError) as error:
         raise BrokenError("it isn't valid extended JSON") from error
-    if not isinstance(found, dict):
-        raise BrokenError("it isn't a document")
-    return found
+    raise BrokenError("it isn't a document")
+
+
+def _shallow(document: dict[str, Any]) -> dict[str, Any]:
+    """The same. Raises `RecursionError` if it is nested deeper than `_MOST_LEVELS`."""
+    level: list[Any] = [document]
+    for _ in range(_MOST_LEVELS):
+        inside = (value for one in level for value in (one.values() if isinstance(one, dict) else one))
+        level = [value for value in inside if isinstance(value, dict | list)]
+        if not level:
+            return document
+    raise RecursionError
 
 
 def _unwrapped(item: dict[str, Any]) -> Any:

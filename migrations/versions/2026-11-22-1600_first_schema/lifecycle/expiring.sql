@@ -35,7 +35,7 @@ LANGUAGE sql STABLE ROWS 1 AS $$
         SELECT 'resolved', t.resolved_at + p_commitment
         WHERE t.resolved IS NOT NULL AND t.status = 'archived' AND t.resolved_at < p_at
     ) d
-    WHERE d.due_at <= p_at AND t.policy IS DISTINCT FROM 'protected'
+    WHERE (d.due_at < p_at OR d.due_at = p_at AND d.why = 'expired') AND t.policy IS DISTINCT FROM 'protected'
     ORDER BY d.due_at, d.why
     LIMIT 1
 $$;

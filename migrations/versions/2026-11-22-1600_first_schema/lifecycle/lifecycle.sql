@@ -21,7 +21,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1 AS $$
                    WHEN p_confidence IS NULL THEN 0.5 WHEN p_confidence >= 0.95 THEN 1 WHEN p_confidence >= 0.70 THEN 0.8
                    WHEN p_confidence >= 0.40 THEN 0.6 ELSE 0.35
                END::float8 AS confidence,
-               coalesce(p_importance, 0.5) AS importance,
+               1 + coalesce(p_importance, 0.5) - 1 AS importance,  -- a share of the smallest numbers underflows: an error
                least(1, ln(1 + greatest(coalesce(p_uses, 0), 0)::float8) / ln(21::float8)) AS used,
                greatest(0, least(1, 1 - d.touched / 90)) AS recency,
                (coalesce(p_feedback, 0) + 1) / 2 AS feedback,

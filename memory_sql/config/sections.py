@@ -401,7 +401,7 @@ class WorkSettings(Section):
             ge=1,
             le=10_000,
         ),
-    ] = 500
+    ] = 200
     count_queries: Annotated[
         int, setting("queries counted in memory before the counts are written", ge=1, le=MOST_COUNTED)
     ] = 100
@@ -506,7 +506,7 @@ class RetentionSettings(Section):
         int | None, per_agent("characters of episodes that a scope keeps; unset: all", ge=0, le=MOST_KEPT)
     ] = None
     trim_batch: Annotated[int, setting("maximum observations that one transaction of trim evicts", ge=1, le=10_000)] = (
-        1000
+        100
     )
 
 

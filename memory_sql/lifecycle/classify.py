@@ -6,19 +6,29 @@ host gave isn't touched, nor what is held, quarantined or withdrawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.classifications import ClassificationRepository
+from memory_sql.db.repositories.classifications import ClassificationRepository, Outdated
+from memory_sql.db.repositories.sweeps import Place
 from memory_sql.domain.classification import Classified, classification_of
 
 UNKNOWN = Classified(None, None, None)
 
 
-async def renew(session: Session, agent_id: str | None, most: int, settings: Settings) -> int:
-    """The next batch, of one agent or of all; returns how many. What somebody works on is left for later."""
+async def outdated(
+    session: Session, agent_id: str | None, after: Place, most: int, settings: Settings
+) -> list[Outdated]:
+    """The next batch, of one agent or of all. Nothing is locked while they are classified."""
     repository = ClassificationRepository(session)
-    outdated = await repository.outdated(agent_id, settings.classification, min(most, settings.maintenance_batch))
-    if outdated:
-        found = [classification_of(one.content, one.category, one.tags, one.fact_key, UNKNOWN) for one in outdated]
-        await repository.store(outdated, found)
-    return len(outdated)
+    return await repository.outdated(agent_id, settings.classification, after, most)
+
+
+def classified(outdated: Sequence[Outdated]) -> list[Classified]:
+    return [classification_of(one.content, one.category, one.tags, one.fact_key, UNKNOWN) for one in outdated]
+
+
+async def store(session: Session, outdated: Sequence[Outdated], found: Sequence[Classified]) -> int:
+    """How many. What somebody has changed meanwhile, or works on, is left for later."""
+    return await ClassificationRepository(session).store(outdated, found)

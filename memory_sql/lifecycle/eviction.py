@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from memory_sql.config import BUDGET_KINDS, Settings
 from memory_sql.db import Session
@@ -130,47 +131,58 @@ def _at_least(budgets: Iterable[Budget]) -> int:
     return min((items for items, _ in limits if items is not None), default=MOST_OBSERVATIONS)
 
 
-async def preview(
-    session: Session, agent_key: int, scope_id: int, settings: Settings, most: int, now: datetime
-) -> tuple[Trimmed, bool]:
-    """What `trim` would evict of a scope, all at once."""
+class Plan(NamedTuple):
+    """What goes of a scope, in that order: numbers and kinds. `is_over`: what is left is too much all the same."""
+
+    scope_id: int
+    going: Sequence[tuple[int, str]] = ()
+    is_over: bool = False
+
+    def told(self, going: Iterable[tuple[int, str]], *, dry_run: bool = False) -> Trimmed:
+        """That so much of it went."""
+        evicted = dict(Counter(kind for _, kind in going))
+        return Trimmed(
+            evicted=evicted,
+            scopes=(self.scope_id,) if evicted else (),
+            over=(self.scope_id,) if self.is_over else (),
+            dry_run=dry_run,
+        )
+
+
+async def planned(session: Session, agent_key: int, scope_id: int, settings: Settings) -> Plan:
+    """It reads all of the scope, and locks nothing meanwhile."""
     going, is_over = plan(await _stored(session, agent_key, scope_id, settings), settings)
-    return _trimmed(scope_id, going, is_over=is_over, dry_run=True), True
+    return Plan(scope_id, [(one.seq, one.kind) for one in going], is_over)
 
 
 async def trim(
-    session: Session, agent_key: int, scope_id: int, settings: Settings, most: int, now: datetime
-) -> tuple[Trimmed, bool]:
-    """Evicts, under the scope's lock, what it keeps too much, at most so many; and whether that was all of it."""
+    session: Session,
+    agent_key: int,
+    plan: Plan,
+    batch: Sequence[tuple[int, str]],
+    settings: Settings,
+    now: datetime,
+) -> Trimmed:
+    """Evicts, under the scope's lock, these of the plan; not what has been protected or gone out of use since."""
     scopes = ScopeRepository(session)
     await share_agent(session, agent_key)  # what is held while this runs is seen, or waits
-    locked = await scopes.lock(agent_key, scope_ids=[scope_id])
+    locked = await scopes.lock(agent_key, scope_ids=[plan.scope_id])
     if not locked:  # forgotten meanwhile
-        return Trimmed(), True
-    going, is_over = plan(await _stored(session, agent_key, scope_id, settings), settings)
-    batch = going[:most]
-    await StateRepository(session).evict(locked[0], [one.seq for one in batch], now)
-    await scopes.refresh_due(agent_key, [scope_id], settings.consolidation_threshold, now)
-    return _trimmed(scope_id, batch, is_over=is_over), len(batch) == len(going)
+        return Trimmed()
+    there = await _stored(session, agent_key, plan.scope_id, settings, [seq for seq, _ in batch])
+    free = {one.seq for one in there if not one.is_protected}
+    going = [one for one in batch if one[0] in free]
+    await StateRepository(session).evict(locked[0], [seq for seq, _ in going], now)
+    await scopes.refresh_due(agent_key, [plan.scope_id], settings.consolidation_threshold, now)
+    return plan.told(going)
 
 
-def next_batch(settings: Settings, most: int | None, trimmed: Trimmed) -> int:
-    """How many the next transaction may evict: of all (`most`) that may go what is left, at most `trim_batch`."""
-    return settings.trim_batch if most is None else min(settings.trim_batch, most - trimmed.observations)
-
-
-async def _stored(session: Session, agent_key: int, scope_id: int, settings: Settings) -> list[Stored]:
+async def _stored(
+    session: Session, agent_key: int, scope_id: int, settings: Settings, seqs: Sequence[int] | None = None
+) -> list[Stored]:
+    """All of the scope, or those."""
     pins = settings.digest_fact_keys, settings.digest_tags
-    return await BudgetRepository(session, agent_key).stored(scope_id, *pins)
-
-
-def _trimmed(scope_id: int, going: Sequence[Stored], *, is_over: bool, dry_run: bool = False) -> Trimmed:
-    return Trimmed(
-        evicted=dict(Counter(one.kind for one in going)),
-        scopes=(scope_id,) if going else (),
-        over=(scope_id,) if is_over else (),
-        dry_run=dry_run,
-    )
+    return await BudgetRepository(session, agent_key).stored(scope_id, *pins, seqs)
 
 
 def added(first: Trimmed, then: Trimmed) -> Trimmed:

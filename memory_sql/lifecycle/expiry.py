@@ -12,6 +12,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories import expiry
 from memory_sql.db.repositories.expiry import Expiring
+from memory_sql.db.repositories.sweeps import Batch, Swept
 
 
 async def due(
@@ -25,9 +26,6 @@ async def due(
     return counts, await expiry.expiring(session, agent_id, settings, at, most) if counts else []
 
 
-async def expire(session: Session, agent_id: str | None, settings: Settings, most: int, now: datetime) -> int:
-    """The next batch, of one agent or of all: how many observations it took out of use; 0: there is nothing left to do.
-
-    A plan that is over and was so for long is archived by one batch and evicted by a later one.
-    """
-    return await expiry.expire(session, agent_id, settings, now, min(settings.maintenance_batch, most))
+async def sweep(session: Session, batch: Batch, settings: Settings, now: datetime) -> Swept:
+    """The next batch. A plan that is over and was so for long is archived by one batch and evicted by the next."""
+    return await expiry.expire(session, batch, settings, now)

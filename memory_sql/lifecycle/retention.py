@@ -11,7 +11,7 @@ from datetime import datetime
 
 from memory_sql.config import Settings
 from memory_sql.db import Session
-from memory_sql.db.repositories.messages import BEGINNING, Ended, MessageRepository, Place
+from memory_sql.db.repositories.messages import BEGINNING, MessageRepository, Place
 
 MESSAGES_PER_SESSION = 10  # locked are so many conversations as a batch is likely to need
 
@@ -31,18 +31,12 @@ async def end_retention(
     if sweep.after is None:
         return sweep
     batch = settings.maintenance_batch
-    conversations, wanted = max(1, batch // MESSAGES_PER_SESSION), min(batch, most)
     messages = MessageRepository(session, settings.message_retention_days, now)
     ended = await messages.end_retention(
-        agent_id, sweep.after, conversations=conversations, messages=wanted, keep_verbatim=settings.keep_verbatim
+        agent_id,
+        sweep.after,
+        conversations=max(1, batch // MESSAGES_PER_SESSION),
+        messages=min(batch, most),
+        keep_verbatim=settings.keep_verbatim,
     )
-    return Sweep(
-        sweep.messages + ended.messages, goes_on_after(sweep.after, ended, conversations=conversations, messages=wanted)
-    )
-
-
-def goes_on_after(before: Place, ended: Ended, *, conversations: int, messages: int) -> Place | None:
-    """A batch that was full of messages may have left some in its conversations; one that wasn't full at all was the last."""
-    if ended.messages == messages:
-        return before
-    return ended.last if ended.conversations == conversations else None
+    return Sweep(sweep.messages + ended.messages, ended.after)

@@ -12,15 +12,18 @@ from memory_sql.config import Settings
 from memory_sql.db import Database
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.expiry import Expiring, Why
-from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Swept
+from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Place, Swept
 from memory_sql.domain.results import MaintainResult, Moved
 from memory_sql.lifecycle import archival, expiry, stages, tiers
 
-LOOKED_AT_ONCE = 2_000  # observations of one transaction
-TIERED_AT_ONCE = 500  # another tier is another place in the indexes of words and vectors, while the scope is locked
+LOOKED_AT_ONCE = 2_000  # most observations that one transaction reads, which locks nothing
+CHANGED_AT_ONCE = 100  # and of which it changes so many, under locks; or maintenance_batch, if that is less
+LOOKS = 4  # times as many are read as may change, while most of them do
 EXAMPLES = 20  # of each sweep
 
 Step = Callable[..., Awaitable[Swept]]
+Places = dict[tuple[str, str | None], Place]
+"""Where a pass goes on that was cut short by its limit, by its sweep and agent (None: all)."""
 CHANGES: Mapping[Why, tuple[str, str]] = {
     "speculative": ("active", "evicted"),
     "expired": ("active", "archived"),
@@ -30,42 +33,47 @@ CHANGES: Mapping[Why, tuple[str, str]] = {
 
 
 class Done(NamedTuple):
-    """How many observations changed, the first of them, and whether those were all."""
+    """How many observations changed, the first of them, and after which it goes on; None: those were all."""
 
     changed: int = 0
     examples: tuple[Moved, ...] = ()
-    is_whole: bool = True
+    after: Place | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.after is None
 
 
 @dataclass(frozen=True, slots=True)
 class Sweeps:
-    """Their order makes no difference: each leaves alone what the other decides."""
+    """Their order makes no difference: each leaves alone what the others decide."""
 
     _database: Database
     _settings: Settings
     _now: Callable[[], datetime]
+    _places: Places
+
+    async def expire(self, agent_id: str | None, most: int) -> Done:
+        """Takes out of use what has expired."""
+        return await self._go_on("expiry", expiry.sweep, agent_id, most)
 
     async def sweep(self, done: MaintainResult, agent_id: str | None, most: int) -> MaintainResult:
         """`done` with what those sweeps have changed that are on."""
         if not (self._settings.lifecycle or self._settings.archival or self._settings.tiering):
             return done
-        now = self._now()
-        moved = await self._through(stages.sweep, agent_id, most, now) if self._settings.lifecycle else Done()
-        archived = await self._through(archival.sweep, agent_id, most, now) if self._settings.archival else Done()
-        tiered = (
-            await self._through(tiers.sweep, agent_id, most, now, at_once=TIERED_AT_ONCE)
-            if self._settings.tiering
-            else Done()
-        )
+        moved = await self._go_on("stages", stages.sweep, agent_id, most) if self._settings.lifecycle else Done()
+        archived = await self._go_on("archival", archival.sweep, agent_id, most) if self._settings.archival else Done()
+        tiered = await self._go_on("tiers", tiers.sweep, agent_id, most) if self._settings.tiering else Done()
         complete = done.complete and moved.is_whole and archived.is_whole and tiered.is_whole
         changed = {"stages": moved.changed, "archived": archived.changed, "tiers": tiered.changed}
         return done.model_copy(update={**changed, "complete": complete})
 
     async def preview(self, agent_id: str | None, most: int, at: datetime) -> MaintainResult:
         """What all sweeps would change at that time, each by itself."""
-        moved = await self._through(stages.sweep, agent_id, most, at, dry=True)
-        archived = await self._through(archival.sweep, agent_id, most, at, dry=True)
-        tiered = await self._through(tiers.sweep, agent_id, most, at, dry=True)
+        batch = Batch(agent_id, BEGINNING, 0, 0, dry=True)
+        moved = await self._through(stages.sweep, batch, most, at)
+        archived = await self._through(archival.sweep, batch, most, at)
+        tiered = await self._through(tiers.sweep, batch, most, at)
         counts, first = await self._database.write(
             lambda unit: expiry.due(unit, agent_id, self._settings, at, EXAMPLES), principal=service(agent_id)
         )
@@ -80,27 +88,26 @@ class Sweeps:
             complete=moved.is_whole and archived.is_whole and tiered.is_whole,
         )
 
-    async def _through(
-        self,
-        step: Step,
-        agent_id: str | None,
-        most: int,
-        now: datetime,
-        *,
-        dry: bool = False,
-        at_once: int | None = None,
-    ) -> Done:
-        at_once = at_once or LOOKED_AT_ONCE
-        changed, examples, after, looked, size = 0, tuple[Moved, ...](), BEGINNING, at_once, at_once
-        while changed < most and looked == size:
-            size = min(at_once, most - changed)
-            batch = Batch(agent_id, after, size, dry)
+    async def _go_on(self, name: str, step: Step, agent_id: str | None, most: int) -> Done:
+        """From where the pass before was cut short, else from the first."""
+        after = self._places.pop((name, agent_id), BEGINNING)
+        done = await self._through(step, Batch(agent_id, after, 0, 0), most, self._now())
+        if done.after is not None:
+            self._places[name, agent_id] = done.after
+        return done
+
+    async def _through(self, step: Step, batch: Batch, most: int, now: datetime) -> Done:
+        """Batch by batch from `batch` on, until `most` have changed."""
+        at_once = LOOKED_AT_ONCE if batch.dry else min(CHANGED_AT_ONCE, self._settings.maintenance_batch)
+        looks, done = LOOKED_AT_ONCE, Done(after=batch.after)
+        while done.after is not None and done.changed < most:
+            batch = batch._replace(after=done.after, most=looks, changes=min(at_once, most - done.changed))
             swept = await self._database.write(
-                partial(step, batch=batch, settings=self._settings, now=now), principal=service(agent_id)
+                partial(step, batch=batch, settings=self._settings, now=now), principal=service(batch.agent_id)
             )
-            changed, looked, after = changed + swept.changed, swept.looked, swept.last or after
-            examples = (examples + swept.examples)[:EXAMPLES] if dry else ()
-        return Done(changed, examples, looked < size)
+            done = Done(done.changed + swept.changed, (done.examples + swept.examples)[:EXAMPLES], swept.last)
+            looks = LOOKED_AT_ONCE if swept.changed < batch.changes else min(LOOKED_AT_ONCE, LOOKS * at_once)
+        return done
 
 
 def _moved(one: Expiring) -> Moved:

@@ -15,6 +15,7 @@ from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, n
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
 from memory_sql.db.repositories.runs import RunRepository
+from memory_sql.db.repositories.sweeps import BEGINNING
 from memory_sql.db.repositories.vectors import bring_standings_along
 from memory_sql.domain.arguments import (
     MOST_STORED,
@@ -42,10 +43,10 @@ from memory_sql.domain.results import (
 )
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
-from memory_sql.lifecycle import classify, eviction, expiry, forecast, requests, restoring, retention
+from memory_sql.lifecycle import classify, eviction, forecast, requests, restoring, retention
 from memory_sql.resources.deciding import decided
-from memory_sql.resources.runtime import Face, asked_of
-from memory_sql.resources.sweeping import Sweeps
+from memory_sql.resources.runtime import Face, Runtime, asked_of
+from memory_sql.resources.sweeping import CHANGED_AT_ONCE, Places, Sweeps
 
 COUNTS_AT_ONCE = 10_000  # of one transaction
 MOST_AHEAD = 3660  # days
@@ -53,6 +54,10 @@ MOST_AHEAD = 3660  # days
 
 class Work(Face):
     """Background work: what is due, what was given up, what waits for a person."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._places = Places()
 
     async def backlog(self, *, agent_id: Id | None = None) -> Backlog:
         """How much work is due, in progress, waiting for a retry or given up; of one agent or all."""
@@ -190,16 +195,16 @@ class Work(Face):
             sweep = await self._database.write(step, principal=service(agent))
         if (path := self._settings.forget_journal) is not None:
             await self._database.write(partial(restoring.catch_up, path=path, now=self._now()), principal=service(None))
-        requested, expired = await self._erase_requested(agent, most), await self._expire(agent, most)
+        requested, expired = await self._erase_requested(agent, most), await self._sweeps.expire(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
         classified = await self._classify(agent, most)
-        complete = sweep.after is None and max(evicted, counts, requested, expired, classified) < most
+        complete = sweep.after is None and expired.is_whole and max(evicted, counts, requested, classified) < most
         done = MaintainResult(
             messages=sweep.messages,
             evicted=evicted,
             counts=counts,
             requested=requested,
-            expired=expired,
+            expired=expired.changed,
             classified=classified,
             complete=complete,
         )
@@ -222,27 +227,20 @@ class Work(Face):
 
     @property
     def _sweeps(self) -> Sweeps:
-        return Sweeps(self._database, self._settings, self._now)
-
-    async def _expire(self, agent_id: str | None, most: int) -> int:
-        """Takes out of use what has expired, a batch a transaction, and returns how many observations."""
-        expired, gone = 0, 1
-        while gone and expired < most:
-            step = partial(
-                expiry.expire, agent_id=agent_id, settings=self._settings, most=most - expired, now=self._now()
-            )
-            gone = await self._database.write(step, principal=service(agent_id))
-            expired += gone
-        return expired
+        return Sweeps(self._database, self._settings, self._now, self._places)
 
     async def _classify(self, agent_id: str | None, most: int) -> int:
         """Classifies anew, batch by batch, and returns how many observations."""
-        done, batch = 0, self._settings.maintenance_batch
+        done, after = 0, BEGINNING
         while done < most:
-            step = partial(classify.renew, agent_id=agent_id, most=most - done, settings=self._settings)
-            renewed = await self._database.write(step, principal=service(agent_id))
-            done += renewed
-            if renewed < batch:
+            at_once = min(CHANGED_AT_ONCE, self._settings.maintenance_batch, most - done)
+            async with self._database.statement(principal=service(agent_id)) as unit:
+                outdated = await classify.outdated(unit, agent_id, after, at_once, self._settings)
+            if outdated:
+                step = partial(classify.store, outdated=outdated, found=classify.classified(outdated))
+                done += await self._database.write(step, principal=service(agent_id))
+                after = outdated[-1][:3]
+            if len(outdated) < at_once:
                 break
         return done
 
@@ -305,15 +303,20 @@ class Work(Face):
         settings, trimmed = self._settings.of_agent(known.settings), Trimmed(dry_run=dry_run)
         async with self._database.transaction(principal=service(agent_id)) as unit:
             over = await eviction.scopes_over(unit, known.key, settings)
-        sweep = eviction.preview if dry_run else eviction.trim
         for scope_id in over:
-            is_whole = False
-            while not is_whole and (batch := eviction.next_batch(settings, most, trimmed)):
-                step = partial(
-                    sweep, agent_key=known.key, scope_id=scope_id, settings=settings, most=batch, now=self._now()
-                )
-                done, is_whole = await self._database.write(step, principal=service(agent_id))
-                trimmed = eviction.added(trimmed, done)
+            if most is not None and trimmed.observations >= most:
+                break
+            async with self._database.transaction(principal=service(agent_id)) as unit:
+                plan = await eviction.planned(unit, known.key, scope_id, settings)
+            if dry_run:
+                trimmed = eviction.added(trimmed, plan.told(plan.going, dry_run=True))
+                continue
+            going = plan.going if most is None else plan.going[: most - trimmed.observations]
+            trimmed = eviction.added(trimmed, plan.told(()))
+            for start in range(0, len(going), settings.trim_batch):
+                batch, now = going[start : start + settings.trim_batch], self._now()
+                step = partial(eviction.trim, agent_key=known.key, plan=plan, batch=batch, settings=settings, now=now)
+                trimmed = eviction.added(trimmed, await self._database.write(step, principal=service(agent_id)))
         return trimmed
 
     async def embed(

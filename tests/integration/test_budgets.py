@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.domain.results import MaintainResult, Trimmed
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import NotFoundError
+from memory_sql.lifecycle import eviction
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
-from tests.database import rows, statements
+from tests.database import rows, serving, statements
 from tests.factories import MONDAY, conversation
 from tests.fakes import Scripted
 
@@ -164,6 +167,23 @@ async def test_many_go_in_bounded_transactions(database_url: str, llm: Scripted)
         assert trimmed == Trimmed(evicted={"note": 5}, scopes=(1,))
         assert sum("FOR NO KEY UPDATE" in statement for statement in seen) == 3
         assert len(await active(memory)) == 1
+
+
+async def test_what_is_protected_after_the_plan_stays(memory: Memory) -> None:
+    ids = await notes(memory, 5)
+    settings = Settings(llm="offline", retention="budget", store_items=1)
+    async with serving(memory) as unit:
+        agent_key = await agent_key_of(unit, "ada")
+        assert agent_key is not None
+        plan = await eviction.planned(unit, agent_key, 1, settings)
+    assert plan == eviction.Plan(1, [(n, "note") for n in (1, 2, 3, 4)])
+    await memory.observations.dispute(ids[0], **MIA)
+    await memory.holds.place(**ADA, observation_id=ids[1])
+    await memory.forget(Selection(observation_id=ids[2]), **ADA)
+    async with serving(memory) as unit:
+        trimmed = await eviction.trim(unit, agent_key, plan, plan.going, settings, MONDAY)
+    assert trimmed == Trimmed(evicted={"note": 1}, scopes=(1,))
+    assert await active(memory) == {ids[0], ids[1], ids[4]}
 
 
 async def test_maintenance_trims_those_whose_retention_is_by_budget(database_url: str, llm: Scripted) -> None:

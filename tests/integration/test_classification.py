@@ -8,15 +8,18 @@ from datetime import date
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from memory_sql.config import Settings
+from memory_sql.db.repositories.sweeps import BEGINNING
 from memory_sql.domain.classification import RULES
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
+from memory_sql.lifecycle import classify
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
-from tests.database import rows
+from tests.database import rows, serving
 from tests.factories import message
 from tests.fakes import Scripted
 
@@ -162,6 +165,24 @@ async def test_maintenance_classifies_what_older_rules_have(memory: Memory) -> N
     assert (renewed.version, *classes(renewed)) == (version, *NEVER_FISH)
     assert classes(await memory.observations.get(given.id, **MIA)) == ("fact", 0.5, None)
     assert (await memory.work.maintain()).classified == 0
+
+
+async def test_what_changes_while_it_is_classified_waits_for_the_next_time(memory: Memory, settings: Settings) -> None:
+    for said in (FISH, HOME, "Mia rows."):
+        await memory.observe(said, **MIA)
+    await rows(memory, OLDER)
+    async with serving(memory) as unit:
+        read = await classify.outdated(unit, "ada", BEGINNING, 10, settings)
+    assert len(read) == 3
+    await rows(memory, "UPDATE memory.observations SET category = 'preference' WHERE seq = 1")
+    async with serving(memory) as other, serving(memory) as unit:
+        await other.execute(text("SELECT 1 FROM memory.observations WHERE seq = 2 FOR UPDATE"))
+        assert await classify.store(unit, read, classify.classified(read)) == 1
+    assert await rows(memory, "SELECT seq FROM memory.observations WHERE classified_by = 0 ORDER BY seq") == [
+        (1,),
+        (2,),
+    ]
+    assert (await memory.work.maintain()).classified == 2
 
 
 async def test_maintenance_goes_on_where_the_limit_ended_it(database_url: str) -> None:

@@ -71,7 +71,7 @@ async def swept(memory: Memory, agent: str, now: datetime, *steps: Step, most: i
         after = BEGINNING
         while True:
             async with serving(memory) as unit:
-                done = await step(unit, batch=Batch(agent, after, most, dry=False), settings=SETTINGS, now=now)
+                done = await step(unit, batch=Batch(agent, after, most, most), settings=SETTINGS, now=now)
             changed += done.changed
             if done.last is None:
                 break

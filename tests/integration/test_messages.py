@@ -485,6 +485,31 @@ async def test_sweep_goes_on_in_batches_past_what_has_to_stay(database_url: str,
         assert await memory.admin.verify() == []
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_each_message_of_a_long_conversation_is_looked_at_once(
+    database_url: str, llm: Scripted, clock: Clock, keeps: bool
+) -> None:
+    settings = Settings(llm="offline", maintenance_batch=10, keep_verbatim=keeps)
+    async with Memory(database_url, llm, settings, clock=clock) as memory:
+        await memory.add([message(n=n, role="system") for n in range(60)], **MIA, conversation_id="s")
+        await memory.observe("Mia takes the boat.", **MIA, category="decision", confidence=0.9)
+        await rows(
+            memory,
+            "INSERT INTO memory.evidence (agent_key, scope_id, seq, conversation_id, number)"
+            " SELECT agent_key, scope_id, seq, 's', n FROM memory.observations CROSS JOIN generate_series(1, 45) n",
+        )
+        clock.goes_on(days=31)
+        with statements(memory) as sent:
+            assert (await memory.work.maintain()).messages == (15 if keeps else 60)
+        assert (
+            sum("end_retention" in one for one in sent) == 6 + 1 + 1
+        )  # the last ones find no message, and no conversation
+        written = "SELECT max(n) FROM (SELECT count(*) AS n FROM memory.messages GROUP BY xmin) m"
+        assert await rows(memory, written) == [(10,)]
+        marked = "SELECT count(*) FROM memory.messages WHERE verbatim AND content IS NOT NULL"
+        assert await rows(memory, marked) == [(45 if keeps else 0,)]
+
+
 async def test_sweep_passes_over_what_somebody_works_on(timed: Memory, clock: Clock) -> None:
     for session in ("s", "t"):
         await timed.add([message(role="system")], **MIA, conversation_id=session)

@@ -515,7 +515,7 @@ MUTATIONS = (
     # Messages that are kept
     Mutation(
         "retention: what waits to be formed loses its text",
-        (without("          AND (m.number <= s.formed_number OR NOT m.eligible OR s.excluded)\n"),),
+        (Change("AND (k.keeps OR m.number <=", "AND (true OR m.number <="), Change("AND l.may_go AND", "AND")),
         MESSAGES,
     ),
     Mutation(
@@ -798,6 +798,11 @@ MUTATIONS = (
     Mutation(
         "lifecycle: a sweep waits for what is locked",
         (Change("NO KEY UPDATE OF s SKIP LOCKED", "NO KEY UPDATE OF s"),),
+        LIFECYCLE,
+    ),
+    Mutation(
+        "lifecycle: a pass that was cut begins anew",
+        (Change("self._places[name, agent_id] = done.after", "pass"),),
         LIFECYCLE,
     ),
     Mutation(

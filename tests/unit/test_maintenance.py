@@ -1,4 +1,4 @@
-"""How a sweep proceeds, and how long messages may be kept."""
+"""How long messages may be kept."""
 
 from __future__ import annotations
 
@@ -8,31 +8,7 @@ from pathlib import Path
 import pytest
 
 from memory_sql.config import Settings, checked_for_agent
-from memory_sql.db.repositories.messages import Ended, Place
 from memory_sql.errors import ConfigurationError, InputError
-from memory_sql.lifecycle.retention import goes_on_after
-
-HERE, LAST = (1, "a"), (2, "b")
-
-
-@pytest.mark.parametrize(
-    ("ended", "after"),
-    [
-        (Ended(messages=0, conversations=0, last=None), None),
-        (Ended(messages=4, conversations=2, last=LAST), None),
-        (
-            Ended(messages=4, conversations=3, last=LAST),
-            LAST,
-        ),  # as many conversations as asked for: there may be others
-        (
-            Ended(messages=5, conversations=1, last=LAST),
-            HERE,
-        ),  # as many messages: there may be others in these conversations
-        (Ended(messages=5, conversations=3, last=LAST), HERE),
-    ],
-)
-def test_sweep_goes_on_where_something_may_be_left(ended: Ended, after: Place | None) -> None:
-    assert goes_on_after(HERE, ended, conversations=3, messages=5) == after
 
 
 @pytest.mark.parametrize(("said", "days"), [("forever", None), ("0", 0), ("1.5", 1.5)])

@@ -165,18 +165,13 @@ class ObservationRow(Base):
             postgresql_with={"fastupdate": "off"},
             postgresql_where=SOUGHT,
         ),
-        # What expires: the sweeps read these alone.
+        # What may expire: the sweep reads this and the states' index alone.
         Index(
             "observations_until_idx",
             "agent_key",
-            "until",
-            postgresql_where=text("until IS NOT NULL AND standing = 'active'"),
-        ),
-        Index(
-            "observations_observed_at_idx",
-            "agent_key",
-            "observed_at",
-            postgresql_where=text("confidence < 0.4 AND standing = 'active'"),
+            "scope_id",
+            "seq",
+            postgresql_where=text("standing = 'active' AND (confidence < 0.4 OR until IS NOT NULL)"),
         ),
         # What an older version of the rules has classified; none, until there is a newer one.
         Index("observations_classified_by_idx", "agent_key", "scope_id", "seq", postgresql_where=text(OUTDATED)),
@@ -365,10 +360,12 @@ class ObservationStateRow(Base):
         Index(
             "observation_states_expires_at_idx",
             "agent_key",
-            "expires_at",
-            postgresql_where=text("expires_at IS NOT NULL AND status = 'active'"),
+            "scope_id",
+            "seq",
+            postgresql_where=text(
+                "expires_at IS NOT NULL AND status = 'active' OR resolved IS NOT NULL AND status = 'archived'"
+            ),
         ),
-        Index("observation_states_resolved_at_idx", "agent_key", "resolved_at", postgresql_where=RESOLVED),
         Index("observation_states_status_at_idx", "agent_key", "scope_id", "status_at", postgresql_where=RESOLVED),
         {
             "comment": "One row per observation whose state differs from the defaults: the part that may change.",

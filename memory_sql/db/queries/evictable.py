@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ARRAY, ColumnElement, Text, and_, cast, exists, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Text, and_, cast, exists, func, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
-from memory_sql.db.arrays import among
+from memory_sql.db.arrays import among, unnested
 from memory_sql.db.models import HoldRow, ObservationRow, ObservationStateRow, ScopeRow
-from memory_sql.db.repositories.observations import IN_USE, VERIFICATION
 from memory_sql.domain.observations import budget_kind
 
 _o, _t, _s, _h = ObservationRow, ObservationStateRow, ScopeRow, HoldRow
@@ -74,44 +74,51 @@ class BudgetRepository:
             Amount(row.scope_id, budget_kind(row.kind, has_key=row.has_key), row.items, row.characters) for row in found
         ]
 
-    async def stored(self, scope_id: int, keys: Sequence[str], tags: Sequence[str]) -> list[Stored]:
-        """In the order of their numbers. Those with one of these keys or tags, disputed and held ones are protected."""
+    async def stored(
+        self, scope_id: int, keys: Sequence[str], tags: Sequence[str], seqs: Sequence[int] | None = None
+    ) -> list[Stored]:
+        """All of the scope or those, in the order of their numbers.
+
+        Those with one of these keys or tags, disputed and held ones are protected.
+        """
+        o, of = _o, None
+        if seqs is not None:  # each by its key: the scope's other observations aren't read
+            of = unnested((_o.seq,), [(seq,) for seq in seqs])
+            its = select(_o).where(_o.agent_key == self._agent_key, _o.scope_id == scope_id, _o.seq == of.c.seq)
+            o = aliased(ObservationRow, its.correlate(of).offset(0).lateral())
         is_protected = or_(
-            func.coalesce(_o.fact_key == func.any(cast(list(keys), ARRAY(Text))), False),
-            _o.tags.op("&&")(cast(list(tags), ARRAY(Text))),
-            VERIFICATION == "disputed",
-            _is_held(),
+            func.coalesce(o.fact_key == func.any(cast(list(keys), ARRAY(Text))), False),
+            o.tags.op("&&")(cast(list(tags), ARRAY(Text))),
+            _is_disputed(o),
+            _is_held(o),
         )
-        found = await self._session.execute(
-            select(
-                _o.seq,
-                _o.kind,
-                _o.fact_key,
-                func.length(_o.content).label("characters"),
-                _o.confidence,
-                _o.said_at.label("observed_at"),
-                _o.sensitivity,
-                is_protected.label("is_protected"),
-            )
-            .join(_s, and_(_s.agent_key == _o.agent_key, _s.scope_id == _o.scope_id))
-            .outerjoin(_t, _is_state())
-            .where(self._counts(), _o.scope_id == scope_id)
-            .order_by(_o.seq)
+        wanted = select(
+            o.seq,
+            o.kind,
+            o.fact_key,
+            func.length(o.content).label("characters"),
+            o.confidence,
+            o.said_at.label("observed_at"),
+            o.sensitivity,
+            is_protected.label("is_protected"),
         )
+        there = wanted if of is None else wanted.select_from(of).join(o, true())
+        found = await self._session.execute(there.where(self._counts(o), o.scope_id == scope_id).order_by(o.seq))
         return [
             Stored(**{**row, "kind": budget_kind(row["kind"], has_key=row["fact_key"] is not None)})
             for row in found.mappings()
         ]
 
-    def _counts(self) -> ColumnElement[bool]:
+    def _counts(self, o: type[ObservationRow] = _o) -> ColumnElement[bool]:
         """The absorb lane only: a buffer has its own length."""
-        return and_(_o.agent_key == self._agent_key, _o.lane == "absorb", IN_USE)
+        return and_(o.agent_key == self._agent_key, o.lane == "absorb", o.standing == literal_column("'active'"))
 
 
-def _is_state() -> ColumnElement[bool]:
-    return and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq)
+def _is_disputed(o: type[ObservationRow]) -> ColumnElement[bool]:
+    mine = and_(_t.agent_key == o.agent_key, _t.scope_id == o.scope_id, _t.seq == o.seq)
+    return select(_t.seq).where(mine, _t.verification == "disputed").correlate(o).offset(0).exists()  # each by its key
 
 
-def _is_held() -> ColumnElement[bool]:
-    is_any = exists().where(_h.agent_key == _o.agent_key, _h.released_at.is_(None))
-    return and_(is_any, func.memory.is_held_observation(_o.agent_key, _o.scope_id, _o.seq))
+def _is_held(o: type[ObservationRow]) -> ColumnElement[bool]:
+    is_any = exists().where(_h.agent_key == o.agent_key, _h.released_at.is_(None))
+    return and_(is_any, func.memory.is_held_observation(o.agent_key, o.scope_id, o.seq))

@@ -31,7 +31,12 @@ async def forecast(
     session: AsyncSession, agent_id: str, rules: Mapping[str, Any], settings: Settings, times: Sequence[datetime]
 ) -> Sequence[LifecycleWeek]:
     """One for each of these times, which begin now; none for an unknown agent."""
-    given = {"agent_id": agent_id, "rules": json.dumps(rules), "defaults": defaults_of(settings), "times": [*times]}
+    given = {
+        "agent_id": agent_id,
+        "rules": json.dumps(rules),
+        "defaults": json.dumps(defaults_of(settings)),
+        "times": [*times],
+    }
     found = (await session.execute(_WEEKS, given)).mappings()
     return [
         LifecycleWeek(

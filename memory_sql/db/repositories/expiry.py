@@ -1,4 +1,4 @@
-"""What expires (`memory.expiring`), and taking it out of use (`memory.expire`, which takes the locks itself)."""
+"""What expires (`memory.expiring`), and taking it out of use (`memory.expire`, which takes the locks itself), in batches."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
 from memory_sql.db.models import AgentRow
+from memory_sql.db.repositories.sweeps import Batch, Swept, sweep_expiry
 from memory_sql.domain.ids import observation_id
 
 Why = Literal["speculative", "expired", "resolved"]
@@ -44,15 +45,14 @@ _LISTED = (
     .limit(bindparam("most", type_=BigInteger))
 )
 _COUNTED = select(_e.c.why, func.count().label("observations")).group_by(_e.c.why)
-_EXPIRE = select(func.memory.expire(*_BEHIND, _NOW, bindparam("most", type_=BigInteger)))
 
 
-def defaults_of(settings: Settings) -> str:
-    return json.dumps({name: getattr(settings, name) for name in DEFAULTS})
+def defaults_of(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in DEFAULTS}
 
 
 def _given(agent_id: str | None, settings: Settings, now: datetime) -> dict[str, Any]:
-    return {"agent_id": agent_id, "defaults": defaults_of(settings), "now": now}
+    return {"agent_id": agent_id, "defaults": json.dumps(defaults_of(settings)), "now": now}
 
 
 async def expiring(
@@ -71,7 +71,6 @@ async def count_expiring(
     return {row.why: row.observations for row in found}
 
 
-async def expire(session: AsyncSession, agent_id: str | None, settings: Settings, now: datetime, most: int) -> int:
-    """Takes out of use what expires now, at most so many; how many. What somebody works on is left for later."""
-    expired: int | None = await session.scalar(_EXPIRE, {**_given(agent_id, settings, now), "most": most})
-    return expired or 0
+async def expire(session: AsyncSession, batch: Batch, settings: Settings, now: datetime) -> Swept:
+    """Takes out of use what expires now among the next that may; what somebody works on is left for later."""
+    return await sweep_expiry(session, batch, defaults_of(settings), now)

@@ -17,17 +17,16 @@ from memory_sql.domain.messages import RetainedMessage
 Before = tuple[datetime, str, int]
 """When the last message of a page was said, its conversation and its number."""
 
-Place = tuple[int, str]  # the keys of a conversation; conversations are processed in this order
-BEGINNING: Place = (0, "")
+Place = tuple[int, str, int]  # the key of a message; messages are processed in this order
+BEGINNING: Place = (0, "", 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How many messages lost their texts, in how many conversations; `last` was the last conversation."""
+    """How many messages lost their texts, and after which it goes on; None: it is through."""
 
     messages: int
-    conversations: int
-    last: Place | None
+    after: Place | None
 
 
 _END = select(
@@ -39,9 +38,10 @@ _END = select(
         bindparam("now", type_=DateTime(timezone=True)),
         bindparam("after_agent", type_=BigInteger),
         bindparam("after_session", type_=Text),
+        bindparam("after_number", type_=BigInteger),
         bindparam("conversations", type_=BigInteger),
         bindparam("messages", type_=BigInteger),
-    ).table_valued("messages", "conversations", "last_agent", "last_conversation")
+    ).table_valued("ended", "last_agent", "last_conversation", "last_number")
 )
 _COLUMNS = (
     column("conversation_id", Text),
@@ -118,7 +118,7 @@ class MessageRepository:
         messages: int,
         keep_verbatim: bool = False,
     ) -> Ended:
-        """Removes texts whose retention has ended, in at most this many conversations after that place, and messages.
+        """Removes texts whose retention has ended, after that place, looking at so many conversations and messages at most.
 
         `keep_verbatim`: not those behind what is to be known in its own words, for agents without a setting of their own.
         """
@@ -127,6 +127,7 @@ class MessageRepository:
             "conversation_id": None,
             "after_agent": after[0],
             "after_session": after[1],
+            "after_number": after[2],
             "keep": keep_verbatim,
         }
         row = (
@@ -134,8 +135,8 @@ class MessageRepository:
                 _END, {**self._when, **where, "conversations": conversations, "messages": messages}
             )
         ).one()
-        last = None if row.last_agent is None else (row.last_agent, row.last_conversation)
-        return Ended(row.messages, row.conversations, last)
+        last = None if row.last_agent is None else (row.last_agent, row.last_conversation, row.last_number)
+        return Ended(row.ended, last)
 
     async def of_user(self, principal: Mapping[str, Any], limit: int, before: Before | None) -> list[RetainedMessage]:
         """The messages that the user may see, newest first; with a conversation, only its messages."""

@@ -20,25 +20,33 @@ BEGINNING: Place = (0, 0, 0)
 
 
 class Batch(NamedTuple):
-    """The next observations after `after`, at most `most`, of one agent or of all; `dry`: only what would change."""
+    """The next observations after `after`, of one agent or of all; `dry`: only what would change.
+
+    At most `most` are looked at, and at most `changes` of them changed: these are locked meanwhile.
+    """
 
     agent_id: str | None
     after: Place
     most: int
-    dry: bool
+    changes: int
+    dry: bool = False
 
 
 class Swept(NamedTuple):
-    """How many were `looked` at, the last of them (None: none were), how many changed, and the first of these."""
+    """How many were `looked` at, after which the next batch goes on (None: it is through), how many changed, and examples."""
 
     looked: int
     last: Place | None
     changed: int
-    examples: tuple[Moved, ...]
+    examples: tuple[Moved, ...] = ()
 
 
 async def sweep_stages(session: AsyncSession, batch: Batch, rules: Mapping[str, Any], now: datetime) -> Swept:
     return await _swept(session, "stages", func.memory.sweep_stages(*_given(batch, rules), now, batch.dry))
+
+
+async def sweep_expiry(session: AsyncSession, batch: Batch, defaults: Mapping[str, Any], now: datetime) -> Swept:
+    return await _swept(session, "expiry", func.memory.expire(*_given(batch, defaults), now))
 
 
 async def sweep_archival(
@@ -56,13 +64,14 @@ async def sweep_tiers(session: AsyncSession, batch: Batch, rules: Mapping[str, A
 
 def _given(batch: Batch, rules: Mapping[str, Any]) -> tuple[Any, ...]:
     after = cast(list(batch.after), ARRAY(BigInteger))
-    return cast(batch.agent_id, Text), after, batch.most, cast(dict(rules), JSONB)
+    return cast(batch.agent_id, Text), after, batch.most, batch.changes, cast(dict(rules), JSONB)
 
 
 async def _swept(session: AsyncSession, sweep: str, call: Any) -> Swept:
     names = ("looked", "last", "changed", "examples")
     row = (await session.execute(select(call.table_valued(*names)))).one()
-    return Swept(row.looked, None if row.last is None else tuple(row.last), row.changed, _moved(sweep, row.examples))
+    examples = () if row.examples is None else _moved(sweep, row.examples)
+    return Swept(row.looked, None if row.last is None else tuple(row.last), row.changed, examples)
 
 
 def _moved(sweep: str, examples: Any) -> tuple[Moved, ...]:

@@ -30,10 +30,11 @@ DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_stand ON memory.observation_states;
 DROP TRIGGER observation_states_stand_first ON memory.observation_states;
 DROP FUNCTION memory.forecast, memory.sweep_tiers, memory.tiers_due, memory.sweep_archival, memory.archival_due,
-    memory.sweep_stages, memory.stages_due, memory.is_kept_as_it_is, memory.lock_swept, memory.next_found,
-    memory.next_in_use, memory.lived, memory.next_tier, memory.next_stage, memory.lifecycle, memory.digest_candidates,
-    memory.agent_settings, memory.correct_one, memory.advance_conversation, memory.apply_formation, memory.expire,
-    memory.expiring, memory.end_of_day, memory.end_counts, memory.end_retention, memory.is_verbatim,
+    memory.sweep_stages, memory.stages_due, memory.expire, memory.next_that_may_expire, memory.expiring,
+    memory.expiring_of, memory.expiry_rules, memory.expires, memory.moved, memory.is_kept_as_it_is, memory.lock_swept,
+    memory.next_found, memory.next_in_use, memory.lived, memory.next_tier, memory.next_stage, memory.lifecycle,
+    memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
+    memory.apply_formation, memory.end_of_day, memory.end_counts, memory.end_retention, memory.is_verbatim,
     memory.read_messages, memory.static_layer_at, memory.search, memory.search_messages, memory.search_observations,
     memory.heirs, memory.nearest, memory.similar, memory.searched_scopes, memory.newest_sought, memory.words_sampled,
     memory.words_worth, memory.word_rarities, memory.word_points, memory.rarest_words, memory.observations_with,

@@ -829,7 +829,6 @@ CREATE INDEX observations_content_hash_seq_idx ON memory.observations (agent_key
 CREATE INDEX observations_conversation_id_idx ON memory.observations (agent_key, conversation_id) WHERE source_kind IN ('observe', 'import') AND conversation_id IS NOT NULL;
 CREATE INDEX observations_created_at_idx ON memory.observations (agent_key, scope_id, greatest(created_at, said_again_at), seq) WHERE standing = 'active';
 CREATE INDEX observations_fact_key_idx ON memory.observations (agent_key, scope_id, fact_key, standing) WHERE fact_key IS NOT NULL;
-CREATE INDEX observations_observed_at_idx ON memory.observations (agent_key, observed_at) WHERE confidence < 0.4 AND standing = 'active';
 CREATE INDEX observations_part_of_idx ON memory.observations (agent_key, scope_id, part_of) WHERE part_of IS NOT NULL;
 CREATE INDEX observations_said_again_at_idx ON memory.observations (agent_key, scope_id, said_again_at, seq) WHERE said_again_at IS NOT NULL AND standing = 'active';
 CREATE INDEX observations_search_idx ON memory.observations USING gin (memory.search_tokens(memory.search_space(scope_id, seq, standing, cold), search || cues)) WITH (fastupdate = off) WHERE standing IN ('active', 'archived', 'superseded');
@@ -837,7 +836,7 @@ CREATE INDEX observations_seq_idx ON memory.observations (((('o'::text || scope_
 CREATE INDEX observations_standing_idx ON memory.observations (agent_key, scope_id, standing, seq, cold) WHERE standing IN ('active', 'archived', 'superseded');
 CREATE INDEX observations_subjects_idx ON memory.observations USING gin (subjects) WHERE subjects <> '{}';
 CREATE INDEX observations_tags_idx ON memory.observations (agent_key, scope_id, coalesce(said_again_at, observed_at) DESC, seq) WHERE tags <> '{}' AND standing = 'active';
-CREATE INDEX observations_until_idx ON memory.observations (agent_key, until) WHERE until IS NOT NULL AND standing = 'active';
+CREATE INDEX observations_until_idx ON memory.observations (agent_key, scope_id, seq) WHERE standing = 'active' AND (confidence < 0.4 OR until IS NOT NULL);
 COMMENT ON TABLE memory.observations IS 'One row per observation: one remembered statement. Its text never changes.';
 COMMENT ON COLUMN memory.observations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.observations.scope_id IS 'The scope.';
@@ -1055,10 +1054,9 @@ CREATE TABLE memory.observation_states (
     CONSTRAINT observation_states_resolved_at_check CHECK (resolved IS NULL OR resolved_at IS NOT NULL)
 )
  WITH (fillfactor = 70);
-CREATE INDEX observation_states_expires_at_idx ON memory.observation_states (agent_key, expires_at) WHERE expires_at IS NOT NULL AND status = 'active';
+CREATE INDEX observation_states_expires_at_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE expires_at IS NOT NULL AND status = 'active' OR resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
 CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend AND (status IS NULL OR status = 'active');
-CREATE INDEX observation_states_resolved_at_idx ON memory.observation_states (agent_key, resolved_at) WHERE resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_status_at_idx ON memory.observation_states (agent_key, scope_id, status_at) WHERE resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;

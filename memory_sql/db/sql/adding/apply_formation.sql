@@ -73,7 +73,7 @@ BEGIN
     END IF;
     PERFORM memory.advance_conversation(v_read.agent, v_read.conversation, v_read.fence, v_read.up_to, p_limits, p_at);
     IF p_limits @> '{"message_retention_days": 0}' THEN  -- without waiting for the sweep
-        PERFORM memory.end_retention(p_agent, v_read.conversation, 0, (p_limits ->> 'keep_verbatim')::boolean, p_at, 0, '', 1, v_conversation.last_number);
+        PERFORM memory.end_retention(p_agent, v_read.conversation, 0, (p_limits ->> 'keep_verbatim')::boolean, p_at, 0, '', 0, 1, v_conversation.last_number);
     END IF;
     UPDATE memory.runs r
     SET state = CASE WHEN v_stored + v_known > 0 THEN 'succeeded' ELSE 'empty' END, answer = NULL, seen = '{}', finished_at = p_at,

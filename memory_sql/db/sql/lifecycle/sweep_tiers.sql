@@ -1,18 +1,18 @@
--- memory.sweep_tiers(agent, after, most, rules, at, dry): the sweep that makes cold what is old and worth little, and hot what is
+-- memory.sweep_tiers(agent, after, most, changes, rules, at, dry): the sweep that makes cold what is old and worth little, and hot what is
 -- worth much again.
 --
 -- memory.tiers_due(agents, scopes, seqs, rules, at): those of these observations that have another tier by their value at that
--- time. One row each, with both tiers. `rules`: demote, promote (thresholds), days (age) and protected (categories). Its age
+-- time. One row each, with both tiers, in the order in which they are given (`place`). `rules`: demote, promote (thresholds), days (age) and protected (categories). Its age
 -- counts from when it was stored, or said again.
 CREATE OR REPLACE FUNCTION memory.tiers_due(
     p_agents bigint[], p_scopes bigint[], p_seqs integer[], p_rules jsonb, p_at timestamptz
 )
-RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer, was text, becomes text)
+RETURNS TABLE (place bigint, agent_key bigint, scope_id bigint, seq integer, was text, becomes text)
 LANGUAGE sql STABLE AS $$
     SELECT d.*
     FROM (
-        SELECT k.agent_key, k.scope_id, k.seq, x.was, n.tier AS becomes
-        FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
+        SELECT k.place, k.agent_key, k.scope_id, k.seq, x.was, n.tier AS becomes
+        FROM unnest(p_agents, p_scopes, p_seqs) WITH ORDINALITY k(agent_key, scope_id, seq, place)
         CROSS JOIN LATERAL (  -- here and below: by its key, whatever the planner thinks of how many there are
             SELECT o.* FROM memory.observations o
             WHERE o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
@@ -22,9 +22,13 @@ LANGUAGE sql STABLE AS $$
             WHERE t.agent_key = k.agent_key AND t.scope_id = k.scope_id AND t.seq = k.seq LIMIT 1
         ) t ON true
         CROSS JOIN LATERAL memory.lived(k.agent_key, k.scope_id, k.seq, p_at) u
-        CROSS JOIN LATERAL memory.lifecycle(
-            o.confidence, o.importance, u.uses, u.last_used_at, coalesce(t.said_again_at, o.observed_at), o.created_at, u.feedback,
-            t.verification, o.category, t.status, p_at
+        CROSS JOIN LATERAL (  -- computed once
+            SELECT l.value
+            FROM memory.lifecycle(
+                o.confidence, o.importance, u.uses, u.last_used_at, coalesce(t.said_again_at, o.observed_at), o.created_at,
+                u.feedback, t.verification, o.category, t.status, p_at
+            ) l
+            OFFSET 0
         ) l
         CROSS JOIN LATERAL (SELECT CASE WHEN o.cold THEN 'cold' ELSE 'hot' END AS was) x
         CROSS JOIN LATERAL (
@@ -36,6 +40,7 @@ LANGUAGE sql STABLE AS $$
             OFFSET 0
         ) n
         WHERE memory.is_found(t.status) AND n.tier <> x.was
+        ORDER BY k.place  -- as they come, so that a limit ends it
         OFFSET 0  -- only of these is asked whether they are held
     ) d
     WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
@@ -45,38 +50,36 @@ COMMENT ON FUNCTION memory.tiers_due IS 'The observations whose tier is another 
 
 -- As memory.sweep_stages, but that it looks at what is archived as well: searches find it.
 CREATE OR REPLACE FUNCTION memory.sweep_tiers(
-    p_agent text, p_after bigint[], p_most integer, p_rules jsonb, p_at timestamptz, p_dry boolean,
+    p_agent text, p_after bigint[], p_most integer, p_changes integer, p_rules jsonb, p_at timestamptz, p_dry boolean,
     OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
 )
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan AS $$  -- states may have become many since
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_memoize = off SET enable_sort = off AS $$
 DECLARE
-    v_agents bigint[]; v_scopes bigint[]; v_seqs integer[];
+    v_agents bigint[]; v_scopes bigint[]; v_seqs integer[]; v_was text[]; v_becomes text[];
 BEGIN
     SELECT array_agg(n.agent_key), array_agg(n.scope_id), array_agg(n.seq) INTO v_agents, v_scopes, v_seqs
     FROM memory.next_found(p_agent, p_after, p_most) n;
     looked := coalesce(cardinality(v_seqs), 0);
-    last := CASE WHEN looked > 0 THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
-    IF NOT p_dry THEN
-        SELECT array_agg(k.agent_key), array_agg(k.scope_id), array_agg(k.seq) INTO v_agents, v_scopes, v_seqs
-        FROM (
-            SELECT array_agg(d.agent_key) AS agents, array_agg(d.scope_id) AS scopes, array_agg(d.seq) AS seqs
-            FROM memory.tiers_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d
-        ) d
-        CROSS JOIN LATERAL memory.lock_swept(d.agents, d.scopes, d.seqs) k;
+    last := CASE WHEN looked = p_most THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
+    SELECT array_agg(d.agent_key), array_agg(d.scope_id), array_agg(d.seq), array_agg(d.was), array_agg(d.becomes)
+    INTO v_agents, v_scopes, v_seqs, v_was, v_becomes
+    FROM (
+        SELECT d.* FROM memory.tiers_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d ORDER BY d.place LIMIT p_changes
+    ) d;
+    changed := coalesce(cardinality(v_seqs), 0);
+    IF changed = p_changes THEN  -- there may be more
+        last := ARRAY[v_agents[changed], v_scopes[changed], v_seqs[changed]];
     END IF;
-    WITH due AS MATERIALIZED (
-        SELECT * FROM memory.tiers_due(v_agents, v_scopes, v_seqs, p_rules, p_at)
-    ), stored AS (
-        UPDATE memory.observations o SET cold = d.becomes = 'cold'
-        FROM due d
-        WHERE NOT p_dry AND o.agent_key = d.agent_key AND o.scope_id = d.scope_id AND o.seq = d.seq
-    )
-    SELECT count(*), coalesce(jsonb_agg(jsonb_build_object(
-        'agent_id', a.agent_id, 'scope_id', d.scope_id, 'seq', d.seq, 'was', d.was, 'becomes', d.becomes
-    ) ORDER BY d.n) FILTER (WHERE d.n <= 20), '[]')
-    INTO changed, examples
-    FROM (SELECT d.*, row_number() OVER (ORDER BY d.agent_key, d.scope_id, d.seq) AS n FROM due d) d
-    JOIN memory.agents a ON a.agent_key = d.agent_key;
+    IF p_dry THEN
+        examples := memory.moved(v_agents, v_scopes, v_seqs, v_was, v_becomes);
+        RETURN;
+    END IF;
+    SELECT array_agg(k.agent_key), array_agg(k.scope_id), array_agg(k.seq) INTO v_agents, v_scopes, v_seqs
+    FROM memory.lock_swept(v_agents, v_scopes, v_seqs) k;
+    UPDATE memory.observations o SET cold = d.becomes = 'cold'
+    FROM memory.tiers_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d
+    WHERE o.agent_key = d.agent_key AND o.scope_id = d.scope_id AND o.seq = d.seq;
+    GET DIAGNOSTICS changed = ROW_COUNT;
 END
 $$;
 

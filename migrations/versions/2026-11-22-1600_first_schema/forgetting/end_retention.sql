@@ -1,15 +1,18 @@
 CREATE OR REPLACE FUNCTION memory.end_retention(
     p_agent text, p_conversation text, p_days double precision, p_keep boolean, p_at timestamptz, p_after_agent bigint, p_after_conversation text,
-    p_conversations bigint, p_messages bigint,
-    OUT messages bigint, OUT conversations bigint, OUT last_agent bigint, OUT last_conversation text
+    p_after_number bigint, p_conversations bigint, p_messages bigint,
+    OUT ended bigint, OUT last_agent bigint, OUT last_conversation text, OUT last_number bigint
 )
 LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
+    c_whole CONSTANT bigint := 9223372036854775807;  -- after all messages of a conversation
     v_agents bigint[];
     v_conversations text[];
     v_starts timestamptz[];
     v_keeps boolean[];
+    v_found bigint;
+    v_looked bigint;
 BEGIN
     SELECT coalesce(array_agg(f.agent_key), '{}'), coalesce(array_agg(f.conversation_id), '{}'), array_agg(f.start),
            array_agg(f.keeps)
@@ -27,45 +30,65 @@ BEGIN
         CROSS JOIN LATERAL (SELECT memory.retention_start(a.settings, p_days, p_at) AS start) r  -- again: as locked
         JOIN memory.conversations s ON s.agent_key = a.agent_key AND s.text_since < f.start AND s.text_since < r.start
         WHERE (p_conversation IS NULL OR s.conversation_id = p_conversation)
-          AND (s.agent_key, s.conversation_id) > (p_after_agent, p_after_conversation)
+          AND (s.agent_key, s.conversation_id) >= (p_after_agent, p_after_conversation)
+          AND NOT ((s.agent_key, s.conversation_id) = (p_after_agent, p_after_conversation) AND p_after_number = c_whole)
         ORDER BY s.agent_key, s.conversation_id
         LIMIT p_conversations
         FOR SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED
     ) f;
-    conversations := cardinality(v_conversations);
-    last_agent := v_agents[conversations];
-    last_conversation := v_conversations[conversations];
-    UPDATE memory.messages m SET verbatim = true
-    FROM unnest(v_agents, v_conversations, v_starts, v_keeps) AS k (agent_key, conversation_id, start, keeps)
-    WHERE k.keeps AND m.agent_key = k.agent_key AND m.conversation_id = k.conversation_id AND m.created_at < k.start
-      AND m.content IS NOT NULL AND NOT m.verbatim AND memory.is_verbatim(m.agent_key, m.conversation_id, m.number);
-    WITH over AS (
-        SELECT m.agent_key, m.conversation_id, m.number, s.formed_number
+    v_found := cardinality(v_conversations);
+    WITH looked AS MATERIALIZED (
+        SELECT m.agent_key, m.conversation_id, m.number, m.verbatim, s.formed_number,
+               m.number <= s.formed_number OR NOT m.eligible OR s.excluded AS may_go,
+               k.keeps AND memory.is_verbatim(m.agent_key, m.conversation_id, m.number) AS is_kept
         FROM unnest(v_agents, v_conversations, v_starts, v_keeps) AS k (agent_key, conversation_id, start, keeps)
         JOIN memory.conversations s ON s.agent_key = k.agent_key AND s.conversation_id = k.conversation_id
         JOIN memory.messages m ON m.agent_key = s.agent_key AND m.conversation_id = s.conversation_id
         WHERE m.created_at < k.start AND m.content IS NOT NULL
-          AND (m.number <= s.formed_number OR NOT m.eligible OR s.excluded)
-          AND NOT (k.keeps AND memory.is_verbatim(m.agent_key, m.conversation_id, m.number))
-          AND NOT (
-              EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = m.agent_key AND h.released_at IS NULL)
-              AND memory.is_held_message(m.agent_key, m.conversation_id, m.number)
-          )
+          AND (m.agent_key, m.conversation_id, m.number) > (p_after_agent, p_after_conversation, p_after_number)
+          AND (k.keeps OR m.number <= s.formed_number OR NOT m.eligible OR s.excluded)
         ORDER BY m.agent_key, m.conversation_id, m.number
         LIMIT p_messages
+    ), marked AS (
+        UPDATE memory.messages m SET verbatim = true
+        FROM looked l
+        WHERE l.is_kept AND NOT l.verbatim AND m.agent_key = l.agent_key AND m.conversation_id = l.conversation_id AND m.number = l.number
     ), gone AS (
         UPDATE memory.messages m
         SET content = NULL, content_hash = memory.message_hash(m.agent_key, m.number, m.content), speaker = NULL, search_extra = '',
-            eligible = m.eligible AND m.number <= o.formed_number, verbatim = false
-        FROM over o WHERE m.agent_key = o.agent_key AND m.conversation_id = o.conversation_id AND m.number = o.number
+            eligible = m.eligible AND m.number <= l.formed_number, verbatim = false
+        FROM looked l
+        WHERE m.agent_key = l.agent_key AND m.conversation_id = l.conversation_id AND m.number = l.number
+          AND l.may_go AND NOT l.is_kept AND NOT (
+              EXISTS (SELECT FROM memory.holds h WHERE h.agent_key = m.agent_key AND h.released_at IS NULL)
+              AND memory.is_held_message(m.agent_key, m.conversation_id, m.number)
+          )
         RETURNING m.number
-    ) SELECT count(*) INTO messages FROM gone;
+    )
+    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), l.agent_key, l.conversation_id, l.number
+    INTO ended, v_looked, last_agent, last_conversation, last_number
+    FROM (SELECT) one
+    LEFT JOIN LATERAL (
+        SELECT l.* FROM looked l ORDER BY l.agent_key DESC, l.conversation_id DESC, l.number DESC LIMIT 1
+    ) l ON true;
+    IF v_looked < p_messages THEN
+        last_agent := CASE WHEN v_found = p_conversations THEN v_agents[v_found] END;
+        last_conversation := CASE WHEN v_found = p_conversations THEN v_conversations[v_found] END;
+        last_number := CASE WHEN v_found = p_conversations THEN c_whole END;
+    END IF;
     UPDATE memory.conversations s
     SET text_since = m.text_since,
         unformed_messages = CASE WHEN s.excluded THEN m.messages ELSE s.unformed_messages END,
         unformed_tokens = CASE WHEN s.excluded THEN m.tokens ELSE s.unformed_tokens END,
         unformed_since = CASE WHEN s.excluded THEN m.oldest ELSE s.unformed_since END
-    FROM unnest(v_agents, v_conversations) AS k (agent_key, conversation_id)
+    FROM (  -- those that are through; and one that isn't, if it is counted anew
+        SELECT k.agent_key, k.conversation_id
+        FROM unnest(v_agents, v_conversations) AS k (agent_key, conversation_id)
+        JOIN memory.conversations t ON t.agent_key = k.agent_key AND t.conversation_id = k.conversation_id
+        WHERE v_looked < p_messages OR (k.agent_key, k.conversation_id) < (last_agent, last_conversation)
+           OR t.excluded AND (k.agent_key, k.conversation_id) = (last_agent, last_conversation)
+        OFFSET 0
+    ) k
     CROSS JOIN LATERAL (
         SELECT min(m.created_at) FILTER (WHERE m.content IS NOT NULL) AS text_since,
                count(*) FILTER (WHERE f.is_unformed)::integer AS messages,

@@ -1,12 +1,12 @@
 CREATE OR REPLACE FUNCTION memory.archival_due(
     p_agents bigint[], p_scopes bigint[], p_seqs integer[], p_rules jsonb, p_at timestamptz
 )
-RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
+RETURNS TABLE (place bigint, agent_key bigint, scope_id bigint, seq integer)
 LANGUAGE sql STABLE AS $$
     SELECT d.*
     FROM (
-        SELECT k.agent_key, k.scope_id, k.seq
-        FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
+        SELECT k.place, k.agent_key, k.scope_id, k.seq
+        FROM unnest(p_agents, p_scopes, p_seqs) WITH ORDINALITY k(agent_key, scope_id, seq, place)
         CROSS JOIN LATERAL (  -- by its key, whatever the planner thinks of how many there are
             SELECT o.* FROM memory.observations o
             WHERE o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq LIMIT 1
@@ -28,56 +28,57 @@ LANGUAGE sql STABLE AS $$
               SELECT FROM memory.observation_states b
               WHERE b.agent_key = k.agent_key AND b.scope_id = k.scope_id AND b.superseded_by = k.seq
           )
+        ORDER BY k.place  -- as they come, so that a limit ends it
         OFFSET 0  -- only of these is asked whether they are held
     ) d
     WHERE NOT memory.is_kept_as_it_is(d.agent_key, d.scope_id, d.seq)
 $$;
 COMMENT ON FUNCTION memory.archival_due IS 'The observations that are to be archived; one row each.';
 CREATE OR REPLACE FUNCTION memory.sweep_archival(
-    p_agent text, p_after bigint[], p_most integer, p_rules jsonb, p_threshold integer, p_at timestamptz, p_dry boolean,
-    OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
+    p_agent text, p_after bigint[], p_most integer, p_changes integer, p_rules jsonb, p_threshold integer, p_at timestamptz,
+    p_dry boolean, OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
 )
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan AS $$  -- states may have become many since
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_memoize = off SET enable_sort = off AS $$
 DECLARE
     v_agents bigint[]; v_scopes bigint[]; v_seqs integer[];
 BEGIN
     SELECT array_agg(n.agent_key), array_agg(n.scope_id), array_agg(n.seq) INTO v_agents, v_scopes, v_seqs
     FROM memory.next_in_use(p_agent, p_after, p_most) n;
     looked := coalesce(cardinality(v_seqs), 0);
-    last := CASE WHEN looked > 0 THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
-    IF NOT p_dry THEN
-        SELECT array_agg(k.agent_key), array_agg(k.scope_id), array_agg(k.seq) INTO v_agents, v_scopes, v_seqs
-        FROM (
-            SELECT array_agg(d.agent_key) AS agents, array_agg(d.scope_id) AS scopes, array_agg(d.seq) AS seqs
-            FROM memory.archival_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d
-        ) d
-        CROSS JOIN LATERAL memory.lock_swept(d.agents, d.scopes, d.seqs) k;
+    last := CASE WHEN looked = p_most THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
+    SELECT array_agg(d.agent_key), array_agg(d.scope_id), array_agg(d.seq) INTO v_agents, v_scopes, v_seqs
+    FROM (
+        SELECT d.* FROM memory.archival_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d ORDER BY d.place LIMIT p_changes
+    ) d;
+    changed := coalesce(cardinality(v_seqs), 0);
+    IF changed = p_changes THEN  -- there may be more
+        last := ARRAY[v_agents[changed], v_scopes[changed], v_seqs[changed]];
     END IF;
+    IF p_dry THEN
+        examples := memory.moved(
+            v_agents, v_scopes, v_seqs, array_fill('active'::text, ARRAY[changed]), array_fill('archived'::text, ARRAY[changed])
+        );
+        RETURN;
+    END IF;
+    SELECT array_agg(k.agent_key), array_agg(k.scope_id), array_agg(k.seq) INTO v_agents, v_scopes, v_seqs
+    FROM memory.lock_swept(v_agents, v_scopes, v_seqs) k;
     WITH due AS MATERIALIZED (
         SELECT * FROM memory.archival_due(v_agents, v_scopes, v_seqs, p_rules, p_at)
     ), stored AS (
         INSERT INTO memory.observation_states AS t (agent_key, scope_id, seq, status, status_at)
-        SELECT d.agent_key, d.scope_id, d.seq, 'archived', p_at FROM due d WHERE NOT p_dry
+        SELECT d.agent_key, d.scope_id, d.seq, 'archived', p_at FROM due d
         ON CONFLICT ON CONSTRAINT observation_states_pkey DO UPDATE
         SET status = excluded.status, status_at = excluded.status_at, superseded_by = NULL, stage = excluded.stage
     ), told AS (
         INSERT INTO memory.events (agent_key, kind, scope_id, seq, detail, created_at)
         SELECT d.agent_key, 'status', d.scope_id, d.seq, '{"from": "active", "to": "archived", "why": "age"}', p_at
-        FROM due d WHERE NOT p_dry
+        FROM due d
         ORDER BY d.agent_key, d.scope_id, d.seq
     )
-    SELECT count(*), coalesce(jsonb_agg(jsonb_build_object(
-        'agent_id', a.agent_id, 'scope_id', d.scope_id, 'seq', d.seq, 'was', 'active', 'becomes', 'archived'
-    ) ORDER BY d.n) FILTER (WHERE d.n <= 20), '[]'),
-           array_agg(d.agent_key), array_agg(d.scope_id)
-    INTO changed, examples, v_agents, v_scopes
-    FROM (SELECT d.*, row_number() OVER (ORDER BY d.agent_key, d.scope_id, d.seq) AS n FROM due d) d
-    JOIN memory.agents a ON a.agent_key = d.agent_key;
-    IF NOT p_dry AND changed > 0 THEN
-        PERFORM memory.refresh_due(k.agent_key, array_agg(DISTINCT k.scope_id), p_threshold, p_at)
-        FROM unnest(v_agents, v_scopes) k(agent_key, scope_id)
-        GROUP BY k.agent_key;
-    END IF;
+    SELECT count(*), array_agg(d.agent_key), array_agg(d.scope_id) INTO changed, v_agents, v_scopes FROM due d;
+    PERFORM memory.refresh_due(k.agent_key, array_agg(DISTINCT k.scope_id), p_threshold, p_at)
+    FROM unnest(v_agents, v_scopes) k(agent_key, scope_id)
+    GROUP BY k.agent_key;
 END
 $$;
 COMMENT ON FUNCTION memory.sweep_archival IS 'Archives what is old, unimportant and unused among the next observations; one row says how many.';

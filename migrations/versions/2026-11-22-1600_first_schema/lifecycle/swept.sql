@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION memory.next_in_use(p_agent text, p_after bigint[], p_most integer)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 DECLARE
     v_agent bigint; v_after bigint[] := p_after;
@@ -24,7 +24,7 @@ $$;
 COMMENT ON FUNCTION memory.next_in_use IS 'The next active observations after one, in the order of their keys; one row each.';
 CREATE OR REPLACE FUNCTION memory.next_found(p_agent text, p_after bigint[], p_most integer)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 DECLARE
     v_agent bigint; v_after bigint[] := p_after;
@@ -48,7 +48,7 @@ $$;
 COMMENT ON FUNCTION memory.next_found IS 'The next observations that searches find after one, in the order of their keys; one row each.';
 CREATE OR REPLACE FUNCTION memory.lock_swept(p_agents bigint[], p_scopes bigint[], p_seqs integer[])
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE sql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     SELECT o.agent_key, o.scope_id, o.seq
     FROM unnest(p_agents, p_scopes, p_seqs) k(agent_key, scope_id, seq)
     JOIN memory.agents a ON a.agent_key = k.agent_key
@@ -64,3 +64,14 @@ LANGUAGE sql STABLE AS $$
         AND memory.is_held_observation(p_agent, p_scope, p_seq)
 $$;
 COMMENT ON FUNCTION memory.is_kept_as_it_is IS 'Whether no sweep may touch an observation, since a hold keeps it; one value.';
+CREATE OR REPLACE FUNCTION memory.moved(p_agents bigint[], p_scopes bigint[], p_seqs integer[], p_was text[], p_becomes text[])
+RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+        'agent_id', a.agent_id, 'scope_id', k.scope_id, 'seq', k.seq, 'was', k.was, 'becomes', k.becomes
+    ) ORDER BY k.place), '[]')
+    FROM unnest(p_agents[:20], p_scopes[:20], p_seqs[:20], p_was[:20], p_becomes[:20])
+        WITH ORDINALITY k(agent_key, scope_id, seq, was, becomes, place)
+    JOIN memory.agents a ON a.agent_key = k.agent_key
+$$;
+COMMENT ON FUNCTION memory.moved IS 'The first changes of a sweep, as a dry run shows them; one value.';

@@ -49,6 +49,7 @@ YEAR, WEEK, WEEKS = timedelta(days=365), timedelta(days=7), 52
 LAST = 350  # the day of the last session
 ASKED_AFTER = (7, 35, 140)  # days
 OVER = "was planned until"  # by which a line says that its day has passed
+ALL: dict[str, Any] = {"deduplicate": "scope", "lifecycle": True, "stale_hidden": True, "archival": True}
 OFF: dict[str, Any] = {**FILLED, "embedding": "off", "deduplicate": "off", "message_retention_days": 30}
 
 
@@ -65,11 +66,11 @@ PARTS = (
     Part("nothing"),
     Part("deduplicate", settings={"deduplicate": "scope"}),
     Part("expiry", until=True),
-    Part("expiry, kept", True, {"commitment_days": None}),
+    Part("expiry, 90 days", True, {"commitment_days": 90}),
     Part("lifecycle", settings={"lifecycle": True}),
     Part("stale_hidden", settings={"lifecycle": True, "stale_hidden": True}),
     Part("archival", settings={"archival": True}),
-    Part("all", True, {"deduplicate": "scope", "lifecycle": True, "stale_hidden": True, "archival": True}),
+    Part("all", True, {**ALL, "commitment_days": 90}),
 )
 
 

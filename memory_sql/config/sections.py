@@ -450,12 +450,12 @@ class RetentionSettings(Section):
     commitment_days: Annotated[
         float | None,
         per_agent(
-            "days for which what is over, a plan or commitment, can still be found; 0 or unset: for good",
+            "days after which what is over, a plan or commitment, can no longer be found; 0 or unset: never",
             ge=0,
             le=MOST_DAYS,
         ),
         AcceptsForever,
-    ] = 90.0
+    ] = None
     backup_days: Annotated[
         int, setting("days that backups and WAL are kept, as stated in receipts of forgetting", ge=0, le=36_500)
     ] = 30

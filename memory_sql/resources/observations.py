@@ -286,9 +286,9 @@ class Observations(Face):
     ) -> Observation:
         """Says that what the observation plans or promises is over, `fulfilled` or `expired`, and returns it, archived.
 
-        Contexts no longer show it by themselves; a search finds it as past. `commitment_days` later it is evicted. None takes
-        that back: it is active again, and its day (`until`) no longer ends it. Raises `InputError` if it isn't resolved, or
-        an active observation says the same; also the errors of `update`.
+        Contexts no longer show it by themselves; a search finds it as past. If `commitment_days` is set, it is evicted so
+        many later. None takes that back: it is active again, and its day (`until`) no longer ends it. Raises `InputError`
+        if it isn't resolved, or an active observation says the same; also the errors of `update`.
         """
         asked = self._asked(agent_id, user_id, conversation_id, actor, reason, if_version)
         end = resolution_of(resolved)

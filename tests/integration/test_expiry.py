@@ -28,7 +28,7 @@ from tests.sizes import few_in_ci
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
-SETTINGS = Settings(llm="offline", consolidation_threshold=3)
+SETTINGS = Settings(llm="offline", consolidation_threshold=3, commitment_days=90)
 FRIDAY = date(2026, 3, 6)
 
 

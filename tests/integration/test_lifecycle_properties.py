@@ -26,7 +26,13 @@ Picture = dict[str, tuple[str, str, bool]]
 
 CATEGORIES = (None, "fact", "fact", "moment", "correction", "decision", "preference")
 SETTINGS = Settings(
-    llm="offline", lifecycle=True, archival=True, tiering=True, archival_days=60, archival_importance=0.6
+    llm="offline",
+    lifecycle=True,
+    archival=True,
+    tiering=True,
+    archival_days=60,
+    archival_importance=0.6,
+    commitment_days=90,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 
 from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
@@ -45,7 +45,7 @@ from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import classify, eviction, forecast, requests, restoring, retention
 from memory_sql.resources.deciding import decided
-from memory_sql.resources.runtime import Face, Runtime, asked_of
+from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import CHANGED_AT_ONCE, Places, Sweeps
 
 COUNTS_AT_ONCE = 10_000  # of one transaction
@@ -54,10 +54,6 @@ MOST_AHEAD = 3660  # days
 
 class Work(Face):
     """Background work: what is due, what was given up, what waits for a person."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime)
-        self._places = Places()
 
     async def backlog(self, *, agent_id: Id | None = None) -> Backlog:
         """How much work is due, in progress, waiting for a retry or given up; of one agent or all."""
@@ -224,6 +220,10 @@ class Work(Face):
         if not found:
             raise NotFoundError("agent", agent)
         return found
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places()
 
     @property
     def _sweeps(self) -> Sweeps:

@@ -36,7 +36,9 @@ from memory_sql.memory import Memory
 
 OBSERVATIONS = 100_000
 ALL = 10**9  # more than there are
-SETTINGS = Settings(llm="offline", embedding="off", lifecycle=True, archival=True, keep_verbatim=True)
+SETTINGS = Settings(
+    llm="offline", embedding="off", lifecycle=True, archival=True, keep_verbatim=True, commitment_days=90
+)
 WITH_SECONDS, WITHOUT_SECONDS = 2.0, 1.0
 PAUSE_SECONDS = 0.01  # between two calls of the same client
 LOOK_SECONDS = 0.02

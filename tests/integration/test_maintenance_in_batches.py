@@ -22,7 +22,9 @@ from tests.fakes import Scripted
 
 pytestmark = pytest.mark.direct  # fills tables and plans on a connection of its own
 SIZE, LOOKED, CHANGED = 1_200, 100, 30
-SETTINGS = Settings(llm="offline", embedding="off", lifecycle=True, archival=True, maintenance_batch=50)
+SETTINGS = Settings(
+    llm="offline", embedding="off", lifecycle=True, archival=True, maintenance_batch=50, commitment_days=90
+)
 RULES = '{"promote": 0.55, "stale": 0.65, "archive": 0.74, "protected": [], "days": 90, "importance": 0.3, "uses": 2}'
 DEFAULTS = '{"speculative_days": 30, "commitment_days": 90, "time_zone": "UTC", "consolidation_threshold": 10}'
 EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM "

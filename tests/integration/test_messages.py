@@ -652,6 +652,7 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
         "expired": 0,
         "stages": 0,
         "archived": 0,
+        "tiers": 0,
         "examples": [],
         "dry_run": False,
         "complete": True,

@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from openai import BadRequestError
+from openai import BadRequestError, DefaultAsyncHttpxClient, DefaultHttpxClient
 from pydantic import SecretStr
 
 from memory_sql import sync
@@ -40,6 +40,8 @@ class Chat:
             openai_api_key=SecretStr("none"),
             max_retries=0,
             use_responses_api=False,
+            http_client=DefaultHttpxClient(),  # the default is shared by address, and may be closed
+            http_async_client=DefaultAsyncHttpxClient(),
         )
         of_run: Any = {"user_id": lambda runtime: runtime.context["user"]}
         self.middleware = MemoryMiddleware(memory, agent_id=AGENT, seconds=seconds, **{**of_run, **given})

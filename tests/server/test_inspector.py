@@ -12,6 +12,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.domain.keys import RIGHTS
+from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from memory_sql.server import create_app
 from memory_sql.server.pages import sessions
@@ -25,7 +26,8 @@ from tests.server.test_identity import CANARY, plant
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-HOSTILE = "<script>alert(1)</script></textarea></details><img src=x onerror=alert(2)>\"'&{{7*7}}\u202eevil " + "w" * 8000
+MARKUP = "<script>alert(1)</script></textarea></details><img src=x onerror=alert(2)>\"'&{{7*7}}\u202eevil"
+HOSTILE = f"{MARKUP} {'w' * 7800}"
 MIA = "/agents/ada/people/mia"
 JONAS = "/agents/ada/people/jonas"
 
@@ -42,7 +44,7 @@ class Inspected(NamedTuple):
 async def inspected(database_url: str) -> AsyncIterator[Inspected]:
     """Signed in with the key of a host, for ada, and with the key of mia."""
     async with Memory(database_url, settings=Settings(llm="offline")) as memory:
-        host = await memory.keys.create("chat", rights=RIGHTS, agents=["ada"])
+        host = await memory.keys.create("chat", rights=RIGHTS, agents=["ada", "bob"])
         mia = await memory.keys.create("hers", rights=["read", "write", "forget"], agents=["ada"], user_id="mia")
         async with lived(create_app(memory, mcp=False)) as client:
             browsers = Browser(client), Browser(client)
@@ -116,7 +118,7 @@ async def test_sign_in_gives_a_cookie_that_no_script_and_no_other_site_has(inspe
     answer = await browser.sign_in(inspected.host_secret)
     assert (answer.status, answer.headers["location"]) == (303, "/")
     cookie = answer.headers["set-cookie"]
-    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=28800"} <= set(cookie.split("; "))
+    assert {"httponly", "samesite=strict", "path=/", "max-age=28800"} <= set(cookie.lower().split("; "))
     assert "Secure" not in cookie  # on loopback, where nothing encrypts
     assert inspected.host_secret not in cookie
     assert "ada" in words_of(await browser.get("/"))
@@ -159,7 +161,7 @@ async def test_session_ends_by_signing_out_by_time_and_with_its_key(database_url
             await browser.post("/sign-out")
             assert (await Browser(client, cookie).get("/agents/ada")).status == 303
             await browser.sign_in(key.secret)
-            clock.tick(hours=8)
+            clock.goes_on(hours=8)
             assert (await browser.get("/agents/ada")).status == 303
             await browser.sign_in(key.secret)
             await memory.keys.revoke(key.key_id)
@@ -188,7 +190,7 @@ async def test_code_opens_once_within_a_minute(database_url: str) -> None:
             assert (await browser.get("/agents/ada")).status == 200
             assert (await Browser(client).get("/enter", {"code": code})).status == 401
             late = app.state.enter(key.secret)
-            clock.tick(seconds=61)
+            clock.goes_on(seconds=61)
             assert (await Browser(client).get("/enter", {"code": late})).status == 401
             assert (await Browser(client).get("/enter", {"code": "guess"})).status == 401
 
@@ -315,11 +317,15 @@ async def test_hostile_memory_is_inert_on_every_page(inspected: Inspected) -> No
     await memory.groups.add_member("harbour", person, **ADA)
     said = [{"id": "</a>", "role": "user", "name": "<b>Eve</b>", "content": HOSTILE}]
     await memory.add(said, **ADA, user_id=person, conversation_id="</pre><script>")
-    made = await memory.observe(
-        f"I prefer tea. {HOSTILE}", **ADA, user_id=person, conversation_id="</pre><script>", tags=["<i>"],
-        category="tea", actor="<script>",
-    )  # fmt: skip
-    await memory.scopes.consolidate(**ADA, scope_id=made.scope.id)
+    spoken: dict[str, Any] = {
+        "user_id": person,
+        "conversation_id": "</pre><script>",
+        "tags": ["<i>"],
+        "category": "tea",
+    }
+    short = await memory.observe(f"I prefer tea. {MARKUP}", **ADA, **spoken)
+    await memory.scopes.consolidate(**ADA, scope_id=short.scope.id)
+    made = await memory.observe(HOSTILE, **ADA, **spoken, actor="<script>")
     await memory.holds.place(**ADA, user_id=person, reason="<script>r</script>")
     ids = {"scope": made.scope.id, "tea": made.id}
     for path in [*pages_of(ids, home), f"{home}/forget", f"{home}/observations/{made.id}/forget"]:
@@ -327,7 +333,7 @@ async def test_hostile_memory_is_inert_on_every_page(inspected: Inspected) -> No
         assert answer.status == 200, (path, answer.text)
         checked(answer)
         assert "<img" not in answer.text, path
-        assert "49" not in answer.text.replace(HOSTILE, ""), path
+        assert "{{7*7}}" in answer.text or "evil" not in answer.text, path
         assert "<b>Eve" not in answer.text
     wanted = await inspected.host.post(f"{home}/ask", {"message": HOSTILE})
     checked(wanted)
@@ -392,21 +398,27 @@ async def test_own_key_opens_ones_own_page_and_nothing_else(inspected: Inspected
     assert page.status == 200
     assert "Mia likes rum." in words_of(page)
     assert JONAS not in page.text
+    hers, his = (
+        ("/forget", "/export", "/ask", "/observations", f"/observations/{ids['his']}", f"/scopes/{ids['scope']}"),
+        (f"/observations/{ids['his']}", f"/observations/{ids['shared']}", f"/scopes/{ids['scope']}",
+         f"/observations/{ids['his']}/forget", f"/observations?scope={ids['scope']}", f"/observations?query={CANARY}"),
+    )  # fmt: skip
     refused = [
-        "/agents/ada", "/agents/bob", "/agents/ada/work", "/agents/ada/groups", "/agents/ada/groups/theirs", "/agents/ada/holds",
-        "/keys", "/imports", JONAS, f"{JONAS}/observations", f"{JONAS}/observations/{ids['his']}", f"{JONAS}/ask",
-        f"{JONAS}/forget", f"{JONAS}/export", f"{JONAS}/scopes/{ids['scope']}", "/agents/bob/people/mia",
-        f"{MIA}/observations/{ids['his']}", f"{MIA}/observations/{ids['shared']}", f"{MIA}/scopes/{ids['scope']}",
-        f"{MIA}/observations/{ids['his']}/forget", f"{MIA}/observations?scope={ids['scope']}",
-        f"{MIA}/observations?query={CANARY}",
+        "/agents/ada", "/agents/bob", "/agents/ada/work", "/agents/ada/groups", "/agents/ada/groups/theirs",
+        "/agents/ada/holds", "/keys", "/imports", "/agents/bob/people/mia", JONAS,
+        *(JONAS + page for page in hers), *(MIA + page for page in his),
     ]  # fmt: skip
     for path in refused:
         answer = await asked(inspected.mia, path)
         assert answer.status in (403, 404) or path.startswith(f"{MIA}/observations?"), (path, answer.status)
-        assert CANARY not in answer.text.replace(f'value="{CANARY}"', "").replace(f"“{CANARY}”", ""), path
+        assert CANARY not in answer.text.replace(f'value="{CANARY}"', "").replace(f"“<bdi>{CANARY}</bdi>”", ""), path
         checked(answer)
     before = await state(inspected.memory)
-    for one in (f"{MIA}/observations/{ids['his']}", f"{MIA}/observations/{ids['shared']}", f"{JONAS}/observations/{ids['his']}"):
+    for one in (
+        f"{MIA}/observations/{ids['his']}",
+        f"{MIA}/observations/{ids['shared']}",
+        f"{JONAS}/observations/{ids['his']}",
+    ):
         for act, form in (
             ("correct", {"text": "No."}), ("confirm", {}), ("dispute", {}), ("mark", {"private": "yes"}), ("hide", {}),
             ("unhide", {}), ("forget", {"seen": ""}),
@@ -537,9 +549,8 @@ async def test_export_is_a_file_of_lines(inspected: Inspected) -> None:
 
 async def test_reviews_are_decided(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
-    await inspected.memory.observations.quarantine(
-        ids["boat"], **ADA, user_id="mia", request="Please forget my boat."
-    )
+    hers = Selection(user_id="mia", observation_id=ids["boat"])
+    await inspected.memory.observations.quarantine(hers, **ADA, request="Please forget my boat.")
     page = await inspected.host.get("/agents/ada/work")
     assert "Please forget my boat." in words_of(page)
     to = re.search(r'action="(/agents/ada/work/reviews/[^"]+)"', page.text)
@@ -572,5 +583,3 @@ def test_templates_trust_no_value() -> None:
     assert len(files) > 10
     for file in files:
         assert not re.search(r"\|\s*safe|Markup|autoescape false|<script|\son\w+=", file.read_text()), file
-
-

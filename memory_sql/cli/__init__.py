@@ -29,6 +29,7 @@ from memory_sql.cli import (
     groups,
     holds,
     importing,
+    inspecting,
     keys,
     mcp,
     models,
@@ -86,6 +87,7 @@ for name, face in FACES.items():
     app.add_typer(face, name=name, rich_help_panel=tree.FACES)
 app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
 app.command("serve", rich_help_panel=tree.OPERATIONS)(serve.serve)
+app.command("inspect", rich_help_panel=tree.OPERATIONS)(inspecting.inspect)
 app.command("mcp", rich_help_panel=tree.OPERATIONS)(mcp.mcp)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)

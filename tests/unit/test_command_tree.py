@@ -38,7 +38,7 @@ MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids", "find", "takes_part"}  # what `add` asks for, and what `serve` does
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "mcp", "worker", "estimate", "serve", "db"}  # commands that are no method of Memory
+ELSEWHERE = {"demo", "mcp", "worker", "estimate", "serve", "inspect", "db"}  # commands that are no method of Memory
 
 
 def methods(of: type) -> set[str]:

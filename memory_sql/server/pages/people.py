@@ -94,7 +94,7 @@ def _one_of(visit: Visit) -> Selection:
 
 async def _forget(visit: Visit, selection: Selection, *, dry_run: bool) -> Receipt:
     """What others have said about somebody is theirs to know: a person's own key isn't told of it."""
-    cause = {"actor": visit.actor, "reason": None if dry_run else "asked for in the inspector"}
+    cause: dict[str, Any] = {"actor": visit.actor, "reason": None if dry_run else "asked for in the inspector"}
     receipt = await visit.memory.forget(selection, **visit.of_agent, dry_run=dry_run, wait=False, **cause)
     if selection.observation_id is not None and not receipt.found:
         raise NotFoundError("observation", selection.observation_id)

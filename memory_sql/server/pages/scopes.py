@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import Response
 
 from memory_sql.domain.scopes import Scope
@@ -21,7 +23,7 @@ async def scope(visit: Visit) -> Response:
     known = await memory.observations.list(**visit.whose, scope_id=key, limit=NEWEST)
     diff = None
     if visit.query("from") or visit.query("to"):
-        versions = {"from_version": _version(visit, "from"), "to_version": _version(visit, "to")}
+        versions: dict[str, Any] = {"from_version": _version(visit, "from"), "to_version": _version(visit, "to")}
         diff = await memory.scopes.diff(**visit.whose, scope_id=key, **versions)
     return shown(
         visit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Response
@@ -10,8 +11,8 @@ from memory_sql.domain.ids import host_id
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.server.pages.visits import Visit, back, path, shown
 
-LIMIT = 50
-MOST = 1000
+LIMIT = 25  # of what waits or failed
+MOST = 300  # rows of a table
 
 
 async def work(visit: Visit) -> Response:
@@ -41,7 +42,7 @@ async def retry(visit: Visit) -> Response:
 
 
 async def groups(visit: Visit) -> Response:
-    return shown(visit, "groups", groups=(await visit.memory.groups.list(**visit.of_agent))[:MOST])
+    return _table(visit, "groups", await visit.memory.groups.list(**visit.of_agent))
 
 
 async def group(visit: Visit) -> Response:
@@ -50,11 +51,11 @@ async def group(visit: Visit) -> Response:
     if found is None:
         raise NotFoundError("group", key)
     members = await visit.memory.groups.members(key, **visit.of_agent)
-    return shown(visit, "group", group=found, members=members[:MOST])
+    return shown(visit, "group", group=found, members=members[:MOST], more=max(0, len(members) - MOST))
 
 
 async def holds(visit: Visit) -> Response:
-    return shown(visit, "holds", holds=(await visit.memory.holds.list(**visit.of_agent, released=True))[:MOST])
+    return _table(visit, "holds", (await visit.memory.holds.list(**visit.of_agent, released=True))[::-1])
 
 
 async def place(visit: Visit) -> Response:
@@ -73,7 +74,7 @@ async def release(visit: Visit) -> Response:
 
 
 async def keys(visit: Visit) -> Response:
-    return shown(visit, "keys", keys=(await visit.memory.keys.list(revoked=True))[-MOST:])
+    return _table(visit, "keys", (await visit.memory.keys.list(revoked=True))[::-1])
 
 
 async def revoke(visit: Visit) -> Response:
@@ -82,7 +83,12 @@ async def revoke(visit: Visit) -> Response:
 
 
 async def imports(visit: Visit) -> Response:
-    return shown(visit, "imports", imports=(await visit.memory.imports.list())[-MOST:])
+    return _table(visit, "imports", (await visit.memory.imports.list())[::-1])
+
+
+def _table(visit: Visit, name: str, rows: Sequence[object]) -> Response:
+    told: dict[str, Any] = {name: rows[:MOST]}
+    return shown(visit, name, **told, more=max(0, len(rows) - MOST))
 
 
 def _number(visit: Visit, name: str) -> int:

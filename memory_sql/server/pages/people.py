@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,10 +18,12 @@ from memory_sql.errors import NotFoundError
 from memory_sql.memory import Memory
 from memory_sql.server import answers
 from memory_sql.server.pages import wording
-from memory_sql.server.pages.sourcing import sourced
+from memory_sql.server.pages.sourcing import MOST_SENTENCES, sourced
 from memory_sql.server.pages.visits import Visit, shown
 
 MOST_SCOPES = 20  # whose texts one page shows; others are linked to
+MOST_LINKS = 200
+MOST_WAITING = 40  # observations that are in no text yet
 NEWEST = 200  # observations that are read for a page
 EXPORTS = 4  # at once in this process; each holds a connection for as long as its client reads
 _turns = WeakKeyDictionary[Memory, asyncio.Semaphore]()
@@ -35,18 +38,23 @@ async def person(visit: Visit) -> Response:
     by_scope: dict[str, list[Observation]] = {}
     for one in newest:
         by_scope.setdefault(one.scope.id, []).append(one)
-    parts = [_Part(scope, by_scope.get(scope.ref.id, [])) for scope in scopes[:MOST_SCOPES]]
-    return shown(visit, "person", known=parts, more=scopes[MOST_SCOPES:][:500], scopes=len(scopes))
+    parts, left = [], (MOST_SENTENCES, MOST_WAITING)
+    for scope in scopes[:MOST_SCOPES]:
+        parts.append(part := _Part(scope, by_scope.get(scope.ref.id, []), *left))
+        left = max(0, left[0] - len(part.sentences)), max(0, left[1] - len(part.waiting))
+    return shown(visit, "person", known=parts, more=scopes[MOST_SCOPES:][:MOST_LINKS], scopes=len(scopes))
 
 
 class _Part:
-    """A scope as the page of a person shows it."""
+    """A scope as the page of a person shows it: at most so many sentences, and of what isn't in its text yet."""
 
-    def __init__(self, scope: Scope, found: list[Observation]) -> None:
+    def __init__(self, scope: Scope, found: list[Observation], sentences: int, waiting: int) -> None:
         self.scope = scope
-        self.sentences = sourced(scope.consolidation or "", [one for one in found if not one.pending])
-        waiting = [one for one in found if one.pending or not scope.consolidation]
-        self.waiting, self.more = waiting[:20], max(0, len(waiting) - 20)
+        text = scope.consolidation or ""
+        whole = sourced(text, [one for one in found if not one.pending], sentences) if sentences else []
+        waits = [one for one in found if one.pending or not text]
+        self.sentences, self.waiting = whole[: max(sentences, 0)], waits[:waiting]
+        self.is_cut = len(self.sentences) < len(whole) or (bool(text) and not whole) or len(waits) > waiting
 
 
 async def export(visit: Visit) -> Response:
@@ -61,7 +69,7 @@ async def export(visit: Visit) -> Response:
 
 
 async def preview(visit: Visit) -> Response:
-    return _previewed(visit, await _forget(visit, _all_of(visit), dry_run=True), is_all=True)
+    return await _previewed(visit, await _forget(visit, _all_of(visit), dry_run=True), is_all=True)
 
 
 async def forget(visit: Visit) -> Response:
@@ -69,12 +77,12 @@ async def forget(visit: Visit) -> Response:
     planned = await _forget(visit, _all_of(visit), dry_run=True)
     if visit.form.get("name") != visit.user:
         problem = "Nothing was forgotten. Type the name exactly as it stands there."
-        return _previewed(visit, planned, is_all=True, status=422, problem=problem)
+        return await _previewed(visit, planned, is_all=True, status=422, problem=problem)
     return await _done(visit, _all_of(visit), planned, is_all=True)
 
 
 async def preview_one(visit: Visit) -> Response:
-    return _previewed(visit, await _forget(visit, _one_of(visit), dry_run=True), is_all=False)
+    return await _previewed(visit, await _forget(visit, _one_of(visit), dry_run=True), is_all=False)
 
 
 async def forget_one(visit: Visit) -> Response:
@@ -101,27 +109,21 @@ async def _forget(visit: Visit, selection: Selection, *, dry_run: bool) -> Recei
     return receipt.model_copy(update={"kept": (), "naming": ()}) if visit.is_own else receipt
 
 
-def _previewed(
+async def _previewed(
     visit: Visit, planned: Receipt, *, is_all: bool, status: int = 200, problem: str | None = None
 ) -> Response:
+    found = None
+    if not is_all:
+        with suppress(NotFoundError):  # it is hidden, or this person may not see it any more
+            found = await visit.memory.observations.get(visit.path_ids["observation_id"], **visit.whose)
     name = "forget" if is_all else "forget_one"
-    counts = wording.counts_of(planned)
-    return shown(
-        visit,
-        name,
-        status,
-        receipt=planned,
-        counts=counts,
-        seen=_digest(planned),
-        problem=problem,
-        why=wording.why_kept,
-    )
+    return shown(visit, name, status, **_told(planned), found=found, seen=_digest(planned), problem=problem)
 
 
 async def _done(visit: Visit, selection: Selection, planned: Receipt, *, is_all: bool) -> Response:
     if visit.form.get("seen") != _digest(planned):
         problem = "Nothing was forgotten. What would go has changed since you looked; this is how it is now."
-        return _previewed(visit, planned, is_all=is_all, status=409, problem=problem)
+        return await _previewed(visit, planned, is_all=is_all, status=409, problem=problem)
     receipt = await _forget(visit, selection, dry_run=False)
     return shown(visit, "receipt", **_told(receipt))
 

@@ -12,8 +12,8 @@ from memory_sql.server.pages.sourcing import sourced
 from memory_sql.server.pages.visits import Visit, back, path, shown
 
 NEWEST = 500  # observations that are read for the sources
-VERSIONS = 30
-WAITING = 50
+VERSIONS = 15
+WAITING = 30
 
 
 async def scope(visit: Visit) -> Response:

@@ -13,8 +13,8 @@ from memory_sql.languages.text import sentences
 from memory_sql.languages.wording import pieces, telling
 
 LEAST = 0.5  # of the telling words of the sentence or of the observation, whichever has fewer
-MOST_SOURCES = 5
-MOST_SENTENCES = 200
+MOST_SOURCES = 3
+MOST_SENTENCES = 80  # of a page, with their sources; what follows is in one piece
 
 
 class Sentence(NamedTuple):
@@ -24,18 +24,18 @@ class Sentence(NamedTuple):
     sources: tuple[Observation, ...]
 
 
-def sourced(text: str, observations: Sequence[Observation]) -> list[Sentence]:
+def sourced(text: str, observations: Sequence[Observation], most: int = MOST_SENTENCES) -> list[Sentence]:
     """The sentences of the text in order, each with its sources; the last one has what is left of a very long text."""
     told = [(one, telling(one.content), pieces(one.content)) for one in observations]
     found = []
     parts = sentences(text)
-    for part in parts[:MOST_SENTENCES]:
+    for part in parts[:most]:
         words, folded = telling(part), pieces(part)
         likely = sorted(
             ((_share(words, folded, own, theirs), one) for one, own, theirs in told), key=lambda pair: -pair[0]
         )
         found.append(Sentence(part, tuple(one for share, one in likely[:MOST_SOURCES] if share >= LEAST)))
-    rest = parts[MOST_SENTENCES:]
+    rest = parts[most:]
     return [*found, Sentence(" ".join(rest), ())] if rest else found
 
 

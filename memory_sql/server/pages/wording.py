@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Kept, Receipt
@@ -32,24 +32,24 @@ TOLD = {
 """What a page says after a change, by the word in its address; any other word says nothing."""
 
 _KINDS = {
-    "collective": "Everybody",
-    "agent": "The agent itself",
+    "collective": "Everybody’s",
+    "agent": "The agent’s own",
     "guideline": "Guidelines",
-    "group": "Group",
-    "individual": "Person",
-    "entity": "Subject",
-    "conversation": "Conversation",
+    "group": "The group {}",
+    "individual": "About {}",
+    "entity": "About {}",
+    "conversation": "The conversation {}",
 }
 
-COUNTS = {
-    "observations": "memories",
-    "messages": "messages",
-    "consolidations": "versions of texts",
-    "evidence": "links from memories to messages",
-    "lineage": "links between memories",
-    "judged": "decisions about sharing",
-    "runs": "records of model calls",
-    "members": "memberships of groups",
+_COUNTS = {
+    "observations": ("memory", "memories"),
+    "messages": ("message", "messages"),
+    "consolidations": ("version of a text", "versions of texts"),
+    "members": ("membership of a group", "memberships of groups"),
+    "evidence": ("note of who said what", "notes of who said what"),
+    "lineage": ("link between memories", "links between memories"),
+    "judged": ("decision about sharing", "decisions about sharing"),
+    "runs": ("record of a model’s work", "records of a model’s work"),
 }
 
 
@@ -63,7 +63,7 @@ def cut(text: str, characters: int = SHOWN) -> str:
 
 
 def scope_name(kind: str, owner: str | None, name: str | None, display_name: str | None = None) -> str:
-    whose = _KINDS[kind] if owner is None else f"{_KINDS[kind]} {display_name or owner}"
+    whose = _KINDS[kind].replace("{}", display_name or owner or "")
     return f"{whose}: {name}" if name else whose
 
 
@@ -103,16 +103,31 @@ def where_from(observation: Observation) -> str:
         case "import":
             return "imported from another system"
         case _:
+            by = by or " by the application"
             return f"told{by} in the conversation {source.conversation_id}" if source.conversation_id else f"told{by}"
 
 
 def counts_of(receipt: Receipt) -> list[tuple[str, int]]:
     """What goes, and what legal holds keep: a table of words and numbers, the same before and after."""
-    found = [(COUNTS.get(name, name), count) for name, count in receipt.counts.items() if count]
-    found += [
-        (f"{COUNTS.get(name, name)} kept by a legal hold", count) for name, count in receipt.held.items() if count
-    ]
-    return [*found, ("texts to be rewritten", len(receipt.withheld))] if receipt.withheld else found
+    found = [(_counted(name, receipt.counts[name]), receipt.counts[name]) for name in _ordered(receipt.counts)]
+    for name in _ordered(receipt.held):
+        found.append((f"{_counted(name, receipt.held[name])} kept by a legal hold", receipt.held[name]))
+    if receipt.withheld:
+        rewritten = len(receipt.withheld)
+        found.append(("text to be rewritten" if rewritten == 1 else "texts to be rewritten", rewritten))
+    return found
+
+
+def _ordered(counts: Mapping[str, int]) -> list[str]:
+    """What people ask for first comes first."""
+    order = [*_COUNTS]
+    named = [name for name, count in counts.items() if count]
+    return sorted(named, key=lambda name: order.index(name) if name in order else len(order))
+
+
+def _counted(name: str, count: int) -> str:
+    one, several = _COUNTS.get(name, (name, name))
+    return one if count == 1 else several
 
 
 def why_kept(kept: Kept) -> str:

@@ -36,6 +36,7 @@ def inspect(
     try:
         from memory_sql import server
         from memory_sql.server import serving
+        from memory_sql.server.pages.sessions import Entry
     except ModuleNotFoundError as error:
         raise ConfigurationError(f'{error.name} is missing: pip install "memory-sql[server]"') from error
 
@@ -47,7 +48,7 @@ def inspect(
         app = server.create_app(memory, mcp=False)
 
         def started(address: str) -> None:
-            entrance = f"{address}/enter?code={app.state.enter(secret)}"
+            entrance = f"{address}/enter?code={app.state.enter(Entry(secret))}"
             print(f"inspector: {entrance}", flush=True)
             if browser:
                 webbrowser.open(entrance)

@@ -36,6 +36,7 @@ class Inspected(NamedTuple):
     memory: Memory
     client: Client
     host_secret: str
+    mia_secret: str
     host: Browser
     mia: Browser
 
@@ -50,7 +51,7 @@ async def inspected(database_url: str) -> AsyncIterator[Inspected]:
             browsers = Browser(client), Browser(client)
             for browser, key in zip(browsers, (host, mia), strict=True):
                 assert (await browser.sign_in(key.secret)).status == 303
-            yield Inspected(memory, client, host.secret, *browsers)
+            yield Inspected(memory, client, host.secret, mia.secret, *browsers)
         assert await memory.admin.verify() == []
 
 
@@ -170,11 +171,11 @@ async def test_session_ends_by_signing_out_by_time_and_with_its_key(database_url
 
 async def test_process_keeps_neither_cookies_nor_keys(inspected: Inspected) -> None:
     held = sessions.Sessions(lambda: inspected.memory.now())
-    token = held.begin(inspected.host_secret)
+    token = held.begin(sessions.Entry(inspected.host_secret))
     kept = repr([vars(held), *held._sessions.items()])
     assert token not in kept
     assert inspected.host_secret not in kept
-    assert held.secret_of(token) == inspected.host_secret
+    assert held.entry(token) == sessions.Entry(inspected.host_secret)
 
 
 async def test_code_opens_once_within_a_minute(database_url: str) -> None:
@@ -183,16 +184,48 @@ async def test_code_opens_once_within_a_minute(database_url: str) -> None:
         key = await memory.keys.create("chat", rights=["read"], agents=["ada"])
         app = create_app(memory, mcp=False)
         async with lived(app) as client:
-            code = app.state.enter(key.secret)
+            code = app.state.enter(sessions.Entry(key.secret))
             browser = Browser(client)
             entered = await browser.get("/enter", {"code": code})
             assert (entered.status, entered.headers["location"]) == (303, "/")
             assert (await browser.get("/agents/ada")).status == 200
             assert (await Browser(client).get("/enter", {"code": code})).status == 401
-            late = app.state.enter(key.secret)
+            late = app.state.enter(sessions.Entry(key.secret))
             clock.goes_on(seconds=61)
             assert (await Browser(client).get("/enter", {"code": late})).status == 401
             assert (await Browser(client).get("/enter", {"code": "guess"})).status == 401
+
+
+async def test_host_sends_a_person_to_their_page_by_a_link(inspected: Inspected) -> None:
+    """The link opens what a key of that person would open, once, and never more than the host's key allows."""
+    ids = await known(inspected.memory)
+    host = inspected.client.with_key(inspected.host_secret)
+    asked_for = {"agent_id": "ada", "user_id": "mia"}
+    link = await host("POST", "/entrances", asked_for)
+    assert (link.status, link.json["seconds"]) == (201, 60)
+    assert inspected.host_secret not in link.text
+    browser = Browser(inspected.client)
+    path, _, code = link.json["path"].partition("?code=")
+    assert (await browser.get(path, {"code": code})).status == 303
+    assert (await browser.get("/")).headers["location"] == MIA
+    assert "green tea" in words_of(await browser.get(MIA))
+    for page in (JONAS, "/agents/ada", "/agents/ada/work", "/agents/bob/people/mia", "/keys"):
+        assert (await browser.get(page)).status == 403, page
+    assert (await browser.post(f"{MIA}/observations/{ids['rope']}/hide")).status == 404
+    assert (await Browser(inspected.client).get(path, {"code": code})).status == 401
+    hers = inspected.client.with_key(inspected.mia_secret)
+    assert (await hers("POST", "/entrances", asked_for)).status == 201
+    for client, body, status in (
+        (hers, {**asked_for, "user_id": "jonas"}, 403),
+        (host, {**asked_for, "agent_id": "eve"}, 403),
+        (host, {"agent_id": "ada"}, 422),
+        (host, {**asked_for, "user_id": 7}, 422),
+        (host, [], 422),
+        (inspected.client, asked_for, 401),
+    ):
+        assert (await client("POST", "/entrances", body)).status == status, body
+    cookie = Browser(inspected.client, inspected.host.cookie)
+    assert (await cookie.post("/entrances", asked_for)).status == 401
 
 
 async def test_nothing_is_shown_without_a_session(inspected: Inspected) -> None:
@@ -351,7 +384,7 @@ async def test_page_says_what_is_known_and_where_from(inspected: Inspected) -> N
     assert ids["tea"] in text.text
     one = words_of(await inspected.host.get(f"{MIA}/observations/{ids['tea']}"))
     assert "I prefer green tea, and never before ten." in one
-    assert "monday" in one
+    assert "in the conversation monday" in one
 
 
 async def test_one_observation_is_corrected_marked_hidden_and_brought_back(inspected: Inspected) -> None:

@@ -1,6 +1,7 @@
 """The inspector in Chromium: every page, light, dark, 360 px wide, by keyboard.
 
-MEMORY_SQL_AXE names axe.min.js (npm axe-core), without which accessibility isn't checked; MEMORY_SQL_SHOTS a folder for pictures.
+MEMORY_SQL_AXE names axe.min.js (npm axe-core), without which accessibility isn't checked; MEMORY_SQL_SHOTS a folder for
+pictures.
 """
 
 from __future__ import annotations

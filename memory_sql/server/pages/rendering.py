@@ -50,6 +50,7 @@ def _environment() -> Environment:
         "state": wording.state,
         "cut": wording.cut,
         "where_from": wording.where_from,
+        "begun": wording.begun,
     }
     made.globals |= {"version": __version__, "told": wording.TOLD, "encoded": _encoded}
     return made

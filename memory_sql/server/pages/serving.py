@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import JSONResponse, RedirectResponse
 
-from memory_sql.errors import MemorySQLError, http_status
+from memory_sql.domain.ids import host_id
+from memory_sql.errors import InputError, MemorySQLError, http_status
 from memory_sql.memory import Memory
-from memory_sql.server.identity import Bearer, Identity
+from memory_sql.server.identity import Bearer, Identity, allowed
 from memory_sql.server.pages import asking, home, observations, operating, people, scopes
 from memory_sql.server.pages.origins import check_origin, is_private
 from memory_sql.server.pages.rendering import HEADERS, file, page
-from memory_sql.server.pages.sessions import COOKIE, HOURS, Sessions
+from memory_sql.server.pages.sessions import CODE_SECONDS, COOKIE, HOURS, Entry, Sessions
 from memory_sql.server.pages.visits import Visit, form_of, id_in
-from memory_sql.server.problems import RefusalError, request_id_of
+from memory_sql.server.problems import RefusalError, denied, problem_of, request_id_of, unknown_caller
 
 log = logging.getLogger("memory_sql.server")
 
@@ -70,7 +72,7 @@ PAGES = (
 
 
 def add_pages(app: FastAPI, memory_of: Callable[[Request], Memory], bearer: Bearer) -> None:
-    """Adds the pages at `/`; `app.state.enter(secret)` then gives a code that opens `/enter?code=…` once, within a minute."""
+    """Adds the pages at `/`; `app.state.enter(Entry(secret))` gives a code, for `/enter?code=…`."""
     _Pages(app, memory_of, bearer)
 
 
@@ -87,6 +89,7 @@ class _Pages:
             ("/sign-out", self._sign_out, "POST"),
         ):
             self._add(app, path, method, endpoint)
+        app.add_api_route("/entrances", self._entrance, methods=["POST"], include_in_schema=False)
         for one in PAGES:
             self._add(app, one.path, one.method, self._endpoint(one))
 
@@ -120,8 +123,9 @@ class _Pages:
     # Who asks
 
     async def _identity(self, request: Request) -> Identity | None:
-        secret = self._sessions.secret_of(request.cookies.get(COOKIE, ""))
-        return None if secret is None else await self._bearer.identity(request, secret)
+        entry = self._sessions.entry(request.cookies.get(COOKIE, ""))
+        identity = None if entry is None else await self._bearer.identity(request, entry.secret)
+        return identity if entry is None or identity is None else narrowed(identity, entry)
 
     def _unknown(self, request: Request, one: Page) -> Response:
         if one.method == "POST":
@@ -134,21 +138,21 @@ class _Pages:
         secret = (await form_of(request)).get("key", "").strip()
         if await self._bearer.identity(request, secret) is None:
             return page("sign_in", 401, done=None, problem="No key like this is accepted.")
-        return self._signed_in(request, secret)
+        return self._signed_in(request, Entry(secret))
 
     async def _enter(self, request: Request) -> Response:
-        secret = self._sessions.redeem(request.query_params.get("code", ""))
-        if secret is None:
+        entry = self._sessions.redeem(request.query_params.get("code", ""))
+        if entry is None:
             return page("sign_in", 401, done=None, problem="This link was used already, or is older than a minute.")
-        return self._signed_in(request, secret)
+        return self._signed_in(request, entry)
 
-    def _signed_in(self, request: Request, secret: str) -> Response:
+    def _signed_in(self, request: Request, entry: Entry) -> Response:
         """Always with a new session: what cookie came along, whoever set it, becomes none."""
         self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = _to("/")
         answer.set_cookie(
             COOKIE,
-            self._sessions.begin(secret),
+            self._sessions.begin(entry),
             max_age=HOURS * 3600,
             path="/",
             secure=not is_private(request),
@@ -157,11 +161,48 @@ class _Pages:
         )
         return answer
 
+    async def _entrance(self, request: Request) -> Response:
+        """For the program of a host, with its key: a link that signs one person in to their own page, and nothing else."""
+        try:
+            identity = await self._bearer(request)
+            if identity is None:
+                raise unknown_caller()
+            agent, user = _person_of(await request.body())
+            if identity.user_id not in (None, user):
+                raise denied()
+            allowed(identity, "read", agent)
+        except (MemorySQLError, RefusalError) as error:
+            return problem_of(request, error)
+        secret = request.headers["authorization"].partition(" ")[2].strip()
+        told = {"path": f"/enter?code={self._sessions.code(Entry(secret, agent, user))}", "seconds": CODE_SECONDS}
+        return JSONResponse(told, 201, HEADERS)
+
     async def _sign_out(self, request: Request) -> Response:
         self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = _to("/?done=signed_out")
         answer.delete_cookie(COOKIE, path="/", secure=not is_private(request), httponly=True, samesite="strict")
         return answer
+
+
+def narrowed(identity: Identity, entry: Entry) -> Identity:
+    """Of a link to one person's page: what a key of theirs would allow, as far as the host's key allows it."""
+    if entry.agent_id is None:
+        return identity
+    agents = frozenset({entry.agent_id}) if identity.agents is None else identity.agents & {entry.agent_id}
+    return identity._replace(agents=agents, rights=identity.rights - {"admin"}, user_id=entry.user_id)
+
+
+def _person_of(body: bytes) -> tuple[str, str]:
+    """The agent and the user of a JSON object. Raises `InputError`."""
+    try:
+        given = json.loads(body)
+    except ValueError:
+        raise InputError("the body isn't JSON") from None
+    if not isinstance(given, dict) or given.keys() != {"agent_id", "user_id"}:
+        raise InputError("give agent_id and user_id")
+    if not all(isinstance(value, str) for value in given.values()):
+        raise InputError("agent_id and user_id are text")
+    return host_id(given["agent_id"], "agent_id"), host_id(given["user_id"], "user_id")
 
 
 async def _style(_request: Request) -> Response:

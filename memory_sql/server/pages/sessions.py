@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,9 +16,17 @@ CODE_SECONDS = 60
 MOST = 10_000  # sessions, and codes; the oldest end
 
 
+class Entry(NamedTuple):
+    """What a session opens: all that the key allows, or, of one agent, what a key of one person would."""
+
+    secret: str
+    agent_id: str | None = None
+    user_id: str | None = None
+
+
 class _Kept(NamedTuple):
     until: datetime
-    masked: bytes  # the secret of the key, which only the cookie uncovers
+    masked: bytes  # the entry, which only the cookie or the code uncovers
 
 
 class Sessions:
@@ -28,36 +37,36 @@ class Sessions:
         self._sessions: OrderedDict[bytes, _Kept] = OrderedDict()
         self._codes: OrderedDict[bytes, _Kept] = OrderedDict()
 
-    def begin(self, secret: str) -> str:
-        """The token of a new session with this key."""
-        return self._keep(self._sessions, secret, timedelta(hours=HOURS))
+    def begin(self, entry: Entry) -> str:
+        """The token of a new session."""
+        return self._keep(self._sessions, entry, timedelta(hours=HOURS))
 
-    def secret_of(self, token: str) -> str | None:
-        """The key's secret; None: there is no such session, or it is over."""
+    def entry(self, token: str) -> Entry | None:
+        """None: there is no such session, or it is over."""
         return self._read(self._sessions.get(_hash(token)), token)
 
     def end(self, token: str) -> None:
         self._sessions.pop(_hash(token), None)
 
-    def code(self, secret: str) -> str:
+    def code(self, entry: Entry) -> str:
         """Opens a session once, within a minute."""
-        return self._keep(self._codes, secret, timedelta(seconds=CODE_SECONDS))
+        return self._keep(self._codes, entry, timedelta(seconds=CODE_SECONDS))
 
-    def redeem(self, code: str) -> str | None:
-        """The key's secret; None: there is no such code, it was used, or it is too old."""
+    def redeem(self, code: str) -> Entry | None:
+        """None: there is no such code, it was used, or it is too old."""
         return self._read(self._codes.pop(_hash(code), None), code)
 
-    def _keep(self, kept: OrderedDict[bytes, _Kept], secret: str, lasts: timedelta) -> str:
+    def _keep(self, kept: OrderedDict[bytes, _Kept], entry: Entry, lasts: timedelta) -> str:
         token = secrets.token_urlsafe(32)
-        kept[_hash(token)] = _Kept(self._clock() + lasts, _masked(secret.encode(), token))
+        kept[_hash(token)] = _Kept(self._clock() + lasts, _masked(json.dumps(entry).encode(), token))
         while len(kept) > MOST:
             kept.popitem(last=False)
         return token
 
-    def _read(self, kept: _Kept | None, token: str) -> str | None:
+    def _read(self, kept: _Kept | None, token: str) -> Entry | None:
         if kept is None or kept.until <= self._clock():
             return None
-        return _masked(kept.masked, token).decode()
+        return Entry(*json.loads(_masked(kept.masked, token)))
 
 
 def _hash(token: str) -> bytes:

@@ -62,6 +62,11 @@ def cut(text: str, characters: int = SHOWN) -> str:
     return text if len(text) <= characters else f"{text[:characters].rstrip()} …"
 
 
+def begun(text: str) -> str:
+    """As the beginning of a sentence; names in it stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def scope_name(kind: str, owner: str | None, name: str | None, display_name: str | None = None) -> str:
     whose = _KINDS[kind].replace("{}", display_name or owner or "")
     return f"{whose}: {name}" if name else whose

@@ -163,6 +163,7 @@ class Watched:
 
     async def check(self, name: str) -> None:
         page = self.page
+        await page.wait_for_load_state("load")  # with its style
         fits = await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         if not fits:
             self.wrong.append(f"{name}: wider than the window")

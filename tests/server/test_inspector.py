@@ -342,6 +342,26 @@ async def test_every_page_is_whole_and_takes_few_statements(inspected: Inspected
         assert len(sent) <= 12, (path, len(sent))
 
 
+async def test_pages_stay_small_however_much_is_known(inspected: Inspected) -> None:
+    """Texts, sources and lists end somewhere, and say that there is more."""
+    memory = inspected.memory
+    kinds = [f"of the {n}th kind " * 40 for n in range(100)]
+    said = [{"id": str(n), "role": "user", "content": f"I prefer drink {n}, {kind}."} for n, kind in enumerate(kinds)]
+    await memory.add(said, **ADA, user_id="mia", conversation_id="long")
+    formed = await memory.conversations.form(**ADA, conversation_id="long")
+    own = formed.observations[0].scope.id
+    assert len(await memory.observations.list(**ADA, user_id="mia", limit=1000)) >= 60
+    assert "There is more" in words_of(await inspected.host.get(MIA))
+    for version in range(2):
+        for path in (MIA, f"{MIA}/observations", f"{MIA}/scopes/{own}", f"{MIA}/scopes/{own}?from=0"):
+            with statements(memory) as sent:
+                answer = await asked(inspected.host, path)
+            assert answer.status == (404 if "from" in path and version == 0 else 200), path
+            checked(answer)
+            assert len(sent) <= 12, path
+        await memory.scopes.consolidate(**ADA, scope_id=own)
+
+
 async def test_hostile_memory_is_inert_on_every_page(inspected: Inspected) -> None:
     memory = inspected.memory
     person = "</title><script>&\"'"

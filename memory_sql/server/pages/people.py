@@ -20,12 +20,12 @@ from memory_sql.server import answers
 from memory_sql.server.pages import wording
 from memory_sql.server.pages.sourcing import MOST_SENTENCES, sourced
 from memory_sql.server.pages.visits import Visit, shown
+from memory_sql.server.routing import EXPORTS
 
 MOST_SCOPES = 20  # whose texts one page shows; others are linked to
 MOST_LINKS = 200
 MOST_WAITING = 40  # observations that are in no text yet
 NEWEST = 200  # observations that are read for a page
-EXPORTS = 4  # at once in this process; each holds a connection for as long as its client reads
 _turns = WeakKeyDictionary[Memory, asyncio.Semaphore]()
 
 
@@ -53,8 +53,8 @@ class _Part:
         text = scope.consolidation or ""
         whole = sourced(text, [one for one in found if not one.pending], sentences) if sentences else []
         waits = [one for one in found if one.pending or not text]
-        self.sentences, self.waiting = whole[: max(sentences, 0)], waits[:waiting]
-        self.is_cut = len(self.sentences) < len(whole) or (bool(text) and not whole) or len(waits) > waiting
+        self.sentences, self.waiting = whole[:sentences], waits[:waiting]
+        self.is_cut = len(whole) > sentences or (bool(text) and not sentences) or len(waits) > waiting
 
 
 async def export(visit: Visit) -> Response:

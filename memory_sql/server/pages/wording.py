@@ -35,7 +35,7 @@ _KINDS = {
     "collective": "Everybody’s",
     "agent": "The agent’s own",
     "guideline": "Guidelines",
-    "group": "The group {}",
+    "group": "{} (group)",
     "individual": "About {}",
     "entity": "About {}",
     "conversation": "The conversation {}",

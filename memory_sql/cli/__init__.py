@@ -29,6 +29,7 @@ from memory_sql.cli import (
     groups,
     holds,
     importing,
+    inspecting,
     keys,
     lifecycle,
     mcp,
@@ -88,6 +89,7 @@ for name, face in FACES.items():
 app.command("estimate", rich_help_panel=tree.OPERATIONS)(estimating.estimate)
 app.command("lifecycle", rich_help_panel=tree.OPERATIONS)(lifecycle.lifecycle)
 app.command("serve", rich_help_panel=tree.OPERATIONS)(serve.serve)
+app.command("inspect", rich_help_panel=tree.OPERATIONS)(inspecting.inspect)
 app.command("mcp", rich_help_panel=tree.OPERATIONS)(mcp.mcp)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)

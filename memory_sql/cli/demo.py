@@ -271,7 +271,7 @@ def _result(page: Page, is_good: bool, good: str, bad: str) -> None:
 
 def _finish(page: Page, shown: Shown, database: str) -> None:
     page.say(f"\nIt took {shown.seconds:.1f} s. Try next:", indent="")
-    tried = ("memory-sql demo --all", f"memory-sql scope list --text --agent {AGENT} --user jonas")
+    tried = ("memory-sql demo --all", "memory-sql inspect")
     page.commands(f"   {runnable(command, database)}" for command in tried)
     problems: dict[str, Any] = shown.problems()
     output.complain_of(problems)

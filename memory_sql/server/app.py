@@ -19,6 +19,7 @@ from memory_sql.memory import Memory
 from memory_sql.server.guard import Guard
 from memory_sql.server.identity import Bearer, Identify
 from memory_sql.server.mounting import mount
+from memory_sql.server.pages import add_pages
 from memory_sql.server.problems import KINDS, problem
 from memory_sql.server.routing import methods_at, router
 
@@ -34,6 +35,7 @@ def create_app(
     memory: Memory | None = None,
     *,
     mcp: bool = True,
+    pages: bool = True,
     identity: Identify | None = None,
     allowed_hosts: Sequence[str] | None = None,
     body_bytes: int = BODY_BYTES,
@@ -45,6 +47,7 @@ def create_app(
     `memory` is open, and stays the caller's to close; None: one of the settings is opened and closed with the application.
     `identity` None: keys (`memory.keys`), each with `requests_per_minute` in this process. `mcp`: also at `/mcp`, where that
     extra is installed, for the names in `allowed_hosts` (`memory.example.com`, `localhost:*`; None: those of the loopback).
+    `pages`: the inspector at `/` (docs/inspector.md), where keys say who asks.
     `body_bytes`: more is 413. `metrics` gives the text of `/metrics`.
     """
 
@@ -69,11 +72,14 @@ def create_app(
         redirect_slashes=False,
     )
     app.add_middleware(Guard, body_bytes=body_bytes)
-    identify = identity or Bearer(memory_of, requests_per_minute)
+    bearer = Bearer(memory_of, requests_per_minute)
+    identify = identity or bearer
     shown = [Depends(HTTPBearer(auto_error=False, scheme_name="key", description="A key: memory-sql key create"))]
     app.include_router(router(memory_of, identify), dependencies=shown)
     app.add_exception_handler(HTTPException, _refused)
     _add_health(app, metrics)
+    if pages and identity is None:
+        add_pages(app, memory_of, bearer)
     mounted = mount(app, identify, allowed_hosts) if mcp else None
     return app
 

@@ -51,7 +51,11 @@ class Bearer:
         scheme, _, secret = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not secret:
             return None
-        key = await self._memory(request).keys.find(secret.strip())
+        return await self.identity(request, secret.strip())
+
+    async def identity(self, request: Request, secret: str) -> Identity | None:
+        """Whose key has this secret. Raises `RefusalError` for too many requests with it."""
+        key = await self._memory(request).keys.find(secret)
         if key is None:
             return None
         wait = self._buckets.take(key.key_id)

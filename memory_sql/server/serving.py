@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from ipaddress import ip_address
 from typing import Any
 
@@ -22,6 +23,7 @@ from memory_sql.memory import Memory
 log = logging.getLogger("memory_sql.server")
 
 OWN = "memory-sql serve"  # who makes a key for its own life
+INSPECTOR_HOURS = 24
 BACKLOG = 2048
 SETTLE_SECONDS = 0.1  # in which the requests of new connections are read
 
@@ -124,6 +126,12 @@ async def own_key(memory: Memory, host: str) -> str | None:
             f"--host {host} can be reached from elsewhere, and there is no key yet; make one: memory-sql key create NAME"
         )
     return (await memory.keys.create("serve", rights=RIGHTS, actor=OWN)).secret
+
+
+async def inspector_key(memory: Memory) -> str:
+    """The secret of a key for this process that allows everything; `end_key` ends it, and else its last hour does."""
+    ends = memory.now() + timedelta(hours=INSPECTOR_HOURS)
+    return (await memory.keys.create("inspect", rights=RIGHTS, expires_at=ends, actor=OWN)).secret
 
 
 async def end_key(memory: Memory, secret: str) -> None:

@@ -665,13 +665,13 @@ def test_without_arguments_the_help_is_shown() -> None:
     assert memory_sql("--version").out == f"memory-sql {__version__}\n"
 
 
-SERVING = [("serve",), ("mcp",)]
+SERVING = [("serve",), ("inspect",), ("mcp",)]
 
 
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 102
+    assert len(listed) == 103
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
@@ -690,7 +690,15 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "observation", "scope", "prompt", "conversation", "group", "person", "hold", "key", "model", "import",
         "work", "admin",
     ]  # fmt: skip
-    assert re.findall(r"^  (\S+)", operations, re.M) == ["estimate", "lifecycle", "serve", "mcp", "worker", "db"]
+    assert re.findall(r"^  (\S+)", operations, re.M) == [
+        "estimate",
+        "lifecycle",
+        "serve",
+        "inspect",
+        "mcp",
+        "worker",
+        "db",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 START_SECONDS = 60
-STARTED = re.compile(r" serves at (http://\S+)")
+STARTED = re.compile(r"(?: serves at|^inspector:) (http://\S+)", re.MULTILINE)
 KEY = re.compile(r"key for this run: (ms_\S+)")
 
 
@@ -40,12 +40,12 @@ class Process(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(database_url: str, *options: str, **more: str) -> AsyncIterator[Process]:
-    """`more`: variables of its environment."""
-    command = [sys.executable, "-m", "memory_sql.cli", "serve", "--port", "0", "--url", database_url, *options]
+async def serving(database_url: str, *options: str, command: str = "serve", **more: str) -> AsyncIterator[Process]:
+    """`command`: serve or inspect. `more`: variables of its environment."""
+    called = [sys.executable, "-m", "memory_sql.cli", command, "--port", "0", "--url", database_url, *options]
     environ = {**os.environ, "MEMORY_SQL_LLM": "offline", **more}
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environ)
+    process = await asyncio.create_subprocess_exec(*called, stdout=pipe, stderr=pipe, env=environ)
     out, err, started = list[str](), list[str](), asyncio.Event()
     reading = [
         asyncio.create_task(_read(process.stdout, out, started)),
@@ -54,7 +54,7 @@ async def serving(database_url: str, *options: str, **more: str) -> AsyncIterato
     try:
         async with asyncio.timeout(START_SECONDS):
             await started.wait()
-        found = STARTED.search("\n".join(err))
+        found = STARTED.search("\n".join((*err, *out)))
         assert found, err
         yield Process(process, found[1], out, err)
     finally:

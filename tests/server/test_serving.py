@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from memory_sql.memory import Memory
 from memory_sql.server.serving import _listening
@@ -128,3 +129,23 @@ async def test_body_of_a_gibibyte_is_refused_and_takes_no_memory(database_url: s
                         assert answer.status == 413
         assert server.memory_kib() - before < 20_000
         assert await server.ended() == 0
+
+
+@pytest.mark.slow
+async def test_inspect_serves_the_pages_and_signs_in_once(database_url: str) -> None:
+    """Its address opens a session; the key behind it ends with the command."""
+    async with serving(database_url, "--no-browser", command="inspect") as server:
+        address = URL(server.url)
+        assert (address.host, address.path) == ("127.0.0.1", "/enter")
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
+            async with client.get(address, allow_redirects=False) as entered:
+                assert (entered.status, entered.headers["location"]) == (303, "/")
+            async with client.get(address.with_path("/").with_query(None)) as home:
+                assert home.status == 200
+                assert "Sign out" in await home.text()
+            async with client.get(address, allow_redirects=False) as again:
+                assert again.status == 401
+        async with Memory(database_url) as memory:
+            assert [key.name for key in await memory.keys.list()] == ["inspect"]
+            assert await server.ended() == 0
+            assert await memory.keys.list() == []

@@ -40,7 +40,7 @@ WITHIN = {"message_ids", "find", "takes_part"}  # what `add` asks for, and what 
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`
 APART = {("work", "lifecycle")}  # a command of its own
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "mcp", "worker", "estimate", "lifecycle", "serve", "db"}  # that are no method of Memory
+ELSEWHERE = {"demo", "mcp", "worker", "estimate", "lifecycle", "serve", "inspect", "db"}  # that are no method of Memory
 
 
 def methods(of: type) -> set[str]:

@@ -1,0 +1,98 @@
+"""For who operates it: work, reviews, groups, holds, keys, imports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import Response
+
+from memory_sql.domain.ids import host_id
+from memory_sql.errors import InputError, NotFoundError
+from memory_sql.server.pages.visits import Visit, back, path, shown
+
+LIMIT = 25  # of what waits or failed
+MOST = 300  # rows of a table
+
+
+async def work(visit: Visit) -> Response:
+    memory, of_agent = visit.memory, visit.of_agent
+    return shown(
+        visit,
+        "work",
+        backlog=await memory.work.backlog(**of_agent),
+        reviews=await memory.work.reviews(**of_agent, limit=LIMIT),
+        dead=await memory.work.dead(**of_agent, limit=LIMIT),
+        failures=await memory.work.failures(**of_agent, limit=LIMIT),
+    )
+
+
+async def decide(visit: Visit) -> Response:
+    decision = visit.form.get("decision")
+    if decision not in ("accept", "refuse"):
+        raise InputError("decide: accept or refuse")
+    review, is_accepted = visit.path_ids["review_id"], decision == "accept"
+    await visit.memory.work.decide(review, **visit.of_agent, accept=is_accepted, actor=visit.actor)
+    return back(f"{visit.agent_path}/work", "accepted" if is_accepted else "refused")
+
+
+async def retry(visit: Visit) -> Response:
+    await visit.memory.work.retry(**visit.of_agent, run_id=_number(visit, "run_id"))
+    return back(f"{visit.agent_path}/work", "retried")
+
+
+async def groups(visit: Visit) -> Response:
+    return _table(visit, "groups", await visit.memory.groups.list(**visit.of_agent))
+
+
+async def group(visit: Visit) -> Response:
+    key = visit.path_ids["group_id"]
+    found = next((one for one in await visit.memory.groups.list(**visit.of_agent) if one.group_id == key), None)
+    if found is None:
+        raise NotFoundError("group", key)
+    members = await visit.memory.groups.members(key, **visit.of_agent)
+    return shown(visit, "group", group=found, members=members[:MOST], more=max(0, len(members) - MOST))
+
+
+async def holds(visit: Visit) -> Response:
+    return _table(visit, "holds", (await visit.memory.holds.list(**visit.of_agent, released=True))[::-1])
+
+
+async def place(visit: Visit) -> Response:
+    kind, target = visit.form.get("kind", ""), visit.form.get("target", "").strip()
+    if kind not in ("user", "conversation", "group", "observation"):
+        raise InputError("choose what the hold is on")
+    what: dict[str, Any] = {f"{kind}_id": host_id(target, "target")}
+    reason = visit.form.get("reason", "").strip() or None
+    await visit.memory.holds.place(**visit.of_agent, **what, reason=reason, actor=visit.actor)
+    return back(f"{visit.agent_path}/holds", "placed")
+
+
+async def release(visit: Visit) -> Response:
+    await visit.memory.holds.release(_number(visit, "hold_id"), **visit.of_agent, actor=visit.actor)
+    return back(f"{visit.agent_path}/holds", "released")
+
+
+async def keys(visit: Visit) -> Response:
+    return _table(visit, "keys", (await visit.memory.keys.list(revoked=True))[::-1])
+
+
+async def revoke(visit: Visit) -> Response:
+    await visit.memory.keys.revoke(_number(visit, "key_id"))
+    return back(path("keys"), "revoked")
+
+
+async def imports(visit: Visit) -> Response:
+    return _table(visit, "imports", (await visit.memory.imports.list())[::-1])
+
+
+def _table(visit: Visit, name: str, rows: Sequence[object]) -> Response:
+    told: dict[str, Any] = {name: rows[:MOST]}
+    return shown(visit, name, **told, more=max(0, len(rows) - MOST))
+
+
+def _number(visit: Visit, name: str) -> int:
+    text = visit.path_ids[name]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise NotFoundError(name.removesuffix("_id"), text)
+    return int(text)

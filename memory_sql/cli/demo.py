@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 AGENT = "memory-sql-demo"  # the demo empties its memory when it starts, so the name must be its own
 CONVERSATIONS = ("harbor-2026-03-03", "jonas-2026-03-04", "harbor-2026-03-17")
 ABOUT, PRIVATE = "ship", "cardiologist"  # a word of the fact that changes, and of the private one
+ASKED = "When do we ship?"
 FORGOTTEN, WORD = ("harbor-2026-03-17", "harbor-2026-03-17-09"), "kronor"  # where it was said, and a word of it
 PEOPLE = ("mia", "jonas")
 
@@ -103,6 +104,7 @@ async def _story(memory: Memory, page: Page, clock: Clock) -> Shown:
     if not learnt:
         _result(page, False, "", "No observation was formed, so there is nothing to show.")
         return shown
+    await _prompt(memory, page, shown)
     await _contradiction(memory, page, learnt, shown)
     await _members(memory, page, learnt, shown)
     await _tool(memory, page)
@@ -157,12 +159,20 @@ def _with(word: str, observations: list[Observation]) -> list[Observation]:
     return [observation for observation in observations if word in observation.content.casefold()]
 
 
-async def _contradiction(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
-    page.step("A newer fact contradicts an older one and supersedes it; the text has what is true now")
+async def _prompt(memory: Memory, page: Page, shown: Shown) -> None:
+    page.step(f"What goes into Ada's prompt when Mia writes “{ASKED}”")
     scopes = [scope for user in PEOPLE for scope in await memory.scopes.list(agent_id=AGENT, user_id=user)]
     pending = dict.fromkeys(scope.ref.id for scope in scopes if scope.pending)
     _, failed = await consolidate_each(memory, AGENT, list(pending))
     shown.failed |= failed
+    context = await memory.context(agent_id=AGENT, user_id=PEOPLE[0], message=ASKED)
+    for line in context.xml.splitlines():
+        page.say(line, indent="     ", hanging="  ", style="green" if ABOUT in line.casefold() else "")
+    page.say(f"About {context.tokens} tokens; no model was asked for it.")
+
+
+async def _contradiction(memory: Memory, page: Page, learnt: list[Observation], shown: Shown) -> None:
+    page.step("A newer fact contradicted an older one and superseded it: the text has what is true now")
     for old in learnt:
         owner = old.scope.owner_id if old.scope.kind == "individual" else PEOPLE[0]
         now = await memory.observations.get(old.id, agent_id=AGENT, user_id=owner or PEOPLE[0])
@@ -171,11 +181,6 @@ async def _contradiction(memory: Memory, page: Page, learnt: list[Observation], 
             page.say(f"- {now.id}  {output.flat(now.content)}  (superseded by {now.superseded_by})", style="red")
     if not shown.superseded:
         page.say("The model found no contradiction.")
-    group = await _group(memory)
-    page.say(f"text of {group.ref}, version {group.version}:")
-    for line in (group.consolidation or "").splitlines():
-        style = "green" if ABOUT in line.casefold() else ""
-        page.say(line, indent="     ", hanging="  ", style=style)
 
 
 async def _group(memory: Memory) -> Scope:

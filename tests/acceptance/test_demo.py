@@ -29,8 +29,12 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
         "harbor-2026-03-03  15 messages → 5 observations  (group harbor)",
         "Mia said: We decided to ship on 17 April.",
         "Mia said: We moved the ship date to 24 April",
+        "What goes into Ada's prompt when Mia writes “When do we ship?”",
+        "<MemoryContext>",
+        '<GroupMemory group="harbor">',
+        "Mia said: We moved the ship date to 24 April",
+        "</MemoryContext>",
         "- o1-1  Mia said: We decided to ship on 17 April.  (superseded by o1-6)",
-        "text of group:harbor, version 1:",
         "Jonas said: I have an appointment with a cardiologist",
         "Jonas  searches: “ship” finds o1-6, ",
         "Mia    searches: “ship” finds o1-6, ",
@@ -47,7 +51,7 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
     assert len(first.splitlines()) <= 64
     assert max(map(len, first.splitlines())) <= 100
     assert "\x1b" not in first
-    text = first.partition("text of group:harbor, version 1:")[2].partition("\n\n")[0]
+    text = first.partition("<MemoryContext>")[2].partition("</MemoryContext>")[0]
     assert "17 April" not in text
     assert "“cardiologist” finds nothing" in next(line for line in first.splitlines() if "Mia    searches" in line)
     assert not embedded.running(directory)

@@ -19,6 +19,7 @@ from memory_sql.domain.results import MaintainResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.lifecycle import expiry
+from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.database import rows
@@ -380,6 +381,29 @@ async def test_consolidation_is_told_once_what_plans_of_the_text_came_to(
     assert "hull" not in str(await memory.context(**MIA))
     await said(memory, "Mia has a dog.")
     assert await consolidated(f"{STANDS} Mia will varnish the mast. Mia has a cat and a dog.") == []
+
+
+async def test_next_consolidation_is_told_what_ended_while_one_was_under_way(
+    memory: Memory, llm: Scripted, clock: Clock
+) -> None:
+    clock.now = MONDAY.replace(hour=23, minute=59)
+    one = await plan(memory, PLANS[0], until=MONDAY.date())
+    scope: dict[str, Any] = {**ADA, "scope_id": (await memory.observations.get(one, **MIA)).scope.id}
+
+    async def meanwhile(request: Request[Any]) -> str:
+        clock.goes_on(minutes=2)
+        assert (await memory.work.maintain()).expired == 1
+        clock.goes_on(minutes=1)
+        return json.dumps({"text": PLANS[0]})
+
+    llm.then(meanwhile)
+    await memory.scopes.consolidate(**scope)
+    for told, what in ((True, "Mia has a cat."), (False, "Mia has a dog.")):
+        await said(memory, what)
+        llm.then(json.dumps({"text": f"{PLANS[0]} {what}"}))
+        clock.goes_on(minutes=1)
+        await memory.scopes.consolidate(**scope)
+        assert ("begin ended" in llm.requests[-1].prompt) == told
 
 
 async def test_what_somebody_leaves_behind_in_a_group_cannot_be_taken_back(memory: Memory, clock: Clock) -> None:

@@ -419,6 +419,22 @@ async def test_what_somebody_leaves_behind_in_a_group_cannot_be_taken_back(memor
         await memory.observations.resolve(one, None, **jonas)
 
 
+async def test_each_batch_says_when_it_was_itself(database_url: str, llm: Scripted, clock: Clock) -> None:
+    """A sweep may take long: what it takes last was in use until then."""
+
+    def ticking() -> datetime:
+        clock.goes_on(seconds=1)
+        return clock.now
+
+    async with Memory(database_url, llm, SETTINGS.model_copy(update={"maintenance_batch": 1}), clock=ticking) as memory:
+        for what in PLANS:
+            await plan(memory, what)
+        clock.goes_on(days=7)
+        assert await expired(memory) == 2
+        told = "SELECT count(DISTINCT status_at), count(DISTINCT resolved_at) FROM memory.observation_states"
+        assert await rows(memory, told) == [(2, 1)]
+
+
 # What no sweep touches
 
 

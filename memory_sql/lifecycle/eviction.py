@@ -132,15 +132,15 @@ def _at_least(budgets: Iterable[Budget]) -> int:
 
 
 class Plan(NamedTuple):
-    """What goes of a scope, in that order: numbers and kinds. `is_over`: what is left is too much all the same."""
+    """What goes of a scope, in that order. `is_over`: what is left is too much all the same."""
 
     scope_id: int
-    going: Sequence[tuple[int, str]] = ()
+    going: Sequence[Stored] = ()
     is_over: bool = False
 
-    def told(self, going: Iterable[tuple[int, str]], *, dry_run: bool = False) -> Trimmed:
+    def told(self, going: Iterable[Stored], *, dry_run: bool = False) -> Trimmed:
         """That so much of it went."""
-        evicted = dict(Counter(kind for _, kind in going))
+        evicted = dict(Counter(one.kind for one in going))
         return Trimmed(
             evicted=evicted,
             scopes=(self.scope_id,) if evicted else (),
@@ -152,27 +152,26 @@ class Plan(NamedTuple):
 async def planned(session: Session, agent_key: int, scope_id: int, settings: Settings) -> Plan:
     """It reads all of the scope, and locks nothing meanwhile."""
     going, is_over = plan(await _stored(session, agent_key, scope_id, settings), settings)
-    return Plan(scope_id, [(one.seq, one.kind) for one in going], is_over)
+    return Plan(scope_id, going, is_over)
 
 
 async def trim(
     session: Session,
     agent_key: int,
     plan: Plan,
-    batch: Sequence[tuple[int, str]],
+    batch: Sequence[Stored],
     settings: Settings,
     now: datetime,
 ) -> Trimmed:
-    """Evicts, under the scope's lock, these of the plan; not what has been protected or gone out of use since."""
+    """Evicts, under the scope's lock, these of the plan; not what has been said again, protected or gone out of use since."""
     scopes = ScopeRepository(session)
     await share_agent(session, agent_key)  # what is held while this runs is seen, or waits
     locked = await scopes.lock(agent_key, scope_ids=[plan.scope_id])
     if not locked:  # forgotten meanwhile
         return Trimmed()
-    there = await _stored(session, agent_key, plan.scope_id, settings, [seq for seq, _ in batch])
-    free = {one.seq for one in there if not one.is_protected}
-    going = [one for one in batch if one[0] in free]
-    await StateRepository(session).evict(locked[0], [seq for seq, _ in going], now)
+    there = {*await _stored(session, agent_key, plan.scope_id, settings, [one.seq for one in batch])}
+    going = [one for one in batch if one in there]  # as it was planned
+    await StateRepository(session).evict(locked[0], [one.seq for one in going], now)
     await scopes.refresh_due(agent_key, [plan.scope_id], settings.consolidation_threshold, now)
     return plan.told(going)
 

@@ -71,9 +71,9 @@ class Sweeps:
     async def preview(self, agent_id: str | None, most: int, at: datetime) -> MaintainResult:
         """What all sweeps would change at that time, each by itself."""
         batch = Batch(agent_id, BEGINNING, 0, 0, dry=True)
-        moved = await self._through(stages.sweep, batch, most, at)
-        archived = await self._through(archival.sweep, batch, most, at)
-        tiered = await self._through(tiers.sweep, batch, most, at)
+        moved = await self._through(stages.sweep, batch, most, lambda: at)
+        archived = await self._through(archival.sweep, batch, most, lambda: at)
+        tiered = await self._through(tiers.sweep, batch, most, lambda: at)
         counts, first = await self._database.write(
             lambda unit: expiry.due(unit, agent_id, self._settings, at, EXAMPLES), principal=service(agent_id)
         )
@@ -91,19 +91,19 @@ class Sweeps:
     async def _go_on(self, name: str, step: Step, agent_id: str | None, most: int) -> Done:
         """From where the pass before was cut short, else from the first."""
         after = self._places.pop((name, agent_id), BEGINNING)
-        done = await self._through(step, Batch(agent_id, after, 0, 0), most, self._now())
+        done = await self._through(step, Batch(agent_id, after, 0, 0), most, self._now)
         if done.after is not None:
             self._places[name, agent_id] = done.after
         return done
 
-    async def _through(self, step: Step, batch: Batch, most: int, now: datetime) -> Done:
-        """Batch by batch from `batch` on, until `most` have changed."""
+    async def _through(self, step: Step, batch: Batch, most: int, now: Callable[[], datetime]) -> Done:
+        """Batch by batch from `batch` on, each at its own time, until `most` have changed."""
         at_once = LOOKED_AT_ONCE if batch.dry else min(CHANGED_AT_ONCE, self._settings.maintenance_batch)
         looks, done = LOOKED_AT_ONCE, Done(after=batch.after)
         while done.after is not None and done.changed < most:
             batch = batch._replace(after=done.after, most=looks, changes=min(at_once, most - done.changed))
             swept = await self._database.write(
-                partial(step, batch=batch, settings=self._settings, now=now), principal=service(batch.agent_id)
+                partial(step, batch=batch, settings=self._settings, now=now()), principal=service(batch.agent_id)
             )
             done = Done(done.changed + swept.changed, (done.examples + swept.examples)[:EXAMPLES], swept.last)
             looks = LOOKED_AT_ONCE if swept.changed < batch.changes else min(LOOKED_AT_ONCE, LOOKS * at_once)

@@ -17,7 +17,7 @@ from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
 from tests.database import rows, serving, statements
-from tests.factories import MONDAY, conversation
+from tests.factories import MONDAY, Clock, conversation
 from tests.fakes import Scripted
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -169,21 +169,23 @@ async def test_many_go_in_bounded_transactions(database_url: str, llm: Scripted)
         assert len(await active(memory)) == 1
 
 
-async def test_what_is_protected_after_the_plan_stays(memory: Memory) -> None:
-    ids = await notes(memory, 5)
+async def test_what_is_protected_or_said_again_after_the_plan_stays(memory: Memory, clock: Clock) -> None:
+    ids = await notes(memory, 6)
     settings = Settings(llm="offline", retention="budget", store_items=1)
     async with serving(memory) as unit:
         agent_key = await agent_key_of(unit, "ada")
         assert agent_key is not None
         plan = await eviction.planned(unit, agent_key, 1, settings)
-    assert plan == eviction.Plan(1, [(n, "note") for n in (1, 2, 3, 4)])
+    assert [(one.seq, one.kind) for one in plan.going] == [(n, "note") for n in (1, 2, 3, 4, 5)]
     await memory.observations.dispute(ids[0], **MIA)
     await memory.holds.place(**ADA, observation_id=ids[1])
+    clock.goes_on(days=1)
+    await memory.observe((await memory.observations.get(ids[3], **MIA)).content, **MIA)
     await memory.forget(Selection(observation_id=ids[2]), **ADA)
     async with serving(memory) as unit:
         trimmed = await eviction.trim(unit, agent_key, plan, plan.going, settings, MONDAY)
     assert trimmed == Trimmed(evicted={"note": 1}, scopes=(1,))
-    assert await active(memory) == {ids[0], ids[1], ids[4]}
+    assert await active(memory) == {ids[0], ids[1], ids[3], ids[5]}
 
 
 async def test_maintenance_trims_those_whose_retention_is_by_budget(database_url: str, llm: Scripted) -> None:

@@ -19,6 +19,7 @@ from memory_sql.domain.results import MaintainResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.lifecycle import expiry
+from memory_sql.llm import Request
 from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.database import rows
@@ -382,6 +383,29 @@ async def test_consolidation_is_told_once_what_plans_of_the_text_came_to(
     assert await consolidated(f"{STANDS} Mia will varnish the mast. Mia has a cat and a dog.") == []
 
 
+async def test_next_consolidation_is_told_what_ended_while_one_was_under_way(
+    memory: Memory, llm: Scripted, clock: Clock
+) -> None:
+    clock.now = MONDAY.replace(hour=23, minute=59)
+    one = await plan(memory, PLANS[0], until=MONDAY.date())
+    scope: dict[str, Any] = {**ADA, "scope_id": (await memory.observations.get(one, **MIA)).scope.id}
+
+    async def meanwhile(request: Request[Any]) -> str:
+        clock.goes_on(minutes=2)
+        assert (await memory.work.maintain()).expired == 1
+        clock.goes_on(minutes=1)
+        return json.dumps({"text": PLANS[0]})
+
+    llm.then(meanwhile)
+    await memory.scopes.consolidate(**scope)
+    for told, what in ((True, "Mia has a cat."), (False, "Mia has a dog.")):
+        await said(memory, what)
+        llm.then(json.dumps({"text": f"{PLANS[0]} {what}"}))
+        clock.goes_on(minutes=1)
+        await memory.scopes.consolidate(**scope)
+        assert ("begin ended" in llm.requests[-1].prompt) == told
+
+
 async def test_what_somebody_leaves_behind_in_a_group_cannot_be_taken_back(memory: Memory, clock: Clock) -> None:
     await memory.groups.create(**ADA, group_id="harbour")
     for user in ("mia", "jonas"):
@@ -393,6 +417,22 @@ async def test_what_somebody_leaves_behind_in_a_group_cannot_be_taken_back(memor
     assert (await memory.observations.get(one, **jonas)).status == "archived"
     with pytest.raises(InputError, match="isn't resolved"):
         await memory.observations.resolve(one, None, **jonas)
+
+
+async def test_each_batch_says_when_it_was_itself(database_url: str, llm: Scripted, clock: Clock) -> None:
+    """A sweep may take long: what it takes last was in use until then."""
+
+    def ticking() -> datetime:
+        clock.goes_on(seconds=1)
+        return clock.now
+
+    async with Memory(database_url, llm, SETTINGS.model_copy(update={"maintenance_batch": 1}), clock=ticking) as memory:
+        for what in PLANS:
+            await plan(memory, what)
+        clock.goes_on(days=7)
+        assert await expired(memory) == 2
+        told = "SELECT count(DISTINCT status_at), count(DISTINCT resolved_at) FROM memory.observation_states"
+        assert await rows(memory, told) == [(2, 1)]
 
 
 # What no sweep touches

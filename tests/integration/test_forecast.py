@@ -132,6 +132,28 @@ async def test_forecast_is_what_maintenance_leaves_week_by_week(alive: Memory, c
     assert forecast[0].archived <= last.archived
 
 
+@pytest.mark.parametrize("archival", [False, True])
+async def test_at_the_very_moment_it_is_what_maintenance_leaves(
+    database_url: str, llm: Scripted, clock: Clock, archival: bool
+) -> None:
+    """A day is over at its end; a guess and what is resolved go only after theirs (C28)."""
+    days: dict[str, Any] = {"speculative_days": 7, "commitment_days": 14, "archival_days": 7}
+    async with Memory(database_url, llm, Settings(**{**ON, **days}, archival=archival), clock=clock) as memory:
+        clock.now = MONDAY.replace(hour=0)
+        await memory.observe("Mia might fly.", **MIA, confidence=0.3, importance=0.1)
+        await memory.observe("Mia will row.", **MIA, confidence=0.9, until=(clock.now + timedelta(days=6)).date())
+        forecast = await memory.work.lifecycle(**ADA, days=28)
+        for week in forecast:
+            clock.now = week.at
+            await memory.work.maintain()
+            expected = await left(memory)
+            if not archival:
+                del expected["archived"]
+            assert week.model_dump(include={*expected}) == expected, week.at
+        assert [week.resolved for week in forecast] == [0, 1, 1, 1, 1]
+        assert [week.evicted for week in forecast] == ([0, 0, 0, 0, 1] if archival else [0, 0, 1, 1, 2])
+
+
 async def test_it_changes_nothing_and_is_one_statement_however_far_it_looks(alive: Memory, clock: Clock) -> None:
     await alive.observe("Mia rows.", **MIA, confidence=0.95)
     before = await rows(alive, "SELECT * FROM memory.observation_states")

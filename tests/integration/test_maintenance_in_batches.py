@@ -26,11 +26,13 @@ SETTINGS = Settings(
     llm="offline", embedding="off", lifecycle=True, archival=True, maintenance_batch=50, commitment_days=90
 )
 RULES = '{"promote": 0.55, "stale": 0.65, "archive": 0.74, "protected": [], "days": 90, "importance": 0.3, "uses": 2}'
+TIER_RULES = '{"demote": 0.35, "promote": 0.7, "days": 14, "protected": []}'
 DEFAULTS = '{"speculative_days": 30, "commitment_days": 90, "time_zone": "UTC", "consolidation_threshold": 10}'
 EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT * FROM "
 CALLS = {
     "stages": f"memory.sweep_stages(NULL, '{{0,0,0}}', 100, 30, '{RULES}', now(), true)",
     "archival": f"memory.sweep_archival(NULL, '{{0,0,0}}', 100, 30, '{RULES}', 10, now(), true)",
+    "tiers": f"memory.sweep_tiers(NULL, '{{0,0,0}}', 100, 30, '{TIER_RULES}', now(), true)",
     "expiry": f"memory.expire(NULL, '{{0,0,0}}', 100, 30, '{DEFAULTS}', now())",
 }
 

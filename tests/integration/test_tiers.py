@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
 from memory_sql.domain.exports import ExportedObservation
@@ -210,6 +212,25 @@ async def test_it_is_hot_at_once_when_it_is_said_again_or_protected_and_when_it_
     await tiered.observations.resolve(kept, "fulfilled", **MIA)
     assert await cold(tiered) == [kept]  # what is archived is found, too
     assert again != kept
+
+
+async def test_what_is_protected_is_hot_whatever_its_transaction_has_seen(
+    database_url: str, tiered: Memory, clock: Clock
+) -> None:
+    """In REPEATABLE READ, where a sweep has made it cold meanwhile, the host has to try again."""
+    one = await observed(tiered, "Boat.", **LITTLE)
+    clock.now = MONDAY + timedelta(days=100)
+    engine = create_async_engine(database_url, isolation_level="REPEATABLE READ")
+    async with AsyncSession(engine) as session:
+        await session.execute(text("SELECT count(*) FROM memory.observations"))
+        assert (await tiered.work.maintain()).tiers == 1
+        with pytest.raises(DBAPIError, match="concurrent update"):
+            await tiered.observations.mark(one, **MIA, policy="protected", session=session)
+        await session.rollback()
+        await tiered.observations.mark(one, **MIA, policy="protected", session=session)
+        await session.commit()
+    await engine.dispose()
+    assert await cold(tiered) == []
 
 
 async def test_its_age_counts_from_when_it_was_said_again(tiered: Memory, clock: Clock) -> None:

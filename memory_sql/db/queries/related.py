@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer
 
 from memory_sql.db.direct import ask
-from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow
+from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, RunRow
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.scopes import AbsorbedObservation
 
 # Only a text's own words: its search cues say nothing about what it would supersede.
 WEIGHTS = Weights(terms=0)
 
-_o, _t, _c = ObservationRow, ObservationStateRow, ConsolidationRow
+_o, _t, _c, _r = ObservationRow, ObservationStateRow, ConsolidationRow, RunRow
 _MOMENT = DateTime(timezone=True)
 _asked = (
     func.jsonb_array_elements(cast(bindparam("queries", type_=Text), JSONB))
@@ -117,8 +117,10 @@ _again = (
     .subquery("again")
 )
 """What the text has absorbed and was said again after something that waits: else that would be the last word."""
-_written_at = (
-    select(_c.created_at)
+_read_at = (
+    select(func.coalesce(_r.started_at, _c.created_at))
+    .select_from(_c)
+    .outerjoin(_r, and_(_r.agent_key == _c.agent_key, _r.run_id == _c.run_id))
     .where(
         _c.agent_key == bindparam("agent_key", type_=BigInteger),
         _c.scope_id == bindparam("near_scope", type_=BigInteger),
@@ -134,7 +136,7 @@ _ended = (
         _t.scope_id == bindparam("near_scope", type_=BigInteger),
         _t.resolved.is_not(None),
         _t.status == literal_column("'archived'"),
-        _t.status_at > _written_at,
+        _t.status_at > _read_at,
         _o.lane == "absorb",
         _o.seq <= bindparam("to_seq", type_=Integer),
     )
@@ -142,7 +144,7 @@ _ended = (
     .limit(bindparam("most_again", type_=BigInteger))
     .subquery("ended")
 )
-"""What the text has absorbed and is over since it was written: nothing else would tell that."""
+"""What the text has absorbed and is over since its run read it: nothing else would tell that."""
 _still = null().label("ended")
 _RELATED_OR_NEAR = select(
     union_all(

@@ -7,7 +7,7 @@
 --     protected             what of these no rule archives
 --     aged                  what archival would have taken by then; resolved: what would be over since now; evicted: what is gone
 -- A stage depends on the one before, since where no rule applies it stays. So at each time the last rule that has applied
--- decides, or today's stage; and archived is for good. Of expiry and archival the first one counts, or both at once: expiry.
+-- decides, or today's stage; and archived is for good. Of expiry and archival the first one counts, or at the same time: expiry.
 CREATE OR REPLACE FUNCTION memory.forecast(p_agent text, p_rules jsonb, p_defaults jsonb, p_at timestamptz[])
 RETURNS TABLE (
     n bigint, candidate bigint, validated bigint, active bigint, stale bigint, archived bigint, protected bigint, aged bigint,
@@ -76,7 +76,7 @@ BEGIN
                coalesce(array_position(c_stages, t.stage), 1) AS stage,
                memory.is_kept_as_it_is(o.agent_key, o.scope_id, o.seq) AS is_held,
                u.uses, u.last_used_at, j.feedback,
-               e.over_at, e.gone_at, coalesce(e.over_at, e.gone_at) AS expires_at,
+               e.over_at, e.gone_at,
                CASE WHEN g.seq IS NOT NULL
                    THEN greatest(o.created_at, t.said_again_at) + make_interval(days => (p_rules ->> 'days')::integer)
                END AS ages_at
@@ -89,7 +89,7 @@ BEGIN
         WHERE o.agent_key = v_agent AND o.standing IN ('active', 'archived')
     ), told AS (
         SELECT w.n, w.aged, k.is_protected, NOT (v_archival AND w.aged) AND coalesce(k.over_at <= w.at, false) AS is_over,
-               NOT (v_archival AND w.aged) AND coalesce(k.gone_at <= w.at, false) AS is_gone,
+               NOT (v_archival AND w.aged) AND coalesce(k.gone_at < w.at, false) AS is_gone,  -- as memory.expires
                CASE WHEN k.is_archived OR v_archival AND w.aged OR k.over_at <= w.at OR k.stage = 5 THEN 5
                     ELSE coalesce(w.decided % 8, k.stage) END AS stage, count(*) AS observations
         FROM known k
@@ -97,7 +97,7 @@ BEGIN
             SELECT w.n, w.at, max(
                 CASE s.becomes WHEN 'archived' THEN 1073741824 ELSE 8 * w.n END + array_position(c_stages, s.becomes)
             ) OVER (ORDER BY w.n) AS decided, coalesce(bool_or(
-                k.ages_at <= w.at AND coalesce(k.uses[w.n], 0) <= v_uses AND coalesce(k.expires_at > w.at, true)
+                k.ages_at <= w.at AND coalesce(k.uses[w.n], 0) <= v_uses AND coalesce(k.gone_at >= w.at, true)
             ) OVER (ORDER BY w.n), false) AS aged
             FROM times w
             CROSS JOIN LATERAL memory.lifecycle(

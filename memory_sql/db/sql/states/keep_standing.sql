@@ -40,12 +40,13 @@ COMMENT ON FUNCTION memory.keep_tier IS 'Keeps whether an observation is cold wi
 CREATE OR REPLACE TRIGGER observations_have_a_tier AFTER UPDATE OF standing, cold, said_again_at ON memory.observations
 FOR EACH ROW WHEN (OLD.cold <> NEW.cold) EXECUTE FUNCTION memory.keep_tier();
 
--- memory.keep_hot(): trigger. What the host protects is hot.
+-- memory.keep_hot(): trigger. What the host protects is hot. It changes the row even if that is hot by what it sees: in REPEATABLE
+-- READ a sweep may have made it cold since, and then this fails, as keep_standing does.
 CREATE OR REPLACE FUNCTION memory.keep_hot() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE memory.observations o SET cold = false
-    WHERE o.agent_key = NEW.agent_key AND o.scope_id = NEW.scope_id AND o.seq = NEW.seq AND o.cold;
+    WHERE o.agent_key = NEW.agent_key AND o.scope_id = NEW.scope_id AND o.seq = NEW.seq;
     RETURN NULL;
 END
 $$;

@@ -33,7 +33,7 @@ CREATE OR REPLACE FUNCTION memory.keep_hot() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE memory.observations o SET cold = false
-    WHERE o.agent_key = NEW.agent_key AND o.scope_id = NEW.scope_id AND o.seq = NEW.seq AND o.cold;
+    WHERE o.agent_key = NEW.agent_key AND o.scope_id = NEW.scope_id AND o.seq = NEW.seq;
     RETURN NULL;
 END
 $$;

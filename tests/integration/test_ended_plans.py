@@ -1,4 +1,4 @@
-"""Which plans a consolidation is told to be over: those that its text holds and that it hasn't been told of (R201–R203)."""
+"""What a consolidation makes of plans: which of them it is told to be over, and which say the same (R201–R203)."""
 
 from __future__ import annotations
 
@@ -92,3 +92,15 @@ async def test_plan_is_told_that_a_sweep_ended_while_the_model_wrote(world: Worl
     await world.said("Mia has a cat.")
     told = await world.consolidated("Mia has a cat.", left_out=[{"what": "s1", "why": "over"}])
     assert told == [f'expired {TOLD} "{PLAN}"']
+
+
+async def test_plan_with_another_day_stands_behind_none(world: World) -> None:
+    """It would be over with the day of the older one."""
+    older = await world.said(PLAN, date(2026, 3, 6))
+    world.clock.goes_on(hours=1)
+    newer = await world.said("The boat Mia will paint.", date(2026, 3, 20))
+    await world.consolidated(PLAN, same_as=[{"n": "n2", "same_as": "n1"}])
+    world.clock.goes_on(days=7)
+    await world.memory.work.maintain()
+    found = [await world.memory.observations.get(one, **MIA) for one in (older, newer)]
+    assert [one.status for one in found] == ["archived", "active"]

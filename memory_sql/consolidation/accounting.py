@@ -72,20 +72,21 @@ def account(
     whose: str,
     spent: Spent = NONE_SPENT,
 ) -> Account:
-    """What the answer says about what it drops. A reason that can't be true doesn't count. What tells no more than a plan
-    that has ended is over indeed: it may go like what was overtaken.
+    """What the answer says about what it drops. A reason that can't be true doesn't count. For each plan that has
+    ended, one sentence that tells no more than it is over indeed: it may go like what was overtaken.
 
     In a scope of several people only a contradiction overtakes: it is bounded, and reviewed beyond. Without one a sentence is
     dropped as if it were slight.
     """
     replaced, gone, slight = set(_given_way(contradictions, sentences, shown)), set[int](), set[int]()
+    ended = [plan.content for plan in shown.ended]
     for item in left_out:
         kind, n = item.what[0], int(item.what[1:])
         if kind == "n" and item.why == "slight" and shown.find(item.what) is not None:
             slight.add(n)
         elif kind == "s" and 1 <= n <= len(sentences):
             if item.why in ("over", "slight"):
-                (replaced if _has_ended(sentences[n - 1], item.why, shown) else gone).add(n)
+                (replaced if item.why == "over" and _has_ended(sentences[n - 1], ended) else gone).add(n)
             elif _is_about_the_same(sentences[n - 1], item.by, shown, whose):
                 (replaced if spent.is_own or _says_again(sentences[n - 1], item.by, shown) else gone).add(n)
     inputs = [item.content for item in shown.inputs]
@@ -118,8 +119,12 @@ def _tells(sentence: str, older: str) -> bool:
     return stands_in(older, sentence, TOLD) or stands_in(sentence, older, TOLD)
 
 
-def _has_ended(sentence: str, why: str, shown: Shown) -> bool:
-    return why == "over" and any(says_the_same(sentence, plan.content) for plan in shown.ended)
+def _has_ended(sentence: str, ended: list[str]) -> bool:
+    """Takes the plan out that says it: a long one has the words of many sentences, also of those that others have said."""
+    found = next((plan for plan in ended if says_the_same(sentence, plan)), None)
+    if found is not None:
+        ended.remove(found)
+    return found is not None
 
 
 def _says_again(sentence: str, by: str | None, shown: Shown) -> bool:

@@ -95,7 +95,7 @@ def _said_by(label: str) -> dict[str, str]:
     words = re.findall(r"\w+", label.casefold())
     known = {"category": (*CATEGORIES, *EXTRA_CATEGORIES), "sure": get_args(Sure)}
     found = {name: {*words} & {*values} for name, values in known.items()}
-    found["until"] = {*_UNTIL.findall(label.casefold())}
+    found["until"] = {*_UNTIL.findall(label.casefold())} and {*_DAY.findall(label)}
     return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 

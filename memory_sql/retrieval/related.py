@@ -33,7 +33,7 @@ async def related(
     """
     texts, whose = [item.content for item in inputs], scope.display_name or scope.ref.owner_id or ""
     asked = queries_of(texts, scope.scope_id, whose, scope.language, now)
-    place, seqs = (scope.agent_key, scope.scope_id, scope.version), [item.seq for item in inputs]
+    place, seqs = (scope.agent_key, scope.scope_id), [item.seq for item in inputs]
     by_words = queries.asked_as(agent_id, asked, MOST, now)
     near, again = (NEAREST, MOST_NEAR), (min(item.observed_at for item in inputs), MOST)
     found = await queries.related_or_near(session, by_words, place, seqs, scope.done_seq, near, again)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.consolidation.accounting import NONE_SPENT, Refusal, Spent
-from memory_sql.consolidation.answers import ConsolidatedText, NumberedText
+from memory_sql.consolidation.accounting import NONE_SPENT, Refusal, Spent, account
+from memory_sql.consolidation.answers import ConsolidatedText, NamedLeftOut, NumberedText
 from memory_sql.consolidation.checks import accounted_for, checked_text, kept_of, refused_as
 from memory_sql.consolidation.keeping import Kept
 from memory_sql.consolidation.replacing import Replaced, Shown, replaced
@@ -398,3 +398,13 @@ def test_where_others_speak_only_a_contradiction_overtakes() -> None:
     case = told(new, contradictions=[was], new=new)
     kept, _, _ = judged(replace(case, known=[(NOW - timedelta(days=1), garden(7))]), spent=theirs)
     assert [n for n in range(1, 31) if garden(n) not in kept.text] == [7]
+
+
+def test_plan_that_has_ended_lets_one_sentence_go() -> None:
+    """However many of a group's sentences its maker has put into it."""
+    things = (("key", "drawer"), ("rope", "shed"), ("lamp", "cabin"), ("pump", "cellar"), ("chart", "library"))
+    kept_in = [f"The {what} of the yard is kept in the {where} behind the harbour office." for what, where in things]
+    plan = AbsorbedObservation(1, f"Mia will see whether all holds: {' '.join(kept_in)}", NOW, "fulfilled")
+    left_out = [NamedLeftOut(what=f"s{n}", why="over") for n in range(1, 5)]
+    found = account(left_out, (), kept_in, Shown((), ended=(plan,)), "crew", Spent(is_own=False))
+    assert (round(found.replaced, 1), found.explained) == (0.2, {1, 2})

@@ -288,6 +288,8 @@ def test_what_an_observation_is_is_asked_for_only_where_there_are_categories() -
         ),  # when it happened
         ({"label": "said or implied fact or skill until 2026-02-30"}, dict.fromkeys(CLASSED)),
         ({"label": "until 2026-03-06 until 2026-03-07"}, dict.fromkeys(CLASSED)),
+        ({"label": "until 2026-03-06 or 2026-03-13"}, dict.fromkeys(CLASSED)),
+        ({"label": "until 2026-03-06 (2026-03-06)"}, dict.fromkeys(CLASSED) | {"until": "2026-03-06"}),
         ({"label": "certain gossip until 2026-03-06T10:00"}, dict.fromkeys(CLASSED)),
         ({"label": ""}, dict.fromkeys(CLASSED)),
         ({"label": ["said fact"]}, dict.fromkeys(CLASSED)),

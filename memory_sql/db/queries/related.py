@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, and_, bindparam, cast, column, func, literal_column, null, select, true, union_all
+from sqlalchemy import Text, and_, bindparam, cast, column, func, literal_column, null, or_, select, true, union_all
 from sqlalchemy.dialects.postgresql import ARRAY, BIT, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import BigInteger, Boolean, DateTime, Double, Integer
@@ -20,7 +20,7 @@ from memory_sql.domain.scopes import AbsorbedObservation
 # Only a text's own words: its search cues say nothing about what it would supersede.
 WEIGHTS = Weights(terms=0)
 
-_o, _t, _c, _r = ObservationRow, ObservationStateRow, ConsolidationRow, RunRow
+_o, _t, _c, _run = ObservationRow, ObservationStateRow, ConsolidationRow, RunRow
 _MOMENT = DateTime(timezone=True)
 _asked = (
     func.jsonb_array_elements(cast(bindparam("queries", type_=Text), JSONB))
@@ -117,17 +117,21 @@ _again = (
     .subquery("again")
 )
 """What the text has absorbed and was said again after something that waits: else that would be the last word."""
-_read_at = (
-    select(func.coalesce(_r.started_at, _c.created_at))
+_written_at = (
+    select(func.least(_run.started_at, _c.created_at))
     .select_from(_c)
-    .outerjoin(_r, and_(_r.agent_key == _c.agent_key, _r.run_id == _c.run_id))
+    .outerjoin(_run, and_(_run.agent_key == _c.agent_key, _run.run_id == _c.run_id))
     .where(
         _c.agent_key == bindparam("agent_key", type_=BigInteger),
         _c.scope_id == bindparam("near_scope", type_=BigInteger),
-        _c.version == bindparam("version", type_=Integer),
+        _c.live,
+        or_(_c.to_seq > _c.from_seq, func.cardinality(_c.extra_seqs) > 0),
     )
+    .order_by(_c.version.desc())
+    .limit(1)
     .scalar_subquery()
 )
+"""When the text was read that the newest is or repeats: what ended while it was written, it wasn't told."""
 _ended = (
     select(bindparam("near_scope", type_=BigInteger), _o.seq, _o.content, _o.said_at.label("observed_at"), _t.resolved)
     .join_from(_t, _o, and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq))
@@ -136,7 +140,8 @@ _ended = (
         _t.scope_id == bindparam("near_scope", type_=BigInteger),
         _t.resolved.is_not(None),
         _t.status == literal_column("'archived'"),
-        _t.status_at > _read_at,
+        _t.status_at > _written_at,
+        ~_t.repend,
         _o.lane == "absorb",
         _o.seq <= bindparam("to_seq", type_=Integer),
     )
@@ -175,7 +180,7 @@ async def related(
 async def related_or_near(
     session: AsyncSession,
     asked: Mapping[str, Any],
-    place: tuple[int, int, int],
+    place: tuple[int, int],
     seqs: Sequence[int],
     to_seq: int,
     near: tuple[int, int],
@@ -183,14 +188,13 @@ async def related_or_near(
 ) -> list[AbsorbedObservation]:
     """What the queries find (`asked_as`), what lies nearest to the observations of these numbers, was said again or ended.
 
-    `place`: agent, scope and the version of its text; `to_seq`: how far that has read; `near`: how many for each of them and
-    for all; `again`: since when it was, and how many.
+    `place`: agent and scope; `to_seq`: how far its text has read; `near`: how many for each of them and for all; `again`:
+    since when it was, and how many.
     """
     given = {
         **asked,
         "agent_key": place[0],
         "near_scope": place[1],
-        "version": place[2],
         "seqs": list(seqs),
         "to_seq": to_seq,
         "each_near": near[0],

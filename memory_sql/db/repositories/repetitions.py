@@ -20,8 +20,8 @@ _PRIVACY = {name: place for place, name in enumerate(SENSITIVITIES)}
 def repeating(scope: ScopeState, same_as: Mapping[int, int]) -> Select[int, int]:
     """`seq` and `same_as` of those that may stand behind the one that `same_as` names.
 
-    Both are active and undisputed, the newer is no more private than the older, the host gave it neither key nor tags,
-    and it was neither propagated nor what something was made of.
+    Both are active and undisputed, the newer is no more private than the older and over on no other day, the host gave it
+    neither key nor tags, and it was neither propagated nor what something was made of.
     """
     older, its, link = aliased(_o), aliased(_t), LineageRow
     is_source = select(link.seq).where(
@@ -38,6 +38,7 @@ def repeating(scope: ScopeState, same_as: Mapping[int, int]) -> Select[int, int]
             _o.source_kind != "propagation",
             _o.fact_key.is_(None),
             _o.tags == [],
+            or_(_o.until.is_(None), _o.until == older.until),
             or_(~_o.confidential, older.confidential),
             or_(~_o.no_propagate, older.no_propagate),
             case(_PRIVACY, value=_o.sensitivity) <= case(_PRIVACY, value=older.sensitivity),

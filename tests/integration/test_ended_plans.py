@@ -104,3 +104,28 @@ async def test_plan_with_another_day_stands_behind_none(world: World) -> None:
     await world.memory.work.maintain()
     found = [await world.memory.observations.get(one, **MIA) for one in (older, newer)]
     assert [one.status for one in found] == ["archived", "active"]
+
+
+async def test_plan_that_is_taken_back_after_the_text_let_it_go_is_not_lost(world: World) -> None:
+    plan = await world.said(PLAN)
+    await world.said("Mia has a cat.")
+    await world.consolidated(f"{PLAN} Mia has a cat.")
+    await world.fulfilled(plan)
+    await world.said("Mia has a dog.")
+    await world.consolidated("Mia has a cat. Mia has a dog.", left_out=[{"what": "s1", "why": "over"}])
+    await world.memory.observations.resolve(plan, None, **MIA)
+    assert "boat" in str(await world.memory.context(**MIA))
+
+
+async def test_text_that_was_told_of_another_end_goes(world: World) -> None:
+    plan = await world.said(PLAN)
+    await world.said("Mia has a cat.")
+    await world.consolidated(f"{PLAN} Mia has a cat.")
+    await world.fulfilled(plan)
+    await world.said("Mia has a dog.")
+    await world.consolidated(
+        "Mia has a cat. Mia has a dog. The boat was painted by Mia.", left_out=[{"what": "s1", "why": "over"}]
+    )
+    world.clock.goes_on(days=1)
+    await world.memory.observations.resolve(plan, "expired", **MIA)
+    assert "was painted" not in str(await world.memory.context(**MIA))

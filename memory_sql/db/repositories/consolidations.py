@@ -15,6 +15,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
 from memory_sql.db.arrays import among
 from memory_sql.db.direct import ask
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, RunRow, ScopeRow, columns_of
+from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
 from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
@@ -86,6 +87,18 @@ class ConsolidationRepository:
         (row,) = rows
         inputs = tuple(map(PendingObservation, row.seqs or (), row.contents or (), row.times or ()))
         return Begun(row.run_id, row.text, inputs, row.gone, row.before)
+
+    async def is_newer_than_end(self, agent_key: int, key: ObservationKey) -> bool:
+        """Whether a version of the scope's text was made since this observation was resolved: its run may have been told."""
+        scope_id, seq = key
+        of_it = and_(_t.agent_key == agent_key, _t.scope_id == scope_id, _t.seq == seq)
+        made = select(_c.version).where(
+            _c.agent_key == agent_key,
+            _c.scope_id == scope_id,
+            _c.live,
+            _c.created_at > select(_t.status_at).where(of_it).scalar_subquery(),
+        )
+        return bool(await self._session.scalar(select(made.exists())))
 
     async def commit_version(
         self,

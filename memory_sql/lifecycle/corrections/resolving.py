@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory_sql.db import Session
+from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.corrections import CorrectionRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.observations import Observation, Resolution
@@ -15,12 +16,18 @@ from memory_sql.lifecycle.corrections.texts import rebuild_with
 async def resolve(
     session: Session, asked: Asked, wanted: str, resolved: Resolution | None, if_version: int | None
 ) -> Observation:
-    """Archived as resolved; None: in use again. A text that holds it is to be rewritten with what comes next."""
+    """Archived as resolved; None: in use again.
+
+    A text that holds it is to be rewritten with what comes next; if that may have been told of another end, from before it
+    took it in.
+    """
     locked = await lock(session, asked, wanted, if_version)
     repository, one = CorrectionRepository(session, locked.agent_key), locked.observation
     is_resolved = one.status == "archived" and one.resolved is not None
     if is_resolved and one.resolved == resolved:
         return one
+    texts = ConsolidationRepository(session)
+    is_told = is_resolved and await texts.is_newer_than_end(locked.agent_key, locked.key)
     if resolved is None:
         if not is_resolved:
             raise InputError(f"{wanted} isn't resolved")
@@ -29,7 +36,8 @@ async def resolve(
         if not is_resolved:
             must_be_active(one)
         await repository.resolve(one, locked.key, resolved, asked.entry)
-    await rebuild_with(session, asked.settings, asked.entry, locked.scope, [locked.key], ())
+    told = [locked.key] if is_told else []  # that text may say how it ended, or say no more of it
+    await rebuild_with(session, asked.settings, asked.entry, locked.scope, [locked.key], told)
     return await locked.reread(session)
 
 

@@ -321,11 +321,20 @@ def test_connection_that_does_not_fail_after_an_interrupt_is_closed(
     assert contents(memory) == []
 
 
+SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
+
+
 def test_statement_under_way_after_an_interrupt_ends_and_the_host_goes_on(memory: Memory, database_url: str) -> None:
     """As psycopg leaves it when the interrupt comes while it reads."""
-    with psycopg.connect(libpq(database_url)) as connection:
+    with (
+        psycopg.connect(libpq(database_url)) as connection,
+        psycopg.connect(libpq(database_url), autocommit=True) as looks,
+    ):
         memory.observe("Likes tea.", **MIA, session=connection)
         connection.pgconn.send_query(b"SELECT pg_sleep(600)")
+        until = time.monotonic() + SECONDS
+        while not looks.execute(SLEEPING, [connection.info.backend_pid]).fetchone():
+            assert time.monotonic() < until, "it doesn't begin"
         blocking.spoil(blocking.Host(connection, lambda error: error))
         with pytest.raises(psycopg.errors.InFailedSqlTransaction):
             connection.execute("SELECT 1")

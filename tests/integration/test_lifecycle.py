@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from memory_sql.config import Settings
+from memory_sql.db.principals import service
 from memory_sql.domain.results import MaintainResult, Moved
 from memory_sql.errors import InputError, NotFoundError, VersionError
 from memory_sql.lifecycle.scores import Life, scores
@@ -267,7 +268,7 @@ async def test_feedback_counts_in_the_scores(alive: Memory) -> None:
 async def test_what_is_locked_waits_for_the_next_sweep(alive: Memory, clock: Clock) -> None:
     mine = await observed(alive, "Mia rows.", confidence=0.95)
     theirs = await observed(alive, "Jonas rows.", confidence=0.95, user_id="jonas")
-    async with alive.database.transaction() as other:
+    async with alive.database.transaction(principal=service(None)) as other:
         await other.execute(text("SELECT 1 FROM memory.scopes WHERE scope_id = 1 FOR NO KEY UPDATE"))
         assert (await alive.work.maintain()).stages == 1
         assert await stages(alive) == {theirs: "validated"}

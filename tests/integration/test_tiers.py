@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
+from memory_sql.db.principals import service
 from memory_sql.domain.exports import ExportedObservation
 from memory_sql.domain.observations import Tier
 from memory_sql.domain.query import Query, Weights
@@ -258,7 +259,7 @@ async def test_what_is_locked_waits_for_the_next_sweep(tiered: Memory, clock: Cl
     mine = await observed(tiered, "Boat.", **LITTLE)
     theirs = await observed(tiered, "Boat.", **LITTLE, user_id="jonas")
     clock.now = MONDAY + timedelta(days=100)
-    async with tiered.database.transaction() as other:
+    async with tiered.database.transaction(principal=service(None)) as other:
         await other.execute(text("SELECT 1 FROM memory.scopes WHERE scope_id = 1 FOR NO KEY UPDATE"))
         assert (await tiered.work.maintain()).tiers == 1
         assert await cold(tiered) == [theirs]

@@ -105,7 +105,7 @@ define install
 endef
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(call install,embedded$(comma)openai)
+	$(call install,embedded$(comma)openai$(comma)server)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -48,7 +48,7 @@ def test_demo_shows_on_a_page_what_nobody_else_has(directory: Path) -> None:
         "memory-sql demo --all",
     ):
         assert any(what in line for line in shown), what
-    assert len(first.splitlines()) <= 64
+    assert len(first.splitlines()) <= 72
     assert max(map(len, first.splitlines())) <= 100
     assert "\x1b" not in first
     text = first.partition("<MemoryContext>")[2].partition("</MemoryContext>")[0]

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from sqlalchemy import REAL, BigInteger, Integer, Select, Text, bindparam, cast, column, func, select
+from sqlalchemy import REAL, BigInteger, Integer, Select, Text, bindparam, cast, column, func, literal, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import async_sessionmaker
@@ -197,10 +197,11 @@ async def test_full_pool_is_a_named_error(database_url: str, monkeypatch: pytest
     pool: Any = database.engine.sync_engine.pool
     monkeypatch.setattr(pool, "_max_overflow", 0)
     monkeypatch.setattr(pool, "_timeout", 0.05)
-    async with database.reading():
+    async with database.reading() as first:
+        await first.execute(select(literal(1).label("one")), {})  # behind a pooler only a statement takes a connection
         with pytest.raises(DatabaseError, match="MEMORY_SQL_POOL_SIZE"):
-            async with database.reading():
-                pass
+            async with database.reading() as second:
+                await second.execute(select(literal(1).label("one")), {})
     await database.close()
 
 

@@ -33,7 +33,7 @@ NOTES = {
     "archival": "archival is off: what is aged keeps its stage",
 }
 WIDTH = 30  # cells of the longest bar
-TITLES = ("candidate", "validated", "active", "stale", "archived", "protected", "aged", "over", "gone")
+TITLES = ("candidate", "validated", "active", "stale", "archived", "protected", "aged", "resolved", "evicted")
 
 
 def lifecycle(
@@ -51,8 +51,8 @@ def lifecycle(
     memory-sql lifecycle --agent ada --days 730 --png stages.png
 
     By today's settings; nothing is changed. Protected: what of all of these no rule archives. Aged: what archival would have
-    taken by then, whether or not it is on. Over: plans whose day has passed. Gone: guesses that nobody confirmed, and what
-    was over long ago. A picture needs matplotlib: pip install "memory-sql[plots]".
+    taken by then, whether or not it is on. Resolved: plans whose day has passed. Evicted: guesses that nobody confirmed, and
+    what was resolved long ago, if `commitment_days` is set. A picture needs matplotlib: pip install "memory-sql[plots]".
     """
     if png is not None:
         _can_draw()
@@ -78,7 +78,7 @@ def _table(weeks: Sequence[LifecycleWeek], settings: Settings) -> list[str]:
 
 
 def _line(week: LifecycleWeek, most: int) -> str:
-    beside = (week.protected, week.archived, week.resolved, week.evicted)
+    beside = (week.protected, week.aged, week.resolved, week.evicted)
     counts = "".join(f"{count:>11,}" for count in (*week.stages.values(), *beside))
     return f"{output.day(week.at)}{counts}  {_bar(week.stages, most)}".rstrip()
 

@@ -196,14 +196,14 @@ class LifecycleWeek(Value):
     """How many of an agent's observations would be in each stage `at` a time, if nothing is said or used until then.
 
     `stages` has all five, of what is active or archived then; what has the state archived counts as `archived` there.
-    `protected`: how many of these no rule archives. From now until then, `archived`: how many archival takes, whether or not
-    it is on; `resolved`: whose day is over; `evicted`: how many are gone.
+    `protected`: how many of these no rule archives. From now until then, `aged`: how many archival takes, whether or not it
+    is on; `resolved`: whose day is over; `evicted`: how many are gone.
     """
 
     at: datetime
     stages: Mapping[Stage, int]
     protected: int = 0
-    archived: int = 0
+    aged: int = 0
     resolved: int = 0
     evicted: int = 0
 

@@ -104,7 +104,7 @@ async def left(memory: Memory) -> dict[str, Any]:
     whys = dict(told)
     return {
         "stages": dict.fromkeys(get_args(Stage), 0) | dict(found),
-        "archived": whys.get("age", 0),
+        "aged": whys.get("age", 0),
         "resolved": whys.get("expired", 0),
         "evicted": whys.get("speculative", 0) + whys.get("resolved", 0),
     }
@@ -123,13 +123,13 @@ async def test_forecast_is_what_maintenance_leaves_week_by_week(alive: Memory, c
         await alive.work.maintain()
         expected = await left(alive)
         if not alive.settings.archival:
-            del expected["archived"]
+            del expected["aged"]
         assert week.model_dump(include={*expected}) == expected, week.at
         reached |= {stage for stage, count in week.stages.items() if count}
     assert reached == {*get_args(Stage)}
     last = forecast[-1]
-    assert min(last.archived, last.resolved, last.evicted, last.protected) > 0
-    assert forecast[0].archived <= last.archived
+    assert min(last.aged, last.resolved, last.evicted, last.protected) > 0
+    assert forecast[0].aged <= last.aged
 
 
 @pytest.mark.parametrize("archival", [False, True])
@@ -148,7 +148,7 @@ async def test_at_the_very_moment_it_is_what_maintenance_leaves(
             await memory.work.maintain()
             expected = await left(memory)
             if not archival:
-                del expected["archived"]
+                del expected["aged"]
             assert week.model_dump(include={*expected}) == expected, week.at
         assert [week.resolved for week in forecast] == [0, 1, 1, 1, 1]
         assert [week.evicted for week in forecast] == ([0, 0, 0, 0, 1] if archival else [0, 0, 1, 1, 2])
@@ -188,7 +188,7 @@ def test_command_prints_a_table_with_a_chart(database_url: str, tmp_path: Path) 
     today = datetime.now(UTC).date()
     assert told[0].split() == [
         *("day", "candidate", "validated", "active", "stale", "archived"),
-        *("protected", "aged", "over", "gone"),
+        *("protected", "aged", "resolved", "evicted"),
     ]
     assert len(told) == 1 + 11 + 2
     assert told[1].split()[:10] == [f"{today}", "2", "1", "0", "0", "0", "0", "0", "0", "0"]

@@ -43,7 +43,7 @@ async def forecast(
             at=times[row["n"] - 1],
             stages={stage: row[stage] for stage in _STAGES},
             protected=row["protected"],
-            archived=row["aged"],
+            aged=row["aged"],
             resolved=row["resolved"],
             evicted=row["evicted"],
         )

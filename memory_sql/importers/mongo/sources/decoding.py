@@ -18,6 +18,7 @@ from memory_sql.importers.mongo.sources.files import BrokenError
 from memory_sql.importers.mongo.values import ObjectKey, moment_of_milliseconds
 
 _BROKEN_TEXT = "memory_sql.broken_text"
+_TOO_DEEP = "it is nested too deeply"
 _MOST_LEVELS = 200
 """MongoDB itself takes 100. Python's own limit is the stack's on some versions, and then many thousands."""
 
@@ -52,7 +53,7 @@ def from_bson(frame: bytes) -> dict[str, Any]:
     try:
         return _shallow(bson.decode(frame, OPTIONS))
     except RecursionError:
-        raise BrokenError("it is nested too deeply") from None
+        raise BrokenError(_TOO_DEEP) from None
     except (BSONError, ValueError, OverflowError, TypeError) as error:
         raise BrokenError("it isn't valid BSON") from error
 
@@ -64,21 +65,21 @@ def from_json(text: bytes) -> dict[str, Any]:
         if isinstance(found, dict):
             return _shallow(found)
     except RecursionError:
-        raise BrokenError("it is nested too deeply") from None
+        raise BrokenError(_TOO_DEEP) from None
     except (BSONError, ValueError, OverflowError, TypeError, KeyError) as error:
         raise BrokenError("it isn't valid extended JSON") from error
     raise BrokenError("it isn't a document")
 
 
 def _shallow(document: dict[str, Any]) -> dict[str, Any]:
-    """The same. Raises `RecursionError` if it is nested deeper than `_MOST_LEVELS`."""
+    """The same. Raises `BrokenError` if it is nested deeper than `_MOST_LEVELS`."""
     level: list[Any] = [document]
     for _ in range(_MOST_LEVELS):
         inside = (value for one in level for value in (one.values() if isinstance(one, dict) else one))
         level = [value for value in inside if isinstance(value, dict | list)]
         if not level:
             return document
-    raise RecursionError
+    raise BrokenError(_TOO_DEEP)
 
 
 def _unwrapped(item: dict[str, Any]) -> Any:

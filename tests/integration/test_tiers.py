@@ -250,7 +250,7 @@ async def test_its_age_counts_from_when_it_was_said_again(tiered: Memory, clock:
 async def test_archived_ones_become_cold_as_well(tiered: Memory, clock: Clock) -> None:
     one = await observed(tiered, "Boat.", **LITTLE)
     await tiered.observations.resolve(one, "fulfilled", **MIA)
-    clock.now = MONDAY + timedelta(days=80)  # later it would be evicted
+    clock.now = MONDAY + timedelta(days=80)
     assert (await tiered.work.maintain()).tiers == 1
     assert await cold(tiered) == [one]
 

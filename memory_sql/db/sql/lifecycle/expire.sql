@@ -42,8 +42,8 @@ $$;
 
 COMMENT ON FUNCTION memory.next_that_may_expire IS 'The next observations that may ever expire, in the order of their keys; one row each.';
 
--- As memory.sweep_stages, without a dry run, and without examples. Each change is an event. What is resolved here may be due to be evicted as well: then the next
--- batch begins where this one did.
+-- As memory.sweep_stages, but that nothing is tried dry and no examples are given. Each change is an event. What is resolved here may
+-- be due to be evicted as well: then the next batch begins where this one did.
 CREATE OR REPLACE FUNCTION memory.expire(
     p_agent text, p_after bigint[], p_most integer, p_changes integer, p_defaults jsonb, p_at timestamptz,
     OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb

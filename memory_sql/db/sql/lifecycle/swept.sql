@@ -32,7 +32,8 @@ $$;
 
 COMMENT ON FUNCTION memory.next_in_use IS 'The next active observations after one, in the order of their keys; one row each.';
 
--- memory.next_found(agent, after, most): the same of what searches find: what is archived, too.
+-- memory.next_found(agent, after, most): the same of what searches find: what is archived, too. A function of its own: for one standing
+-- the index has them in the order of keys, for two it hasn't.
 CREATE OR REPLACE FUNCTION memory.next_found(p_agent text, p_after bigint[], p_most integer)
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$

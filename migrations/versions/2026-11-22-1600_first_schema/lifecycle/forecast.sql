@@ -84,7 +84,7 @@ BEGIN
                     ELSE coalesce(w.decided % 8, k.stage) END AS stage, count(*) AS observations
         FROM known k
         CROSS JOIN LATERAL (
-            SELECT w.n, w.at, max(
+            SELECT w.n, w.at, max(  -- 8 * when + which stage: the later one is more, and archived is more than any
                 CASE s.becomes WHEN 'archived' THEN 1073741824 ELSE 8 * w.n END + array_position(c_stages, s.becomes)
             ) OVER (ORDER BY w.n) AS decided, coalesce(bool_or(
                 k.ages_at <= w.at AND coalesce(k.uses[w.n], 0) <= v_uses AND coalesce(k.gone_at >= w.at, true)

@@ -33,9 +33,8 @@ class Batch(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """How many were `looked` at, after which the next batch goes on (None: it is through), how many changed, and examples."""
+    """After which the next batch goes on (None: it is through), how many changed, and examples."""
 
-    looked: int
     last: Place | None
     changed: int
     examples: tuple[Moved, ...] = ()
@@ -68,10 +67,10 @@ def _given(batch: Batch, rules: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 async def _swept(session: AsyncSession, sweep: str, call: Any) -> Swept:
-    names = ("looked", "last", "changed", "examples")
+    names = ("last", "changed", "examples")
     row = (await session.execute(select(call.table_valued(*names)))).one()
     examples = () if row.examples is None else _moved(sweep, row.examples)
-    return Swept(row.looked, None if row.last is None else tuple(row.last), row.changed, examples)
+    return Swept(None if row.last is None else tuple(row.last), row.changed, examples)
 
 
 def _moved(sweep: str, examples: Any) -> tuple[Moved, ...]:

@@ -46,7 +46,7 @@ COMMENT ON FUNCTION memory.archival_due IS 'The observations that are to be arch
 -- As memory.sweep_stages. What is archived has an event that says so, and starts with a new stage should it ever be active again.
 CREATE OR REPLACE FUNCTION memory.sweep_archival(
     p_agent text, p_after bigint[], p_most integer, p_changes integer, p_rules jsonb, p_threshold integer, p_at timestamptz,
-    p_dry boolean, OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
+    p_dry boolean, OUT last bigint[], OUT changed integer, OUT examples jsonb
 )
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_memoize = off SET enable_sort = off AS $$
 DECLARE
@@ -54,14 +54,15 @@ DECLARE
 BEGIN
     SELECT array_agg(n.agent_key), array_agg(n.scope_id), array_agg(n.seq) INTO v_agents, v_scopes, v_seqs
     FROM memory.next_in_use(p_agent, p_after, p_most) n;
-    looked := coalesce(cardinality(v_seqs), 0);
-    last := CASE WHEN looked = p_most THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
+    IF cardinality(v_seqs) = p_most THEN  -- there may be more
+        last := ARRAY[v_agents[p_most], v_scopes[p_most], v_seqs[p_most]];
+    END IF;
     SELECT array_agg(d.agent_key), array_agg(d.scope_id), array_agg(d.seq) INTO v_agents, v_scopes, v_seqs
     FROM (
         SELECT d.* FROM memory.archival_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d ORDER BY d.place LIMIT p_changes
     ) d;
     changed := coalesce(cardinality(v_seqs), 0);
-    IF changed = p_changes THEN  -- there may be more
+    IF changed = p_changes THEN
         last := ARRAY[v_agents[changed], v_scopes[changed], v_seqs[changed]];
     END IF;
     IF p_dry THEN

@@ -38,7 +38,7 @@ $$;
 COMMENT ON FUNCTION memory.next_that_may_expire IS 'The next observations that may ever expire, in the order of their keys; one row each.';
 CREATE OR REPLACE FUNCTION memory.expire(
     p_agent text, p_after bigint[], p_most integer, p_changes integer, p_defaults jsonb, p_at timestamptz,
-    OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
+    OUT last bigint[], OUT changed integer, OUT examples jsonb
 )
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
@@ -46,14 +46,15 @@ DECLARE
 BEGIN
     SELECT array_agg(n.agent_key), array_agg(n.scope_id), array_agg(n.seq) INTO v_agents, v_scopes, v_seqs
     FROM memory.next_that_may_expire(p_agent, p_after, p_most) n;
-    looked := coalesce(cardinality(v_seqs), 0);
-    last := CASE WHEN looked = p_most THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
+    IF cardinality(v_seqs) = p_most THEN  -- there may be more
+        last := ARRAY[v_agents[p_most], v_scopes[p_most], v_seqs[p_most]];
+    END IF;
     SELECT array_agg(d.agent_key), array_agg(d.scope_id), array_agg(d.seq) INTO v_agents, v_scopes, v_seqs
     FROM (
         SELECT d.* FROM memory.expiring_of(v_agents, v_scopes, v_seqs, p_defaults, p_at) d ORDER BY d.place LIMIT p_changes
     ) d;
     changed := coalesce(cardinality(v_seqs), 0);
-    IF changed = p_changes THEN  -- there may be more
+    IF changed = p_changes THEN
         last := ARRAY[v_agents[changed], v_scopes[changed], v_seqs[changed]];
     END IF;
     SELECT array_agg(k.agent_key), array_agg(k.scope_id), array_agg(k.seq) INTO v_agents, v_scopes, v_seqs

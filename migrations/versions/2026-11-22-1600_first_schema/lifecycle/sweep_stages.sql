@@ -43,7 +43,7 @@ $$;
 COMMENT ON FUNCTION memory.stages_due IS 'The observations whose stage is another by now; one row each.';
 CREATE OR REPLACE FUNCTION memory.sweep_stages(
     p_agent text, p_after bigint[], p_most integer, p_changes integer, p_rules jsonb, p_at timestamptz, p_dry boolean,
-    OUT looked integer, OUT last bigint[], OUT changed integer, OUT examples jsonb
+    OUT last bigint[], OUT changed integer, OUT examples jsonb
 )
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_memoize = off SET enable_sort = off AS $$
 DECLARE
@@ -51,15 +51,16 @@ DECLARE
 BEGIN
     SELECT array_agg(n.agent_key), array_agg(n.scope_id), array_agg(n.seq) INTO v_agents, v_scopes, v_seqs
     FROM memory.next_in_use(p_agent, p_after, p_most) n;
-    looked := coalesce(cardinality(v_seqs), 0);
-    last := CASE WHEN looked = p_most THEN ARRAY[v_agents[looked], v_scopes[looked], v_seqs[looked]] END;
+    IF cardinality(v_seqs) = p_most THEN  -- there may be more
+        last := ARRAY[v_agents[p_most], v_scopes[p_most], v_seqs[p_most]];
+    END IF;
     SELECT array_agg(d.agent_key), array_agg(d.scope_id), array_agg(d.seq), array_agg(d.was), array_agg(d.becomes)
     INTO v_agents, v_scopes, v_seqs, v_was, v_becomes
     FROM (
         SELECT d.* FROM memory.stages_due(v_agents, v_scopes, v_seqs, p_rules, p_at) d ORDER BY d.place LIMIT p_changes
     ) d;
     changed := coalesce(cardinality(v_seqs), 0);
-    IF changed = p_changes THEN  -- there may be more
+    IF changed = p_changes THEN
         last := ARRAY[v_agents[changed], v_scopes[changed], v_seqs[changed]];
     END IF;
     IF p_dry THEN

@@ -87,7 +87,7 @@ Private = Literal["no", "confidence", "personal"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
 Sure = Literal["said", "implied", "guessed"]
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_UNTIL = re.compile(rf"\buntil\W+({_DAY.pattern})(?![\w:-])")
+_UNTIL = re.compile(rf"(?<!not )\buntil\W+({_DAY.pattern})(?![\w:-])")
 
 
 def _said_by(label: str) -> dict[str, str]:

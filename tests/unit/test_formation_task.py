@@ -290,6 +290,10 @@ def test_what_an_observation_is_is_asked_for_only_where_there_are_categories() -
         ({"label": "until 2026-03-06 until 2026-03-07"}, dict.fromkeys(CLASSED)),
         ({"label": "until 2026-03-06 or 2026-03-13"}, dict.fromkeys(CLASSED)),
         ({"label": "until 2026-03-06 (2026-03-06)"}, dict.fromkeys(CLASSED) | {"until": "2026-03-06"}),
+        (
+            {"label": "said fact, not until 2026-03-06"},
+            {"category": "fact", "sure": "said", "until": None},
+        ),  # it begins then
         ({"label": "certain gossip until 2026-03-06T10:00"}, dict.fromkeys(CLASSED)),
         ({"label": ""}, dict.fromkeys(CLASSED)),
         ({"label": ["said fact"]}, dict.fromkeys(CLASSED)),

@@ -68,6 +68,7 @@ def create_app(
             "tracing": False,
             "logs": False,
         },  # FastAPI's have paths and queries, so ids of people, and messages of errors
+        docs_url=None,  # its page runs scripts of another host, beside the inspector's
         redoc_url=None,
         redirect_slashes=False,
     )

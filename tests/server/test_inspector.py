@@ -235,6 +235,13 @@ async def test_nothing_is_shown_without_a_session(inspected: Inspected) -> None:
         assert (answer.status, answer.headers["location"], answer.body) == (303, "/", b""), path
 
 
+async def test_no_page_of_the_server_runs_what_another_host_sends(inspected: Inspected) -> None:
+    browser = Browser(inspected.client, inspected.host.cookie)
+    for path in ("/docs", "/docs/oauth2-redirect", "/redoc"):
+        assert (await browser.get(path)).status == 404, path
+    assert (await browser.get("/openapi.json")).status == 200
+
+
 # What a page of another site can't do
 
 

@@ -580,7 +580,7 @@ MUTATIONS = (
             ("a day lasts longer", " OR d.due_at = p_at AND d.why = 'expired'", ""),
             ("a text isn't told that plans have ended", "_t.status_at > _written_at", "literal_column('false')"),
             ("nor that it was told before", "_t.status_at > _written_at", "literal_column('true')"),
-            ("what has ended is a quarter of a text", '(replaced if item.why == "over" and', '(gone if item.why == "over" and'),
+            ("what has ended is a quarter of a text", '(replaced if item.why ==', '(gone if item.why =='),
         )
     ),
     Mutation(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
+from subprocess import PIPE
 from xml.etree import ElementTree
 
 import pytest
@@ -104,10 +106,17 @@ def test_what_a_demo_advises_to_try_works_as_it_is_printed(tmp_path: Path, every
     shown = memory_sql("demo", *everything, "--data", directory).out.partition("Try next:\n")[2]
     advised = [line.strip() for line in shown.replace("\\\n", " ").splitlines() if "memory-sql " in line]
     assert len(advised) == (5 if everything else 2)
-    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
+    environment = {**os.environ, "PATH": "/usr/bin:/bin", "BROWSER": "true"}
     for command in advised:
-        done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, (command, done.stderr)
+        with subprocess.Popen(
+            ["sh", "-c", f"exec {command}"], stdout=PIPE, stderr=PIPE, text=True, env=environment
+        ) as tried:
+            assert tried.stdout is not None
+            if " inspect" in command:  # serves until it is interrupted
+                assert tried.stdout.readline().startswith("inspector: http://127.0.0.1:")
+                tried.send_signal(signal.SIGINT)
+            _, error = tried.communicate()
+        assert tried.returncode == 0, (command, error)
     embedded.stop(directory, force=True)
 
 

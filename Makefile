@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check docs schema bench bench-peers bench-recall prove site format constraints clean
+.PHONY: help demo test slow check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,7 @@ help:
 	@echo "make slow         run the slow tests; .ci/run runs both"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make docs         write the reference pages from the code"
+	@echo "make pictures     take the pictures of the inspector again, where it has changed"
 	@echo "make site         build the site of docs/ in build/html"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
@@ -56,6 +57,10 @@ bench: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	@$(BIN)/python -m docs.generate
+
+# Needs Chromium at /usr/bin/chromium.
+pictures: $(VENV)/.installed-dev
+	@$(BIN)/python -m docs.pictures
 
 # The variable silences a notice about the builder's successor. With --quiet, --strict would see no warning.
 site: $(VENV)/.installed-dev

@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
+.PHONY: help demo test slow all check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,8 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
 help:
 	@echo "make demo         install, start the embedded Postgres, and show the main job on examples/team.jsonl"
 	@echo "make test         install with the development tools, and run the tests but the slow ones"
-	@echo "make slow         run the slow tests; .ci/run runs both"
+	@echo "make slow         run the slow tests"
+	@echo "make all          both in one go, as .ci/run does"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make docs         write the reference pages from the code"
 	@echo "make pictures     take the pictures of the inspector again, where it has changed"
@@ -41,6 +42,10 @@ test: $(VENV)/.installed-dev
 
 slow: $(VENV)/.installed-dev
 	@$(PYTEST) -n auto --dist worksteal -m "slow and not prove"
+
+# Both in one go: collecting takes half a minute, and the last tests of a run leave a worker idle.
+all: $(VENV)/.installed-dev
+	@$(PYTEST) -n auto --dist worksteal -m "not prove"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

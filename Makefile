@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow check docs schema bench bench-peers bench-recall prove site format constraints clean
+.PHONY: help demo test slow all check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,9 +17,11 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11; do \
 help:
 	@echo "make demo         install, start the embedded Postgres, and show the main job on examples/team.jsonl"
 	@echo "make test         install with the development tools, and run the tests but the slow ones"
-	@echo "make slow         run the slow tests; .ci/run runs both"
+	@echo "make slow         run the slow tests"
+	@echo "make all          both in one go, as .ci/run does"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make docs         write the reference pages from the code"
+	@echo "make pictures     take the pictures of the inspector again, where it has changed"
 	@echo "make site         build the site of docs/ in build/html"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
@@ -41,6 +43,10 @@ test: $(VENV)/.installed-dev
 slow: $(VENV)/.installed-dev
 	@$(PYTEST) -n auto --dist worksteal -m "slow and not prove"
 
+# Both in one go: collecting takes half a minute, and the last tests of a run leave a worker idle.
+all: $(VENV)/.installed-dev
+	@$(PYTEST) -n auto --dist worksteal -m "not prove"
+
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,6 +62,10 @@ bench: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	@$(BIN)/python -m docs.generate
+
+# Needs Chromium at /usr/bin/chromium.
+pictures: $(VENV)/.installed-dev
+	@$(BIN)/python -m docs.pictures
 
 # The variable silences a notice about the builder's successor. With --quiet, --strict would see no warning.
 site: $(VENV)/.installed-dev

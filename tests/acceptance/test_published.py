@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow  # builds both
 CHECKOUT = Path(__file__).parents[2]
 HOME = "https://code.example/memory/memory-sql"
 FILES = f"{HOME}/blob/v{memory_sql.__version__}"
+RAW = f"{HOME}/raw/v{memory_sql.__version__}"
 PREPARE = "import sys; from hatchling.build import *; print(prepare_metadata_for_build_wheel(sys.argv[1]))"
 LINK = re.compile(r"\[[^\]]+\]\(([^)]+)\)")
 
@@ -68,6 +69,7 @@ def test_page_of_the_index_has_no_link_that_needs_the_files(of_wheel: bytes) -> 
     said = Metadata.from_email(of_wheel, validate=True)
     assert said.description is not None
     assert [link for link in LINK.findall(said.description) if not link.startswith(("https://", "#"))] == []
+    assert "![" not in said.description
 
 
 def test_with_a_home_links_and_urls_lead_to_the_files_of_this_version(with_home: Metadata, sources: Path) -> None:
@@ -78,7 +80,11 @@ def test_with_a_home_links_and_urls_lead_to_the_files_of_this_version(with_home:
     }
     links = LINK.findall(with_home.description or "")
     assert len(links) == len(LINK.findall((CHECKOUT / "README.md").read_text("utf-8")))
-    paths = [link.removeprefix(f"{FILES}/").partition("#")[0] for link in links if link.startswith(HOME)]
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", with_home.description or "")
+    assert len(pictures) == 1
+    assert all(link.startswith(f"{RAW}/") for link in pictures)
+    own = [link for link in links if link.startswith(HOME)]
+    paths = [link.removeprefix(f"{FILES}/").removeprefix(f"{RAW}/").partition("#")[0] for link in own]
     assert len(paths) > 20
     assert [path for path in paths if not (sources / path).is_file()] == []
 

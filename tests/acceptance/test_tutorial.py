@@ -68,5 +68,5 @@ async def test_what_was_said_is_known_in_the_next_conversation_until_it_is_forgo
         assert "green tea" not in turns(server)[0].instructions
         await talk(program, database_url, server, "What do I like to drink?")
         assert "Mia prefers green tea." in turns(server)[-1].instructions
-        assert "Forgotten: 1 observations." in await talk(program, database_url, server, "/forget", "What do I like?")
+        assert "Observations forgotten: 1" in await talk(program, database_url, server, "/forget", "What do I like?")
         assert "green tea" not in turns(server)[-1].instructions

@@ -111,7 +111,9 @@ async def forget(session: Session, asked: Asked, selection: Selection) -> Forgot
     async def act(locks: Locks) -> Forgotten:
         return await forget_under(session, asked, locks, selection, words)
 
-    if selection.is_one_observation or selection.is_one_conversation:
+    is_one = selection.is_one_observation or selection.is_own_observation
+    if is_one or selection.is_one_conversation or selection.is_one_user:
+        words = words_of(selection, asked.settings, asked.now)
         return await under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)
     agent_key = await agent_key_for(session, asked)
     if selection.everything:
@@ -244,11 +246,11 @@ async def _erase(
     beside = found.beside or await repository.beside(found.closure, found.seeds.scopes)
     tainted, kept = dict(beside.tainted), beside.kept
     tainted |= {scope: min(version, tainted.get(scope, version)) for scope, version in found.texts.items()}
-    for state in await ScopeRepository(session).lock(agent_key, scope_ids=tainted) if tainted else ():
-        await ConsolidationRepository(session).rewind(state, tainted[state.scope_id], "forget", now)
-    if tainted:  # evidence has gone back to where it was lent
+    rewound = await ConsolidationRepository(session).rewind(agent_key, tainted, "forget", now)
+    lets_stand = any(one.lets_stand for one in rewound.values())
+    if lets_stand:  # evidence has gone back to where it was lent
         kept = (await repository.beside(found.closure, ())).kept
-    about = await repository.kept_about(found.seeds.users, found.closure)
+    about = beside.about if found.beside else await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(
         one for one in (*found.shared, *about) if one.observation not in {other.observation for other in kept}
     )
@@ -258,7 +260,9 @@ async def _erase(
     if not receipt.found:
         receipt = receipt.model_copy(update={"physical": None})
     if tainted or erased.standing or erased.is_unsettled:
-        back, more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
+        back, more = list[tuple[int, int]](), list[int]()
+        if lets_stand or erased.standing or erased.is_unsettled:
+            back, more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
         withheld = await repository.await_rebuild(sorted({*tainted, *more}))
         await ScopeRepository(session).refresh_due(agent_key, found.scopes, threshold, now)
         told = {

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, join, literal, or_, select, update
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import (
+    Boolean,
+    and_,
+    bindparam,
+    case,
+    cast,
+    exists,
+    false,
+    func,
+    insert,
+    join,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
 
@@ -17,7 +34,7 @@ from memory_sql.db.direct import ask
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, RunRow, ScopeRow, columns_of
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
-from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.db.scope_rows import scope_ref
@@ -52,6 +69,38 @@ class History:
 
     def is_of(self, table: Any) -> Any:
         return and_(table.agent_key == self.agent_key, table.scope_id == self.scope.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """The version and text to which a scope went back; `lets_stand`: something may stand again that had given way."""
+
+    version: int
+    text: str | None
+    lets_stand: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _LetGo:
+    """What undone versions had superseded or taken for a repetition: `(seq, by which, when)`; `held`: a person decided."""
+
+    gave_way: tuple[tuple[int, int, datetime], ...]
+    held: tuple[tuple[int, int], ...]
+    repeated: tuple[tuple[int, int, datetime], ...]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.gave_way or self.held or self.repeated)
+
+
+def _let_go(rows: Sequence[Any], *, takes_repetitions: bool) -> _LetGo:
+    items = [(item, row.created_at) for row in rows for item in row.contradictions]
+    repeated = [(item, row.created_at) for row in rows for item in row.repetitions] if takes_repetitions else []
+    return _LetGo(
+        tuple((item["older"], item["newer"], at) for item, at in items if item["older"]),
+        tuple((item["older"], item["newer"]) for item, _ in items if item.get("held")),
+        tuple((item["newer"], item["older"], at) for item, at in repeated),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,77 +214,63 @@ class ConsolidationRepository:
         )
         return version
 
-    async def rewind(self, state: ScopeState, before: int, reason: Rewinding, now: datetime) -> tuple[int, str | None]:
-        """Undoes the live versions from `before` on: what they absorbed is pending again (rule 5).
+    async def rewind(
+        self, agent_key: int, before: Mapping[int, int], reason: Rewinding, now: datetime
+    ) -> Mapping[int, Rewound]:
+        """Undoes the live versions from `before` on, by scope: what they absorbed is pending again (rule 5).
 
-        The text that `before` was rewritten from becomes the head under a new version; returns that version and text. What
-        these versions superseded is active again, as is what they took for a repetition, with the evidence that it lent,
-        unless they fall only because of something else that they hold (`KEEPING`). After an undo the scope isn't due until
-        it gains an observation; after any other `reason` it is due as usual. The caller has locked the scope.
+        The text that `before` was rewritten from becomes the head under a new version. What these versions superseded is
+        active again, as is what they took for a repetition, with the evidence that it lent, unless they fall only because
+        of something else that they hold (`KEEPING`). After an undo a scope isn't due until it gains an observation; after
+        any other `reason` it is due as usual. The caller has locked the scopes.
         """
-        undone = (
-            update(ConsolidationRow)
-            .where(in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
-            .values(live=False, live_until=now)
-            .returning(
-                ConsolidationRow.version,
-                ConsolidationRow.base,
-                ConsolidationRow.from_seq,
-                ConsolidationRow.extra_seqs,
-                ConsolidationRow.contradictions,
-                ConsolidationRow.repetitions,
-                ConsolidationRow.created_at,
-            )
-        )
-        rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
-        done_seq, base = rows[0].from_seq, rows[0].base
-        version = state.version + 1
-        await self._pend_again(state, done_seq, [seq for row in rows for seq in row.extra_seqs])
-        text: str | None = await self._session.scalar(
-            update(ScopeRow)
-            .where(in_scope(ScopeRow, state))
-            .values(
-                version=version,
-                done_seq=done_seq,
-                consolidated_at=now,
-                held_seq=ScopeRow.last_seq if reason == "undo" else ScopeRow.held_seq,
-                due_at=None if reason == "undo" else ScopeRow.due_at,
-                suspects=0,
-            )
-            .returning(select(_c.content).where(in_scope(_c, state), _c.version == base).scalar_subquery())
-        )
-        if text is not None:
-            place = {"version": version, "base": base, "from_seq": done_seq, "to_seq": done_seq}
-            told = {"content": text, "words": count_words(text), "reason": "retract" if reason == "leave" else reason}
-            await self._add_version(state, **place, **told, created_at=now)
-        gave_way = [
-            (item["older"], item["newer"], row.created_at)
-            for row in rows
-            for item in row.contradictions
-            if item["older"]
+        given = {
+            "given_agent_key": agent_key,
+            "given_now": now,
+            "scopes": list(before),
+            "befores": list(before.values()),
+            "undo": reason == "undo",
+        }
+        by_scope = defaultdict[int, list[Any]](list)
+        for row in await self._session.execute(_REWOUND, given) if before else ():
+            by_scope[row.scope_id].append(row)
+        heads = {scope_id: rows[0] for scope_id, rows in by_scope.items()}
+        told = [
+            {
+                "agent_key": agent_key,
+                "scope_id": scope_id,
+                "version": head.new_version,
+                "base": head.base,
+                "from_seq": head.from_seq,
+                "to_seq": head.from_seq,
+                "content": head.text,
+                "words": count_words(head.text),
+                "reason": "retract" if reason == "leave" else reason,
+                "created_at": now,
+            }
+            for scope_id, head in heads.items()
+            if head.text is not None
         ]
-        held = [(item["older"], item["newer"]) for row in rows for item in row.contradictions if item.get("held")]
-        lifted = () if reason in KEEPING else rows
-        repeated = [(item["newer"], item["older"], row.created_at) for row in lifted for item in row.repetitions]
-        await StateRepository(self._session).reinstate(state, [*gave_way, *repeated], held, now, version=version)
-        if repeated:
-            seqs = cast([newer for newer, _, _ in repeated], ARRAY(Integer))
+        if told:
+            await self._session.execute(insert(ConsolidationRow), told)
+        lifted = {
+            scope_id: lets
+            for scope_id, rows in by_scope.items()
+            if (lets := _let_go(rows, takes_repetitions=reason not in KEEPING)).any
+        }
+        for state in await ScopeRepository(self._session).lock(agent_key, scope_ids=sorted(lifted)) if lifted else ():
+            await self._let_stand(state, lifted[state.scope_id], now)
+        return {
+            scope_id: Rewound(head.new_version, head.text, scope_id in lifted) for scope_id, head in heads.items()
+        }
+
+    async def _let_stand(self, state: ScopeState, lets: _LetGo, now: datetime) -> None:
+        """The scope has the version that it was rewound to."""
+        gave_way = [*lets.gave_way, *lets.repeated]
+        await StateRepository(self._session).reinstate(state, gave_way, lets.held, now, version=state.version)
+        if lets.repeated:
+            seqs = cast([newer for newer, _, _ in lets.repeated], ARRAY(Integer))
             await self._session.execute(select(func.memory.take_back_evidence(state.agent_key, state.scope_id, seqs)))
-        return version, text
-
-    async def _pend_again(self, state: ScopeState, done_seq: int, extras: Sequence[int]) -> None:
-        """Observations after the new end are pending anyway; before it, the extras become so by their state (repend)."""
-        t = ObservationStateRow
-        await self._session.execute(
-            update(t)
-            .where(in_scope(t, state), or_(t.seq > done_seq, among(t.seq, extras)))
-            .values(repend=t.seq <= done_seq)
-        )
-
-    async def _add_version(self, state: ScopeState, **columns: Any) -> None:
-        await self._session.execute(
-            insert(ConsolidationRow).values(agent_key=state.agent_key, scope_id=state.scope_id, **columns)
-        )
 
     async def spans(self, principal: Mapping[str, Any], scope_id: int) -> History | None:
         """The history of the scope's text; None for a scope that isn't visible or has no text yet."""
@@ -363,6 +398,62 @@ _NOW = _given("now", _s.c.consolidated_at)
 _SINCE = _given("since", _s.c.consolidated_at)
 
 
+def _rewound() -> Any:
+    """One row per undone version, by scope the oldest first, with the version and the text to which the scope goes back."""
+    wanted = func.unnest(bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("befores", type_=ARRAY(Integer)))
+    given = wanted.table_valued("scope_id", "before", name="given").render_derived()
+    is_undone = and_(_c.agent_key == _AGENT, _c.scope_id == given.c.scope_id, _c.live, _c.version >= given.c.before)
+    undone = (
+        update(_c)
+        .where(is_undone)
+        .values(live=False, live_until=_NOW)
+        .returning(
+            *(_c.scope_id, _c.version, _c.base, _c.from_seq, _c.extra_seqs, _c.contradictions, _c.repetitions, _c.created_at)
+        )
+        .cte("undone")
+    )
+    first = (
+        select(undone.c.scope_id, undone.c.base, undone.c.from_seq)
+        .ext(distinct_on(undone.c.scope_id))
+        .order_by(undone.c.scope_id, undone.c.version)
+        .cte("first")
+    )
+    # What lies after the new end is pending anyway; before it, the extras become so by their state.
+    extras = select(func.unnest(undone.c.extra_seqs)).where(undone.c.scope_id == first.c.scope_id)
+    pended = (
+        update(_t)
+        .where(_t.agent_key == _AGENT, _t.scope_id == first.c.scope_id)
+        .where(or_(_t.seq > first.c.from_seq, _t.seq.in_(extras.correlate(first))))
+        .values(repend=_t.seq <= first.c.from_seq)
+        .cte("pended")
+    )
+    is_undo = bindparam("undo", type_=Boolean)
+    moved = (
+        update(ScopeRow)
+        .where(ScopeRow.agent_key == _AGENT, ScopeRow.scope_id == first.c.scope_id)
+        .values(
+            version=ScopeRow.version + 1,
+            done_seq=first.c.from_seq,
+            consolidated_at=_NOW,
+            held_seq=case((is_undo, ScopeRow.last_seq), else_=ScopeRow.held_seq),
+            due_at=case((is_undo, null()), else_=ScopeRow.due_at),
+            suspects=0,
+        )
+        .returning(ScopeRow.scope_id, ScopeRow.version)
+        .cte("moved")
+    )
+    based = select(_c.content).where(
+        _c.agent_key == _AGENT, _c.scope_id == first.c.scope_id, _c.version == first.c.base
+    )
+    return (
+        select(*undone.c, moved.c.version.label("new_version"), based.correlate(first).scalar_subquery().label("text"))
+        .join_from(undone, first, first.c.scope_id == undone.c.scope_id)
+        .join(moved, moved.c.scope_id == undone.c.scope_id)
+        .order_by(undone.c.scope_id, undone.c.version)
+        .add_cte(pended)
+    )
+
+
 def _begin() -> Any:
     done, version = _given("done_seq", _s.c.done_seq), _given("version", _s.c.version)
     held = (
@@ -475,4 +566,4 @@ def _commit() -> Any:
 
 _VERSION_GIVEN = "to_seq extra_seqs contradictions repetitions content words model prompt_version reason run_id".split()
 _RUN_GIVEN = "to_seq model input_tokens output_tokens latency_seconds calls prompt_version observations refused".split()
-_BEGIN, _COMMIT = _begin(), _commit()
+_BEGIN, _COMMIT, _REWOUND = _begin(), _commit(), _rewound()

@@ -392,7 +392,7 @@ def _alone_in(agent_key: Any, users: Any) -> tuple[ColumnElement[bool], ...]:
 
 
 def _begun_by_user() -> Select[Any]:
-    """One row: a user's ids, their scopes, where nobody else spoke, where they spoke, and, with `about`, what is of them alone."""
+    """One row: a user's ids, their scopes, where nobody else spoke and where they did; with `about` what is of them alone."""
     c, o = ConversationRow, ObservationRow
     known = select(_ids_of(_AGENT, "user_id").label("users")).cte("known").prefix_with("MATERIALIZED")
     users = cast(select(known.c.users).scalar_subquery(), ARRAY(Text))
@@ -406,7 +406,9 @@ def _begun_by_user() -> Select[Any]:
     alone = select(c.conversation_id).where(*_alone_in(_AGENT, users)).order_by(c.conversation_id)
     attended = select(c.conversation_id).where(took_part(_AGENT, users)).order_by(c.conversation_id)
     owned = _owned_by(_AGENT, users).order_by("scope_id")
-    parts = zip(("scopes", "conversations", "attended", "scope_ids", "seqs"), (owned, alone, attended, *keys), strict=True)
+    parts = zip(
+        ("scopes", "conversations", "attended", "scope_ids", "seqs"), (owned, alone, attended, *keys), strict=True
+    )
     return select(known.c.users, *(func.array(part.scalar_subquery()).label(name) for name, part in parts))
 
 

@@ -240,6 +240,10 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
         assert (await parroting.admin.stats(agent_id="ada")).propagated == 1
     (seen,) = await walled.observations.list(**JONAS)
     assert await walled.observations.sources(seen.id, **JONAS) == ()
+    assert await walled.observations.spread(said.id, **MIA) == (seen,)
+    assert await walled.observations.spread(seen.id, **JONAS) == ()
+    with pytest.raises(NotFoundError):
+        await walled.observations.spread(said.id, **JONAS)
     judged = "SELECT outcome FROM memory.judged ORDER BY 1"
     async with raw.transaction():
         await enter(raw, "ada", "mia")

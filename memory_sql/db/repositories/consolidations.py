@@ -260,9 +260,7 @@ class ConsolidationRepository:
         }
         for state in await ScopeRepository(self._session).lock(agent_key, scope_ids=sorted(lifted)) if lifted else ():
             await self._let_stand(state, lifted[state.scope_id], now)
-        return {
-            scope_id: Rewound(head.new_version, head.text, scope_id in lifted) for scope_id, head in heads.items()
-        }
+        return {scope_id: Rewound(head.new_version, head.text, scope_id in lifted) for scope_id, head in heads.items()}
 
     async def _let_stand(self, state: ScopeState, lets: _LetGo, now: datetime) -> None:
         """The scope has the version that it was rewound to."""
@@ -408,7 +406,16 @@ def _rewound() -> Any:
         .where(is_undone)
         .values(live=False, live_until=_NOW)
         .returning(
-            *(_c.scope_id, _c.version, _c.base, _c.from_seq, _c.extra_seqs, _c.contradictions, _c.repetitions, _c.created_at)
+            *(
+                _c.scope_id,
+                _c.version,
+                _c.base,
+                _c.from_seq,
+                _c.extra_seqs,
+                _c.contradictions,
+                _c.repetitions,
+                _c.created_at,
+            )
         )
         .cte("undone")
     )

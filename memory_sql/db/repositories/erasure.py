@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, update
+from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, DateTime, Integer, Text
 
-from memory_sql.db.arrays import among, are_among
+from memory_sql.db.arrays import among
 from memory_sql.db.closures import (
     ABOUT,
     ALL_IMPORTED,
@@ -36,7 +36,6 @@ from memory_sql.db.closures import (
     Seeds,
     closure_of_row,
     released_rows,
-    speaks_of,
 )
 from memory_sql.db.locks import Locks, locked_of
 from memory_sql.db.models import (

@@ -34,13 +34,13 @@ from memory_sql.db.repositories.imported_messages import ImportedMessageReposito
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.savepoints import taken_back
+from memory_sql.db.savepoints import taken_back, taken_back_on_error
 from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import moved, observation_id, parse_observation_id
 from memory_sql.domain.query import Query
 from memory_sql.domain.results import Kept, Physical, Receipt
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.errors import HeldError, NotFoundError, StaleError
 from memory_sql.lifecycle import ending
 from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
 from memory_sql.lifecycle.corrections.request import agent_key_for
@@ -100,12 +100,22 @@ class Forgotten:
     entry: Entry
 
 
-async def forget(session: Session, asked: Asked, selection: Selection) -> Forgotten:
+async def forget(session: Session, asked: Asked, selection: Selection, if_fingerprint: str | None = None) -> Forgotten:
     """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
 
     Raises `NotFoundError` for an agent or an observation that isn't there, `HeldError` for a whole agent of which anything
-    is held.
+    is held, `StaleError` if the receipt has another fingerprint than that.
     """
+    if if_fingerprint is None:
+        return await _forget(session, asked, selection)
+    async with taken_back_on_error(session):
+        forgotten = await _forget(session, asked, selection)
+        if forgotten.receipt.fingerprint != if_fingerprint:
+            raise StaleError("what would be forgotten", asked.agent_id, "it has changed since it was looked at")
+    return forgotten
+
+
+async def _forget(session: Session, asked: Asked, selection: Selection) -> Forgotten:
     words = None
 
     async def act(locks: Locks) -> Forgotten:
@@ -184,7 +194,7 @@ async def preview(session: Session, asked: Asked, selection: Selection) -> Recei
         receipt = _receipt(selection, NOTHING, counts, asked.settings, asked.now)
     else:
         async with taken_back(session):
-            receipt = (await forget(session, asked, selection)).receipt
+            receipt = (await _forget(session, asked, selection)).receipt
     return receipt.model_copy(update={"dry_run": True})
 
 

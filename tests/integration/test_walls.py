@@ -225,6 +225,15 @@ async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scri
         assert (seen["judged"], await raw.fetch("SELECT FROM memory.judged")) == (1, [])  # nor what was decided on it
 
 
+async def test_link_to_a_person_s_page_works_once_behind_walls(walled: Memory) -> None:
+    made = await walled.keys.create("chat", rights=["read"], agents=["ada"])
+    code = await walled.keys.link(made.secret, **MIA)
+    found = await walled.keys.redeem(code)
+    assert found is not None
+    assert (found[1].agent_id, found[1].user_id) == ("ada", "mia")
+    assert await walled.keys.redeem(code) is None
+
+
 async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_between_scopes_of_theirs(
     memory: Memory, walled: Memory, raw: Any
 ) -> None:

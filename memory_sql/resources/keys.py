@@ -23,7 +23,7 @@ from memory_sql.db.repositories.keys import (
 from memory_sql.domain.arguments import MOST_STORED, flags, moment_of, name_of, optional_id, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.keys import SHOWN, Key, NewKey, Right, agents_of, hash_of, may_be_secret, new_secret, rights_of
-from memory_sql.domain.links import Link, is_signed, link_of, mark_of, new_link, signed
+from memory_sql.domain.links import is_signed, link_of, mark_of, new_link, signed
 from memory_sql.errors import InputError, NotFoundError, ReadOnlyError
 from memory_sql.resources.runtime import Face
 
@@ -151,8 +151,8 @@ class Keys(Face):
             raise NotFoundError("key for user", str(user))
         return signed(made, hash_of(secret))
 
-    async def redeem(self, code: str) -> tuple[bytes, Link] | None:
-        """What a code of `link` opens, with the hash of its key's secret (`known`).
+    async def redeem(self, code: str) -> tuple[bytes, str | None, str | None] | None:
+        """The hash of the secret of a code's key (`known`), and the agent and the user that `link` was given.
 
         None: nobody's key has signed it, or that ended, or it opens more than the key does, was used, or is too old.
         """
@@ -164,7 +164,8 @@ class Keys(Face):
         if found is None or not is_signed(code, found[1]) or not found[0].holds_at(now) or not link.is_within(found[0]):
             return None
         use = partial(note_entered, key_id=link.key_id, mark=link.mark, ended=mark_of(now))
-        return (found[1], link) if await self._database.write(use, principal=service(None)) else None
+        is_first = await self._database.write(use, principal=service(None))
+        return (found[1], link.agent_id, link.user_id) if is_first else None
 
     async def _asked(self, digest: bytes, now: datetime) -> Key | None:
         """One asks for all who come meanwhile: an answer that ends under load would be asked for by hundreds at once."""

@@ -8,24 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import (
-    Boolean,
-    and_,
-    bindparam,
-    case,
-    cast,
-    exists,
-    false,
-    func,
-    insert,
-    join,
-    literal,
-    null,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects.postgresql import aggregate_order_by, distinct_on
+from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, join, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
 
@@ -36,6 +20,7 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.rewinding import REWOUND, LetGo, Rewound, let_go
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.results import Usage
@@ -69,38 +54,6 @@ class History:
 
     def is_of(self, table: Any) -> Any:
         return and_(table.agent_key == self.agent_key, table.scope_id == self.scope.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewound:
-    """The version and text to which a scope went back; `lets_stand`: something may stand again that had given way."""
-
-    version: int
-    text: str | None
-    lets_stand: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _LetGo:
-    """What undone versions had superseded or taken for a repetition: `(seq, by which, when)`; `held`: a person decided."""
-
-    gave_way: tuple[tuple[int, int, datetime], ...]
-    held: tuple[tuple[int, int], ...]
-    repeated: tuple[tuple[int, int, datetime], ...]
-
-    @property
-    def any(self) -> bool:
-        return bool(self.gave_way or self.held or self.repeated)
-
-
-def _let_go(rows: Sequence[Any], *, takes_repetitions: bool) -> _LetGo:
-    items = [(item, row.created_at) for row in rows for item in row.contradictions]
-    repeated = [(item, row.created_at) for row in rows for item in row.repetitions] if takes_repetitions else []
-    return _LetGo(
-        tuple((item["older"], item["newer"], at) for item, at in items if item["older"]),
-        tuple((item["older"], item["newer"]) for item, _ in items if item.get("held")),
-        tuple((item["newer"], item["older"], at) for item, at in repeated),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +178,14 @@ class ConsolidationRepository:
         any other `reason` it is due as usual. The caller has locked the scopes.
         """
         given = {
-            "given_agent_key": agent_key,
-            "given_now": now,
+            "agent_key": agent_key,
+            "now": now,
             "scopes": list(before),
             "befores": list(before.values()),
             "undo": reason == "undo",
         }
         by_scope = defaultdict[int, list[Any]](list)
-        for row in await self._session.execute(_REWOUND, given) if before else ():
+        for row in await self._session.execute(REWOUND, given) if before else ():
             by_scope[row.scope_id].append(row)
         heads = {scope_id: rows[0] for scope_id, rows in by_scope.items()}
         told = [
@@ -256,13 +209,13 @@ class ConsolidationRepository:
         lifted = {
             scope_id: lets
             for scope_id, rows in by_scope.items()
-            if (lets := _let_go(rows, takes_repetitions=reason not in KEEPING)).any
+            if (lets := let_go(rows, takes_repetitions=reason not in KEEPING)).any
         }
         for state in await ScopeRepository(self._session).lock(agent_key, scope_ids=sorted(lifted)) if lifted else ():
             await self._let_stand(state, lifted[state.scope_id], now)
         return {scope_id: Rewound(head.new_version, head.text, scope_id in lifted) for scope_id, head in heads.items()}
 
-    async def _let_stand(self, state: ScopeState, lets: _LetGo, now: datetime) -> None:
+    async def _let_stand(self, state: ScopeState, lets: LetGo, now: datetime) -> None:
         """The scope has the version that it was rewound to."""
         gave_way = [*lets.gave_way, *lets.repeated]
         await StateRepository(self._session).reinstate(state, gave_way, lets.held, now, version=state.version)
@@ -396,71 +349,6 @@ _NOW = _given("now", _s.c.consolidated_at)
 _SINCE = _given("since", _s.c.consolidated_at)
 
 
-def _rewound() -> Any:
-    """One row per undone version, by scope the oldest first, with the version and the text to which the scope goes back."""
-    wanted = func.unnest(bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("befores", type_=ARRAY(Integer)))
-    given = wanted.table_valued("scope_id", "before", name="given").render_derived()
-    is_undone = and_(_c.agent_key == _AGENT, _c.scope_id == given.c.scope_id, _c.live, _c.version >= given.c.before)
-    undone = (
-        update(_c)
-        .where(is_undone)
-        .values(live=False, live_until=_NOW)
-        .returning(
-            *(
-                _c.scope_id,
-                _c.version,
-                _c.base,
-                _c.from_seq,
-                _c.extra_seqs,
-                _c.contradictions,
-                _c.repetitions,
-                _c.created_at,
-            )
-        )
-        .cte("undone")
-    )
-    first = (
-        select(undone.c.scope_id, undone.c.base, undone.c.from_seq)
-        .ext(distinct_on(undone.c.scope_id))
-        .order_by(undone.c.scope_id, undone.c.version)
-        .cte("first")
-    )
-    # What lies after the new end is pending anyway; before it, the extras become so by their state.
-    extras = select(func.unnest(undone.c.extra_seqs)).where(undone.c.scope_id == first.c.scope_id)
-    pended = (
-        update(_t)
-        .where(_t.agent_key == _AGENT, _t.scope_id == first.c.scope_id)
-        .where(or_(_t.seq > first.c.from_seq, _t.seq.in_(extras.correlate(first))))
-        .values(repend=_t.seq <= first.c.from_seq)
-        .cte("pended")
-    )
-    is_undo = bindparam("undo", type_=Boolean)
-    moved = (
-        update(ScopeRow)
-        .where(ScopeRow.agent_key == _AGENT, ScopeRow.scope_id == first.c.scope_id)
-        .values(
-            version=ScopeRow.version + 1,
-            done_seq=first.c.from_seq,
-            consolidated_at=_NOW,
-            held_seq=case((is_undo, ScopeRow.last_seq), else_=ScopeRow.held_seq),
-            due_at=case((is_undo, null()), else_=ScopeRow.due_at),
-            suspects=0,
-        )
-        .returning(ScopeRow.scope_id, ScopeRow.version)
-        .cte("moved")
-    )
-    based = select(_c.content).where(
-        _c.agent_key == _AGENT, _c.scope_id == first.c.scope_id, _c.version == first.c.base
-    )
-    return (
-        select(*undone.c, moved.c.version.label("new_version"), based.correlate(first).scalar_subquery().label("text"))
-        .join_from(undone, first, first.c.scope_id == undone.c.scope_id)
-        .join(moved, moved.c.scope_id == undone.c.scope_id)
-        .order_by(undone.c.scope_id, undone.c.version)
-        .add_cte(pended)
-    )
-
-
 def _begin() -> Any:
     done, version = _given("done_seq", _s.c.done_seq), _given("version", _s.c.version)
     held = (
@@ -573,4 +461,4 @@ def _commit() -> Any:
 
 _VERSION_GIVEN = "to_seq extra_seqs contradictions repetitions content words model prompt_version reason run_id".split()
 _RUN_GIVEN = "to_seq model input_tokens output_tokens latency_seconds calls prompt_version observations refused".split()
-_BEGIN, _COMMIT, _REWOUND = _begin(), _commit(), _rewound()
+_BEGIN, _COMMIT = _begin(), _commit()

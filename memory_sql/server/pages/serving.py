@@ -159,8 +159,8 @@ class _Pages:
         found = await self._memory_of(request).keys.redeem(request.query_params.get("code", ""))
         if found is None:
             return page("sign_in", 401, done=None, problem="This link was used already, or is older than a minute.")
-        secret_hash, link = found
-        return self._signed_in(request, Entry(secret_hash.hex(), link.agent_id, link.user_id))
+        secret_hash, agent, user = found
+        return self._signed_in(request, Entry(secret_hash.hex(), agent, user))
 
     def _signed_in(self, request: Request, entry: Entry) -> Response:
         """Always with a new session: what cookie came along, whoever set it, becomes none."""

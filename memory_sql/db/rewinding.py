@@ -63,7 +63,7 @@ def let_go(rows: Sequence[Any], *, takes_repetitions: bool) -> LetGo:
 
 def _rewound() -> Any:
     """One row per undone version, by scope the oldest first, with the version and the text to which the scope goes back."""
-    agent, now = bindparam("agent_key", type_=BigInteger), bindparam("now", type_=DateTime(timezone=True))
+    agent, now = bindparam("of_agent", type_=BigInteger), bindparam("at", type_=DateTime(timezone=True))
     wanted = func.unnest(bindparam("scopes", type_=ARRAY(BigInteger)), bindparam("befores", type_=ARRAY(Integer)))
     given = wanted.table_valued("scope_id", "before", name="given").render_derived()
     is_undone = and_(_c.agent_key == agent, _c.scope_id == given.c.scope_id, _c.live, _c.version >= given.c.before)

@@ -178,8 +178,8 @@ class ConsolidationRepository:
         any other `reason` it is due as usual. The caller has locked the scopes.
         """
         given = {
-            "agent_key": agent_key,
-            "now": now,
+            "of_agent": agent_key,
+            "at": now,
             "scopes": list(before),
             "befores": list(before.values()),
             "undo": reason == "undo",

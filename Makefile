@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow all check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
+.PHONY: help demo axe test slow all check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,7 @@ help:
 	@echo "make test         install with the development tools, and run the tests but the slow ones"
 	@echo "make slow         run the slow tests"
 	@echo "make all          both in one go, as .ci/run does"
+	@echo "make axe          fetch axe-core by npm, with which slow tests check accessibility in Chromium"
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make docs         write the reference pages from the code"
 	@echo "make pictures     take the pictures of the inspector again, where it has changed"
@@ -39,6 +40,11 @@ PYTEST := $(BIN)/python -m pytest
 
 test: $(VENV)/.installed-dev
 	@$(PYTEST) -n auto --dist worksteal -m "not slow and not prove"
+
+# For the accessibility of the inspector's pages; tests say that it wasn't checked where npm is missing.
+axe:
+	@if command -v npm >/dev/null; then npm install --no-save --no-audit --no-fund --silent axe-core@4.14.1 || echo "make axe: it can't be fetched, so accessibility isn't checked" >&2; \
+	else echo "make axe: npm is missing, so accessibility isn't checked" >&2; fi
 
 slow: $(VENV)/.installed-dev
 	@$(PYTEST) -n auto --dist worksteal -m "slow and not prove"

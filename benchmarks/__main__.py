@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-HELPERS = {"aged", "crowd", "played", "server", "traps", "wire"}  # traps needs requirements.txt
+HELPERS = {"aged", "crowd", "played", "server", "town", "traps", "wire"}  # traps needs requirements.txt
 
 
 def names() -> list[str]:

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         AgentSummary,
         Backlog,
         ConsolidateResult,
+        DailyCost,
         DeadRun,
         EmbedResult,
         FailedRun,
@@ -209,6 +210,7 @@ __all__ = [
     "ContextPart",
     "Contradiction",
     "Conversations",
+    "DailyCost",
     "DatabaseError",
     "DeadRun",
     "Decision",
@@ -409,7 +411,7 @@ _HOME = {
         "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
     ),
     "domain.results": (
-        "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
+        "AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt "
         "Physical Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
         "Late ImportCheck ImportReport ImportRun RolledBack ObserveResult"

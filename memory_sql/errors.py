@@ -295,7 +295,8 @@ class BusyError(MemorySQLError):
 class StaleError(MemorySQLError):
     """The input of a model call changed while the model was answering. Nothing was written; the work is still due.
 
-    Or a claim was accepted that, since it was held, can't be shared any more (`work.decide`); the message says why.
+    Or a claim was accepted that, since it was held, can't be shared any more (`work.decide`); the message says why. Or by now
+    something else would be forgotten than a dry run told (`forget`).
     """
 
     reason = "stale"

@@ -461,6 +461,7 @@ class Memory(Faces):
         *,
         agent_id: Id,
         dry_run: bool = False,
+        if_fingerprint: str | None = None,
         wait: bool = True,
         actor: Id | None = None,
         reason: str | None = None,
@@ -470,13 +471,12 @@ class Memory(Faces):
 
         `selection` is an observation's id, or a `Selection`: a user (everything that they said or own, and what only they
         support; with `about` also what others said about them alone, which is otherwise only listed), a conversation, a
-        group, a message, some observations, or everything of the agent. `dry_run` only reports what would be deleted.
-
+        group, a message, some observations, or everything of the agent. `dry_run` only reports what would be deleted;
+        `if_fingerprint`, that of its receipt, deletes only that: `StaleError` if it would be anything else by now.
         When this returns, it is gone from texts as well: a text that contained it goes back to an earlier version, or to
         none, and pending observations are shown instead until the text is rewritten from what is left. With `wait` it is
-        rewritten before returning; if the model fails, that stays due (`withheld` in the receipt). What an open legal hold
-        covers is kept but not used, and is erased when the last hold on it is released. Raises `InputError`,
-        `NotFoundError` (an unknown agent or observation), `HeldError`.
+        rewritten before returning; if the model fails, that stays due (`withheld` in the receipt). What a legal hold covers
+        is erased when the last one on it ends. Raises `InputError`, `HeldError`, `NotFoundError` (agent, observation).
         """
         flags(dry_run=dry_run, wait=wait)
         chosen = selection_of(selection)
@@ -486,15 +486,15 @@ class Memory(Faces):
             if dry_run:
                 return await forgetting.preview(unit, asked, chosen)
             journal.check(self.settings.forget_journal, unit)
-            forgotten = await forgetting.forget(unit, asked, chosen)
+            forgotten = await forgetting.forget(unit, asked, chosen, if_fingerprint)
             await journal.keep(self.settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt
 
-        if chosen.is_one_observation and not dry_run and session is None and self.settings.forget_journal is None:
+        bound = dry_run or if_fingerprint is not None or session is not None or self.settings.forget_journal is not None
+        if chosen.is_one_observation and not bound:
             alone = await self.database.write(lambda unit: forgetting.forget_alone(unit, asked, chosen), direct=True)
             if alone is not None:
                 return alone
         receipt = await self.database.write(forget, session, asked.service, locks=True)
-        if dry_run or not wait or session is not None:
-            return receipt
-        return await self._runtime.jobs.rebuilt(asked.agent_id, receipt)
+        is_done = dry_run or not wait or session is not None
+        return receipt if is_done else await self._runtime.jobs.rebuilt(asked.agent_id, receipt)

@@ -98,6 +98,7 @@ class Observations(Face):
     get = _Blocking(observations.Observations.get)
     list = _Blocking(observations.Observations.list)
     sources = _Blocking(observations.Observations.sources)
+    spread = _Blocking(observations.Observations.spread)
     update = _Blocking(observations.Observations.update)
     supersede = _Blocking(observations.Observations.supersede)
     reinstate = _Blocking(observations.Observations.reinstate)
@@ -177,6 +178,9 @@ class Keys(Face):
     list = _Blocking(keys.Keys.list)
     revoke = _Blocking(keys.Keys.revoke)
     find = _Blocking(keys.Keys.find)
+    known = _Blocking(keys.Keys.known)
+    link = _Blocking(keys.Keys.link)
+    redeem = _Blocking(keys.Keys.redeem)
 
 
 class Models(Face):
@@ -187,6 +191,7 @@ class Models(Face):
 
 class Work(Face):
     backlog = _Blocking(work.Work.backlog)
+    costs = _Blocking(work.Work.costs)
     dead = _Blocking(work.Work.dead)
     failures = _Blocking(work.Work.failures)
     waiting = _Blocking(work.Work.waiting)

@@ -36,7 +36,6 @@ def inspect(
     try:
         from memory_sql import server
         from memory_sql.server import serving
-        from memory_sql.server.pages.sessions import Entry
     except ModuleNotFoundError as error:
         raise ConfigurationError(f'{error.name} is missing: pip install "memory-sql[server]"') from error
 
@@ -45,10 +44,10 @@ def inspect(
 
     async def work(memory: Memory) -> None:
         secret = await serving.inspector_key(memory)
-        app = server.create_app(memory, mcp=False)
+        app, code = server.create_app(memory, mcp=False), await memory.keys.link(secret)
 
         def started(address: str) -> None:
-            entrance = f"{address}/enter?code={app.state.enter(Entry(secret))}"
+            entrance = f"{address}/enter?code={code}"
             print(f"inspector: {entrance}", flush=True)
             if browser:
                 webbrowser.open(entrance)

@@ -157,6 +157,32 @@ def sources(
 
 
 @app.command()
+def spread(
+    observation: ObservationId,
+    agent: Agent,
+    user: User,
+    conversation: InConversation = None,
+    limit: Limit = 50,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists what was made of an observation in wider scopes, as far as the user sees it.
+
+    \b
+    memory-sql observation spread o12-3 --agent ada --user mia
+    """
+    found = run(
+        url,
+        data,
+        lambda memory: memory.observations.spread(
+            observation, agent_id=agent, user_id=user, conversation_id=conversation, limit=limit
+        ),
+    )
+    output.rows(found, output.observation_line, as_json, "it hasn't spread")
+
+
+@app.command()
 def update(
     observation: ObservationId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is true instead.")],

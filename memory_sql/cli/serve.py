@@ -39,6 +39,14 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A name by which MCP may be asked for; may be repeated."),
     ] = None,
+    frame_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--frame-origin",
+            metavar="ORIGIN",
+            help="May show a person's own page in a frame: https://app.example.com; may be repeated.",
+        ),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
         typer.Option("--log-format", help="Format of the log on stderr; default: the setting log_format."),
@@ -73,7 +81,12 @@ def serve(
         secret = await serving.own_key(memory, host)
         hosts = serving.allowed_hosts(host, allow_host or ())
         app = server.create_app(
-            memory, allowed_hosts=hosts, body_bytes=body_bytes, requests_per_minute=per_minute, metrics=metrics
+            memory,
+            allowed_hosts=hosts,
+            frame_origins=frame_origin or (),
+            body_bytes=body_bytes,
+            requests_per_minute=per_minute,
+            metrics=metrics,
         )
 
         def started(address: str) -> None:

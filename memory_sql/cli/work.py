@@ -1,4 +1,4 @@
-"""Background work: backlog, waiting, late, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
+"""Background work: backlog, costs, waiting, late, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from memory_sql.cli.progress import Telling
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, Late, MaintainResult, Review, Trimmed, Waiting
+    from memory_sql.domain.results import (
+        Backlog,
+        DailyCost,
+        DeadRun,
+        EmbedResult,
+        Late,
+        MaintainResult,
+        Review,
+        Trimmed,
+        Waiting,
+    )
     from memory_sql.memory import Memory
 
 REFUSALS = {"auth": "the key", "quota": "for lack of credit"}
@@ -100,6 +110,32 @@ def failures(
     """
     found = run(url, data, lambda memory: memory.work.failures(agent_id=agent, limit=limit))
     output.rows(found, _dead_line, as_json, "nothing has failed")
+
+
+@app.command()
+def costs(
+    agent: OneAgent = None,
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, max=3660, help="So many days back.")] = 30,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists what models have done and cost by day, newest first.
+
+    \b
+    memory-sql work costs --agent ada --days 7
+
+    Tokens are as the provider counts them; money by the prices of that day (`model set-price`).
+    """
+    found = run(url, data, lambda memory: memory.work.costs(agent_id=agent, days=days))
+    output.rows(found, _costs_line, as_json, "no model has worked")
+
+
+def _costs_line(one: DailyCost) -> str:
+    failed = f", {one.failures:,} failed" if one.failures else ""
+    money = "".join(f", {cost:,.2f} {currency}" for currency, cost in one.costs.items())
+    tokens = f"{one.input_tokens:,} tokens in, {one.output_tokens:,} out"
+    return f"{one.day}  {output.many(one.runs, 'run')}{failed}, {tokens}{money}"
 
 
 @app.command()

@@ -17,10 +17,13 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
+    literal,
     literal_column,
+    or_,
     select,
     true,
     union,
+    union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import ARRAY, BigInteger, Integer, Text
@@ -37,6 +40,7 @@ from memory_sql.db.models import (
     ObservationRow,
     ScopeRow,
 )
+from memory_sql.db.participants import took_part
 from memory_sql.domain.people import ForgottenKind
 
 
@@ -173,7 +177,9 @@ def _closed(*, of_users: bool = False, beside: bool = False) -> Select[Any]:
     both = (closed.c[name].op("||")(closed.c[f"held_{name}"]).label(name) for name in TAKEN)
     going = select(*both).cte("going")
     heard, reached = _around(going, seeds["users"] if of_users else None, seeds["scopes"].op("||")(texts))
-    more = _beside(going, seeds["scopes"]) if beside else ()
+    more = _beside(going, seeds["scopes"]) if beside else []
+    if of_users and beside:
+        more.append(_told_of(seeds["users"]).label("about"))
     return select(*(closed.c[name] for name in every), heard, reached, *more)
 
 
@@ -294,6 +300,13 @@ def _beside(going: Any, scopes: Any) -> list[Any]:
     return [_rows_of(part).label(name) for name, part in parts.items()]
 
 
+def _told_of(users: Any) -> Any:
+    """All observations about any of `users`, whoever said them, each with who said it."""
+    o = ObservationRow
+    of_them = select(o.scope_id, o.seq, o.related_users).where(o.agent_key == _AGENT, speaks_of(users))
+    return _rows_of(of_them.subquery())
+
+
 def _rows_of(found: Any) -> Any:
     """All rows, as an array of arrays."""
     row = func.jsonb_build_array(*found.c)
@@ -343,6 +356,62 @@ def _around_conversation() -> Select[Any]:
     return _looking_around(scopes, select(conversation))
 
 
+def _around_user() -> Select[Any]:
+    """As `_looking_around`, all of a user: theirs, what they have said, where they spoke, and what is about them."""
+    c, e, o = ConversationRow, EvidenceRow, ObservationRow
+    users = _ids_of(_its_agent(), "user_id")
+    talks = select(c.conversation_id).where(took_part(_its_agent(), users))
+    scopes = union(
+        _owned_by(_its_agent(), users),
+        select(e.scope_id).where(e.agent_key == _its_agent(), e.user_id == any_(users)),
+        select(o.scope_id).where(o.agent_key == _its_agent(), speaks_of(users)),
+    )
+    return _looking_around(scopes, talks)
+
+
+def _ids_of(agent_key: Any, name: str) -> Any:
+    """All ids of the user whose id is that parameter, as an array."""
+    ids = func.memory.user_ids(agent_key, bindparam(name, type_=Text)).table_valued("user_id")
+    return func.array(select(ids.c.user_id).order_by(ids.c.user_id).scalar_subquery(), type_=ARRAY(Text))
+
+
+def _owned_by(agent_key: Any, users: Any) -> Select[Any]:
+    """The scopes of these users alone, and those of the conversations in which nobody else spoke."""
+    c, s = ConversationRow, ScopeRow
+    user = func.unnest(users).column_valued("user_id")
+    theirs = (select(literal(kind).op("||")(user)) for kind in ("u:", "e:"))
+    alone = select(literal("s:").op("||")(c.conversation_id)).where(*_alone_in(agent_key, users))
+    return select(s.scope_id).where(s.agent_key == agent_key, s.owner.in_(union_all(*theirs, alone)))
+
+
+def _alone_in(agent_key: Any, users: Any) -> tuple[ColumnElement[bool], ...]:
+    """Who was forgotten is no participant any more; what a hold has kept is still theirs."""
+    c = ConversationRow
+    somebodys = or_(c.participants != cast([], ARRAY(Text)), c.user_id == any_(users))
+    return took_part(agent_key, users, "<@"), somebodys
+
+
+def _begun_by_user() -> Select[Any]:
+    """One row: a user's ids, their scopes, where nobody else spoke and where they did; with `about` what is of them alone."""
+    c, o = ConversationRow, ObservationRow
+    known = select(_ids_of(_AGENT, "user_id").label("users")).cte("known").prefix_with("MATERIALIZED")
+    users = cast(select(known.c.users).scalar_subquery(), ARRAY(Text))
+    keys = (
+        select(key)
+        .where(o.agent_key == _AGENT, speaks_of(users), o.subjects.op("<@")(users))
+        .where(bindparam("about", type_=Boolean))
+        .order_by(o.scope_id, o.seq)
+        for key in (o.scope_id, o.seq)
+    )
+    alone = select(c.conversation_id).where(*_alone_in(_AGENT, users)).order_by(c.conversation_id)
+    attended = select(c.conversation_id).where(took_part(_AGENT, users)).order_by(c.conversation_id)
+    owned = _owned_by(_AGENT, users).order_by("scope_id")
+    parts = zip(
+        ("scopes", "conversations", "attended", "scope_ids", "seqs"), (owned, alone, attended, *keys), strict=True
+    )
+    return select(known.c.users, *(func.array(part.scalar_subquery()).label(name) for name, part in parts))
+
+
 def stated_in(conversation_id: Any) -> tuple[ColumnElement[bool], ...]:
     """What the host stated in the conversation, or another store had of it, without a message."""
     o = ObservationRow
@@ -370,7 +439,9 @@ def _begun_by() -> Select[Any]:
 CLOSED, CLOSED_OF_USERS = _closed(), _closed(of_users=True)
 CLOSED_BESIDE, CLOSED_OF_USERS_BESIDE = _closed(beside=True), _closed(of_users=True, beside=True)
 CLOSED_IF_THERE = CLOSED_BESIDE.where(_is_there())
-AROUND_ONE, AROUND_CONVERSATION, BEGUN_BY = _around_one(), _around_conversation(), _begun_by()
+AROUND_ONE, AROUND_CONVERSATION, AROUND_USER = _around_one(), _around_conversation(), _around_user()
+BEGUN_BY, BEGUN_BY_USER = _begun_by(), _begun_by_user()
+ABOUT = select(_told_of(bindparam("users", type_=ARRAY(Text))))
 HEARD = select(*_around(_given(), None, cast([], ARRAY(BigInteger))))
 _scopes = bindparam("scopes", type_=ARRAY(BigInteger))
 TAINTED = tainted_by(_given(), _scopes, _AGENT).order_by("scope_id")

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     column,
     select,
+    true,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql.elements import Grouping
@@ -85,8 +86,11 @@ def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -
         yield read.label(prefix + item.name)
 
 
-def select_read(found: Any) -> Select[Any]:
-    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does."""
+def select_read(found: Any, each: Any = None) -> Select[Any]:
+    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does.
+
+    `each`: a table, for each row of which it is called.
+    """
     read = found.table_valued(
         column("observation"),
         *(column(name, Text) for name in ("scope_kind", "owner", "name", "status", "verification")),
@@ -95,7 +99,9 @@ def select_read(found: Any) -> Select[Any]:
         column("resolved", Text),
         name="found",
     )
-    return select(*(item for item in read.c if item.name != "observation"), *read_from(read.c.observation, OWN))
+    read = read if each is None else read.lateral("found")
+    rows = select(*(item for item in read.c if item.name != "observation"), *read_from(read.c.observation, OWN))
+    return rows if each is None else rows.select_from(each.join(read, true()))
 
 
 def to_observation(row: Any) -> Observation:

@@ -56,7 +56,17 @@ async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
-    """What is done inside is rolled back at the end, and its locks are released."""
+    """What is done inside is rolled back at the end, and its locks are released.
+
+    Where the first savepoint was sent with BEGIN and nobody has used it yet, this is all that is sent.
+    """
+    if session.info.get(UNUSED):  # what is done inside may use it as well: it goes on existing
+        try:
+            yield
+        finally:
+            await session.execute(text(f"ROLLBACK TO SAVEPOINT {FIRST}"))
+            session.info[UNUSED] = True
+        return
     async with savepoint(session) as begun:
         try:
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from datetime import datetime
 from typing import Literal
@@ -77,6 +78,12 @@ class Receipt(Value):
     def found(self) -> bool:
         """Whether there was anything of what was to be forgotten."""
         return any(self.counts.values()) or any(self.held.values())
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what goes and what stays, in hex: the same for the same, of a dry run and of what is then deleted."""
+        told = self.model_dump_json(exclude={"id", "at", "physical", "dry_run", "rebuilt"})
+        return hashlib.sha256(told.encode()).hexdigest()
 
 
 class PersonReceipt(Value):

@@ -25,6 +25,7 @@ from memory_sql.domain.reviews import Review as Review
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.domain.usage import Usage as Usage
 from memory_sql.domain.waiting import Backlog as Backlog
+from memory_sql.domain.waiting import DailyCost as DailyCost
 from memory_sql.domain.waiting import DeadRun as DeadRun
 from memory_sql.domain.waiting import FailedRun as FailedRun
 from memory_sql.domain.waiting import Late as Late

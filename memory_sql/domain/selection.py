@@ -95,6 +95,11 @@ class Selection(Value):
         return self.conversation_id is not None and self.message_id is None and not self.selects_observations
 
     @property
+    def is_one_user(self) -> bool:
+        """All of them."""
+        return self.user_id is not None and not self.selects_observations
+
+    @property
     def named(self) -> dict[str, str | int | bool]:
         """The given ids and other safe values; for those that may contain remembered text, only that they were given."""
         given = {

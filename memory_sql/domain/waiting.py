@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Literal
 
 from memory_sql.domain.ids import ScopeId, Value
@@ -94,3 +95,18 @@ class Late(Value):
     reason: Literal["unclaimed", "in_progress", "failing", "given_up", "left_out", "not_due"]
     error_code: str | None
     due_at: datetime | None
+
+
+class DailyCost(Value):
+    """What models have done on a day (UTC): `runs` that began on it, how many of them failed, and the tokens of all.
+
+    Tokens are as the provider counts them. `costs`: what they cost, by currency, as far as prices are known
+    (`models.set_price`).
+    """
+
+    day: date
+    runs: int
+    failures: int
+    input_tokens: int
+    output_tokens: int
+    costs: dict[str, Decimal]

@@ -34,13 +34,13 @@ from memory_sql.db.repositories.imported_messages import ImportedMessageReposito
 from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
-from memory_sql.db.savepoints import taken_back
+from memory_sql.db.savepoints import taken_back, taken_back_on_error
 from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.ids import moved, observation_id, parse_observation_id
 from memory_sql.domain.query import Query
 from memory_sql.domain.results import Kept, Physical, Receipt
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import HeldError, NotFoundError
+from memory_sql.errors import HeldError, NotFoundError, StaleError
 from memory_sql.lifecycle import ending
 from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
 from memory_sql.lifecycle.corrections.request import agent_key_for
@@ -100,18 +100,30 @@ class Forgotten:
     entry: Entry
 
 
-async def forget(session: Session, asked: Asked, selection: Selection) -> Forgotten:
+async def forget(session: Session, asked: Asked, selection: Selection, if_fingerprint: str | None = None) -> Forgotten:
     """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
 
     Raises `NotFoundError` for an agent or an observation that isn't there, `HeldError` for a whole agent of which anything
-    is held.
+    is held, `StaleError` if the receipt has another fingerprint than that.
     """
+    if if_fingerprint is None:
+        return await _forget(session, asked, selection)
+    async with taken_back_on_error(session):
+        forgotten = await _forget(session, asked, selection)
+        if forgotten.receipt.fingerprint != if_fingerprint:
+            raise StaleError("what would be forgotten", asked.agent_id, "it has changed since it was looked at")
+    return forgotten
+
+
+async def _forget(session: Session, asked: Asked, selection: Selection) -> Forgotten:
     words = None
 
     async def act(locks: Locks) -> Forgotten:
         return await forget_under(session, asked, locks, selection, words)
 
-    if selection.is_one_observation or selection.is_one_conversation:
+    is_one = selection.is_one_observation or selection.is_own_observation
+    if is_one or selection.is_one_conversation or selection.is_one_user:
+        words = words_of(selection, asked.settings, asked.now)
         return await under_found(session, partial(_lock_around, session, asked, selection), act, shared=True)
     agent_key = await agent_key_for(session, asked)
     if selection.everything:
@@ -182,7 +194,7 @@ async def preview(session: Session, asked: Asked, selection: Selection) -> Recei
         receipt = _receipt(selection, NOTHING, counts, asked.settings, asked.now)
     else:
         async with taken_back(session):
-            receipt = (await forget(session, asked, selection)).receipt
+            receipt = (await _forget(session, asked, selection)).receipt
     return receipt.model_copy(update={"dry_run": True})
 
 
@@ -244,11 +256,11 @@ async def _erase(
     beside = found.beside or await repository.beside(found.closure, found.seeds.scopes)
     tainted, kept = dict(beside.tainted), beside.kept
     tainted |= {scope: min(version, tainted.get(scope, version)) for scope, version in found.texts.items()}
-    for state in await ScopeRepository(session).lock(agent_key, scope_ids=tainted) if tainted else ():
-        await ConsolidationRepository(session).rewind(state, tainted[state.scope_id], "forget", now)
-    if tainted:  # evidence has gone back to where it was lent
+    rewound = await ConsolidationRepository(session).rewind(agent_key, tainted, "forget", now)
+    lets_stand = any(one.lets_stand for one in rewound.values())
+    if lets_stand:  # evidence has gone back to where it was lent
         kept = (await repository.beside(found.closure, ())).kept
-    about = await repository.kept_about(found.seeds.users, found.closure)
+    about = beside.about if found.beside else await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(
         one for one in (*found.shared, *about) if one.observation not in {other.observation for other in kept}
     )
@@ -258,7 +270,9 @@ async def _erase(
     if not receipt.found:
         receipt = receipt.model_copy(update={"physical": None})
     if tainted or erased.standing or erased.is_unsettled:
-        back, more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
+        back, more = list[tuple[int, int]](), list[int]()
+        if lets_stand or erased.standing or erased.is_unsettled:
+            back, more = await _settle(session, asked, agent_key, found.scopes, erased.standing, now)
         withheld = await repository.await_rebuild(sorted({*tainted, *more}))
         await ScopeRepository(session).refresh_due(agent_key, found.scopes, threshold, now)
         told = {

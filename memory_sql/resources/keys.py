@@ -11,10 +11,19 @@ from functools import cached_property, partial
 
 from memory_sql.db import Session
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.keys import add_key, key_by_hash, list_keys, note_use, revoke_key
+from memory_sql.db.repositories.keys import (
+    add_key,
+    key_by_hash,
+    key_by_id,
+    list_keys,
+    note_entered,
+    note_use,
+    revoke_key,
+)
 from memory_sql.domain.arguments import MOST_STORED, flags, moment_of, name_of, optional_id, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.keys import SHOWN, Key, NewKey, Right, agents_of, hash_of, may_be_secret, new_secret, rights_of
+from memory_sql.domain.links import is_signed, link_of, mark_of, new_link, signed
 from memory_sql.errors import InputError, NotFoundError, ReadOnlyError
 from memory_sql.resources.runtime import Face
 
@@ -112,15 +121,51 @@ class Keys(Face):
         """
         if not isinstance(secret, str):
             raise InputError(f"secret must be text, not {type(secret).__name__}")
-        if not may_be_secret(secret):
-            return None
-        digest, now = hash_of(secret), self._now()
+        return await self.known(hash_of(secret)) if may_be_secret(secret) else None
+
+    async def known(self, secret_hash: bytes) -> Key | None:
+        """As `find`, by the SHA-256 of the secret."""
+        digest, now = secret_hash, self._now()
         kept = self._found.get(digest)
         if kept is not None and timedelta(0) <= now - kept[0] < timedelta(seconds=KEPT_SECONDS):
             key = kept[1]
         else:
             key = await self._asked(digest, now)
         return key if key is not None and key.holds_at(now) else None
+
+    async def link(self, secret: str, *, agent_id: Id | None = None, user_id: Id | None = None) -> str:
+        """A code that signs a browser in to the inspector, once and within a minute, in any process that serves it.
+
+        To all that the key opens; or, with both, to the page of this user and nothing else, with what the key may do there
+        but the right admin. Nothing is stored until it is used; it ends with the key. Raises `InputError`, and
+        `NotFoundError` if there is no such key, or it doesn't open that.
+        """
+        agent, user = optional_id("agent_id", agent_id), optional_id("user_id", user_id)
+        if (agent is None) != (user is None):
+            raise InputError("give agent_id= and user_id=, or neither")
+        key = await self.find(secret)
+        if key is None:
+            raise NotFoundError("key", "this")
+        made = new_link(key.key_id, agent, user, self._now())
+        if not made.is_within(key):
+            raise NotFoundError("key for user", str(user))
+        return signed(made, hash_of(secret))
+
+    async def redeem(self, code: str) -> tuple[bytes, str | None, str | None] | None:
+        """The hash of the secret of a code's key (`known`), and the agent and the user that `link` was given.
+
+        None: nobody's key has signed it, or that ended, or it opens more than the key does, was used, or is too old.
+        """
+        link, now = link_of(code), self._now()
+        if link is None or not link.holds_at(now):
+            return None
+        async with self._database.statement(principal=service(None)) as unit:
+            found = await key_by_id(unit, link.key_id)
+        if found is None or not is_signed(code, found[1]) or not found[0].holds_at(now) or not link.is_within(found[0]):
+            return None
+        use = partial(note_entered, key_id=link.key_id, mark=link.mark, ended=mark_of(now))
+        is_first = await self._database.write(use, principal=service(None))
+        return (found[1], link.agent_id, link.user_id) if is_first else None
 
     async def _asked(self, digest: bytes, now: datetime) -> Key | None:
         """One asks for all who come meanwhile: an answer that ends under load would be asked for by hundreds at once."""

@@ -11,6 +11,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries import listed
 from memory_sql.db.queries.alive import lifecycle_of
 from memory_sql.db.queries.owned import own_of
+from memory_sql.db.queries.spread import made_of
 from memory_sql.db.repositories.feedback import add_feedback
 from memory_sql.db.repositories.messages import MessageRepository
 from memory_sql.domain.arguments import (
@@ -148,6 +149,28 @@ class Observations(Face):
                 principal, *parse_observation_id(found.id), most
             )
         return tuple(reversed(behind))
+
+    async def spread(
+        self,
+        observation_id: str,
+        *,
+        agent_id: Id,
+        user_id: Id,
+        conversation_id: Id | None = None,
+        limit: int = 50,
+        session: Joinable | None = None,
+    ) -> tuple[Observation, ...]:
+        """Where it spread: the observations of wider scopes that were made of it, directly first, then of these.
+
+        Only what this user may see, and not what was made of something that they don't. At most `limit`. Raises
+        `NotFoundError`, also if the observation exists but this user may not see it.
+        """
+        found = await self.get(
+            observation_id, agent_id=agent_id, user_id=user_id, conversation_id=conversation_id, session=session
+        )
+        principal, most = principal_of(agent_id, user_id, conversation_id), within("limit", limit, 1000)
+        async with self._database.statement(session, service(principal["agent_id"])) as unit:
+            return tuple(await made_of(unit, principal, *parse_observation_id(found.id), most))
 
     async def update(
         self,

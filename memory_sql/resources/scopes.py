@@ -217,7 +217,8 @@ class Scopes(Face):
             newest = await versions.newest_absorbing(scope)
             if newest is None:
                 raise NotFoundError("consolidation to undo in scope", scope_id)
-            version, text = await versions.rewind(scope, newest, "undo", self._now())
+            back = await versions.rewind(scope.agent_key, {scope.scope_id: newest}, "undo", self._now())
+            version, text = back[scope.scope_id].version, back[scope.scope_id].text
             threshold, following = self._settings.consolidation_threshold, FollowingRepository(unit, scope.agent_key)
             await following.settle([scope.scope_id], threshold, self._now())
             propagations = PropagationRepository(unit, agent_key)

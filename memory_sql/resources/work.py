@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
 from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog, read_late, read_waiting
+from memory_sql.db.queries.costs import by_day
 from memory_sql.db.queries.requests import next_request
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
@@ -30,6 +31,7 @@ from memory_sql.domain.arguments import (
 from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.results import (
     Backlog,
+    DailyCost,
     DeadRun,
     EmbedResult,
     FailedRun,
@@ -76,6 +78,16 @@ class Work(Face):
         agent = optional_id("agent_id", agent_id)
         async with self._database.statement(principal=service(agent)) as unit:
             return await RunRepository(unit).failed(agent, within("limit", limit, 1000))
+
+    async def costs(self, *, agent_id: Id | None = None, days: int = 30) -> Sequence[DailyCost]:
+        """What models have done and cost on each of the last days (UTC), newest first; of one agent or all.
+
+        `days`: 1 to 3,660, with today. A day on which no run began is left out.
+        """
+        agent, back = optional_id("agent_id", agent_id), within("days", days, MOST_AHEAD)
+        since = moved(self._now(), -timedelta(days=back - 1)).astimezone(UTC).date()
+        async with self._database.statement(principal=service(agent)) as unit:
+            return await by_day(unit, agent, since)
 
     async def waiting(self, *, agent_id: Id | None = None, limit: int = 100) -> Sequence[Waiting]:
         """The waiting work by agent, starting with the agent whose work has been due longest; of one agent or all."""

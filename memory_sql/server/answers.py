@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -149,5 +150,18 @@ def timely(send: Send) -> Send:
     return in_time
 
 
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BEGUN = re.compile(rb'([",;|]\s*)([=+@-])')
+
+
 def _line(line: ExportLine) -> bytes:
-    return line.model_dump_json().encode() + b"\n"
+    return inert(line.model_dump_json().encode()) + b"\n"
+
+
+def inert(line: bytes) -> bytes:
+    """The same JSON, in which nothing can begin a formula where a spreadsheet takes the line apart."""
+    return _TEXT.sub(lambda text: _BEGUN.sub(_escaped, text[0]), line)
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return found[1] + b"\\u%04x" % ord(found[2])

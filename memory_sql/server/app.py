@@ -38,6 +38,7 @@ def create_app(
     pages: bool = True,
     identity: Identify | None = None,
     allowed_hosts: Sequence[str] | None = None,
+    frame_origins: Sequence[str] = (),
     body_bytes: int = BODY_BYTES,
     requests_per_minute: int = REQUESTS_PER_MINUTE,
     metrics: Callable[[], bytes] | None = None,
@@ -47,7 +48,8 @@ def create_app(
     `memory` is open, and stays the caller's to close; None: one of the settings is opened and closed with the application.
     `identity` None: keys (`memory.keys`), each with `requests_per_minute` in this process. `mcp`: also at `/mcp`, where that
     extra is installed, for the names in `allowed_hosts` (`memory.example.com`, `localhost:*`; None: those of the loopback).
-    `pages`: the inspector at `/` (docs/inspector.md), where keys say who asks.
+    `pages`: the inspector at `/` (docs/inspector.md), where keys say who asks; `frame_origins` (`https://app.example.com`)
+    may show a person's own page in a frame. Raises `ConfigurationError` for what isn't an origin.
     `body_bytes`: more is 413. `metrics` gives the text of `/metrics`.
     """
 
@@ -80,7 +82,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _refused)
     _add_health(app, metrics)
     if pages and identity is None:
-        add_pages(app, memory_of, bearer)
+        add_pages(app, memory_of, bearer, frame_origins)
     mounted = mount(app, identify, allowed_hosts) if mcp else None
     return app
 

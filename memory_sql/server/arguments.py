@@ -192,7 +192,7 @@ def parameters_of(target: str) -> Parameters:
     hints = get_type_hints(method)
     for parameter in inspect.signature(method).parameters.values():
         name, annotation = parameter.name, hints.get(parameter.name)
-        if name in ("self", "agent_id", "session", "progress"):
+        if name in ("self", "agent_id", "session", "progress", "if_fingerprint"):
             continue
         if target == "forget" and name == "selection":
             found |= _of(Selection.__init__, target)

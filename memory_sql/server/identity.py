@@ -55,7 +55,13 @@ class Bearer:
 
     async def identity(self, request: Request, secret: str) -> Identity | None:
         """Whose key has this secret. Raises `RefusalError` for too many requests with it."""
-        key = await self._memory(request).keys.find(secret)
+        return self._of(await self._memory(request).keys.find(secret))
+
+    async def known(self, request: Request, secret_hash: bytes) -> Identity | None:
+        """As `identity`, by the SHA-256 of the secret."""
+        return self._of(await self._memory(request).keys.known(secret_hash))
+
+    def _of(self, key: Key | None) -> Identity | None:
         if key is None:
             return None
         wait = self._buckets.take(key.key_id)

@@ -671,7 +671,7 @@ SERVING = [("serve",), ("inspect",), ("mcp",)]
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 103
+    assert len(listed) == 105
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
@@ -754,6 +754,14 @@ def test_output_that_cant_say_a_character_is_no_error(run: Run, database_url: st
         check=True, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"},
     )  # fmt: skip
     assert json.loads(ended.stdout)["content"] == "Mia spricht 日本語 😀."
+
+
+def test_what_was_made_of_an_observation_and_what_models_cost_are_listed(run: Run) -> None:
+    made = run("observe", "Mia sails a sloop.", *MIA, "--json").value
+    assert run("observation", "spread", made["id"], *MIA).out == "it hasn't spread\n"
+    assert run("work", "costs", "--agent", "ada").out == "no model has worked\n"
+    run("scope", "consolidate", made["scope"]["id"], "--agent", "ada")
+    assert [day["runs"] for day in run("work", "costs", "--days", 1, "--json").rows] == [1]
 
 
 IMPORTED = """

@@ -54,6 +54,24 @@ async def test_each_day_has_the_price_that_held_then(database_url: str, llm: Scr
         assert (await memory.admin.stats(agent_id="ada")).costs == {"EUR": one, "USD": 2 * one}
 
 
+async def test_what_models_cost_is_told_by_day(database_url: str, llm: Scripted) -> None:
+    clock = Day()
+    async with Memory(database_url, llm, SETTINGS, clock=clock) as memory:
+        await form(memory, llm, clock, 1, 2, 3, 4)
+        await rows(memory, "UPDATE memory.runs SET started_at = started_at - interval '1 day' WHERE run_id = 2")
+        await rows(memory, "UPDATE memory.runs SET state = 'failed', error_code = 'answer' WHERE run_id = 4")
+        await memory.models.set_price("scripted", valid_from=date(2026, 3, 2), **USD)
+        found = await memory.work.costs(agent_id="ada")
+        one = Decimal(100) * Decimal("0.25") / 10**6 + Decimal(10) * 2 / 10**6
+        assert [(day.day.day, day.runs, day.failures) for day in found] == [(4, 1, 1), (3, 1, 0), (1, 2, 0)]
+        assert [day.costs for day in found[1:]] == [{"USD": one}, {}]
+        assert [(day.input_tokens, day.output_tokens) for day in found[1:]] == [(100, 10), (200, 20)]
+        assert [day.day.day for day in await memory.work.costs(days=2)] == [4, 3]
+        assert await memory.work.costs(agent_id="eve") == []
+        with pytest.raises(InputError):
+            await memory.work.costs(days=0)
+
+
 async def test_work_waits_for_the_next_day_when_its_money_is_spent(database_url: str, llm: Scripted) -> None:
     """Each currency by itself; what has no price costs nothing."""
     clock, settings = Day(), SETTINGS.model_copy(update={"daily_cost": 0.00008})  # a run costs 0.000045

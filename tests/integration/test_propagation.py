@@ -1137,6 +1137,25 @@ async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) ->
     assert FREEZE in await known(memory, "g:eden")
 
 
+async def test_where_an_observation_spread_is_told_as_far_as_each_sees_it(memory: Memory) -> None:
+    """Nearest first. Nothing that was made of what somebody doesn't see, nor what is set aside."""
+    own, group, everybody = await collective(memory)
+    spread = memory.observations.spread
+    gene: dict[str, Any] = {**ADA, "user_id": "gene"}
+    assert [one.id for one in await spread(own.id, **gene)] == [group.id, everybody.id]
+    assert [one.id for one in await spread(own.id, **gene, limit=1)] == [group.id]
+    assert [one.id for one in await spread(group.id, **gene)] == [everybody.id]
+    assert await spread(everybody.id, **gene) == ()
+    for key, user in ((own.id, "mia"), (group.id, "stranger"), ("o999-1", "gene")):
+        with pytest.raises(NotFoundError):
+            await spread(key, **ADA, user_id=user)
+    await memory.groups.remove_member("eden", "gene", **ADA)
+    assert await spread(own.id, **gene) == ()  # what everybody knows was made of what she doesn't see any more
+    await memory.groups.add_member("eden", "gene", **ADA)
+    await memory.observations.quarantine(group.id, **gene)
+    assert group.id not in [one.id for one in await spread(own.id, **gene)]
+
+
 async def test_messages_behind_what_went_are_told_to_who_may_see_the_source(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     said = {"id": "m7", "role": "user", "content": "Gene said: The project deadline is 24 April 2026."}

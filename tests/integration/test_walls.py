@@ -225,6 +225,15 @@ async def test_user_sees_what_is_theirs_in_every_table(memory: Memory, llm: Scri
         assert (seen["judged"], await raw.fetch("SELECT FROM memory.judged")) == (1, [])  # nor what was decided on it
 
 
+async def test_link_to_a_person_s_page_works_once_behind_walls(walled: Memory) -> None:
+    made = await walled.keys.create("chat", rights=["read"], agents=["ada"])
+    code = await walled.keys.link(made.secret, **MIA)
+    found = await walled.keys.redeem(code)
+    assert found is not None
+    assert found[1:] == ("ada", "mia")
+    assert await walled.keys.redeem(code) is None
+
+
 async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_between_scopes_of_theirs(
     memory: Memory, walled: Memory, raw: Any
 ) -> None:
@@ -240,6 +249,10 @@ async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_betwee
         assert (await parroting.admin.stats(agent_id="ada")).propagated == 1
     (seen,) = await walled.observations.list(**JONAS)
     assert await walled.observations.sources(seen.id, **JONAS) == ()
+    assert await walled.observations.spread(said.id, **MIA) == (seen,)
+    assert await walled.observations.spread(seen.id, **JONAS) == ()
+    with pytest.raises(NotFoundError):
+        await walled.observations.spread(said.id, **JONAS)
     judged = "SELECT outcome FROM memory.judged ORDER BY 1"
     async with raw.transaction():
         await enter(raw, "ada", "mia")

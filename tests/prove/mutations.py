@@ -135,7 +135,7 @@ MUTATIONS = (
     Mutation("3: what was read is marked as well", (without("      AND o.seq NOT IN (SELECT unnest(p_inputs))\n"),)),
     # Rule 4: versions only rise
     Mutation("4: the version is not compared", (without(" AND s.version = p_version"),)),
-    Mutation("4: undo brings back the number", (Change("  version = state.version + 1\n", "  version = base\n"),)),
+    Mutation("4: undo brings back the number", (Change("version=ScopeRow.version + 1,", "version=first.c.base,"),)),
     Mutation(
         "4: a version does not know its base",
         (Change('"base": _given("version", _s.c.version),', '"base": literal(0),'),),
@@ -143,11 +143,16 @@ MUTATIONS = (
     # Rule 5: one way back
     Mutation(
         "5: what was taken from below the watermark does not wait again",
-        (Change("or_(t.seq > done_seq, among(t.seq, extras))", "t.seq > done_seq"),),
+        (Change("or_(_t.seq > first.c.from_seq, _t.seq.in_(extras.correlate(first)))", "_t.seq > first.c.from_seq"),),
     ),
     Mutation(
         "5: marks above the watermark stay",
-        (Change("or_(t.seq > done_seq, among(t.seq, extras))", "among(t.seq, extras)"),),
+        (
+            Change(
+                "or_(_t.seq > first.c.from_seq, _t.seq.in_(extras.correlate(first)))",
+                "_t.seq.in_(extras.correlate(first))",
+            ),
+        ),
     ),
     Mutation(
         "5: what gave way in an undone version does not count again",

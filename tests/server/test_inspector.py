@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 from collections.abc import AsyncIterator
+from datetime import date
 from typing import Any, NamedTuple
 
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.domain.keys import RIGHTS
+from memory_sql.domain.ids import parse_observation_id
+from memory_sql.domain.keys import RIGHTS, hash_of
+from memory_sql.domain.links import new_link, signed
 from memory_sql.domain.selection import Selection
+from memory_sql.errors import ConfigurationError, StaleError
 from memory_sql.memory import Memory
 from memory_sql.server import create_app
 from memory_sql.server.pages import sessions
@@ -171,26 +176,27 @@ async def test_session_ends_by_signing_out_by_time_and_with_its_key(database_url
 
 async def test_process_keeps_neither_cookies_nor_keys(inspected: Inspected) -> None:
     held = sessions.Sessions(lambda: inspected.memory.now())
-    token = held.begin(sessions.Entry(inspected.host_secret))
+    entry = sessions.Entry(hash_of(inspected.host_secret).hex())
+    token = held.begin(entry)
     kept = repr([vars(held), *held._sessions.items()])
     assert token not in kept
     assert inspected.host_secret not in kept
-    assert held.entry(token) == sessions.Entry(inspected.host_secret)
+    assert entry.secret_hash not in kept
+    assert held.entry(token) == entry
 
 
 async def test_code_opens_once_within_a_minute(database_url: str) -> None:
     clock = Clock()
     async with Memory(database_url, settings=Settings(llm="offline"), clock=clock) as memory:
         key = await memory.keys.create("chat", rights=["read"], agents=["ada"])
-        app = create_app(memory, mcp=False)
-        async with lived(app) as client:
-            code = app.state.enter(sessions.Entry(key.secret))
+        async with lived(create_app(memory, mcp=False)) as client:
+            code = await memory.keys.link(key.secret)
             browser = Browser(client)
             entered = await browser.get("/enter", {"code": code})
             assert (entered.status, entered.headers["location"]) == (303, "/")
             assert (await browser.get("/agents/ada")).status == 200
             assert (await Browser(client).get("/enter", {"code": code})).status == 401
-            late = app.state.enter(sessions.Entry(key.secret))
+            late = await memory.keys.link(key.secret)
             clock.goes_on(seconds=61)
             assert (await Browser(client).get("/enter", {"code": late})).status == 401
             assert (await Browser(client).get("/enter", {"code": "guess"})).status == 401
@@ -226,6 +232,108 @@ async def test_host_sends_a_person_to_their_page_by_a_link(inspected: Inspected)
         assert (await client("POST", "/entrances", body)).status == status, body
     cookie = Browser(inspected.client, inspected.host.cookie)
     assert (await cookie.post("/entrances", asked_for)).status == 401
+
+
+async def test_link_works_once_in_whichever_process_it_arrives(inspected: Inspected) -> None:
+    """Nothing is kept where it is made; where it is used, the database knows of it before anybody is let in."""
+    host = inspected.client.with_key(inspected.host_secret)
+    url = inspected.memory.database.url.render_as_string(hide_password=False)
+    async with Memory(url, settings=Settings(llm="offline")) as other, lived(create_app(other, mcp=False)) as elsewhere:
+        made = [(await host("POST", "/entrances", {"agent_id": "ada", "user_id": "mia"})).json for _ in range(4)]
+        codes = [link["path"].partition("?code=")[2] for link in made]
+        assert (await Browser(elsewhere).get("/enter", {"code": codes[0]})).status == 303
+        assert (await Browser(inspected.client).get("/enter", {"code": codes[0]})).status == 401
+        browsers = [Browser(client) for client in (elsewhere, inspected.client) * 4]
+        at_once = await asyncio.gather(*(one.get("/enter", {"code": codes[1]}) for one in browsers))
+        assert sorted(answer.status for answer in at_once) == [303, *[401] * 7]
+        host_key = await inspected.memory.keys.find(inspected.host_secret)
+        assert host_key
+        await inspected.memory.keys.revoke(host_key.key_id)
+        assert (await Browser(elsewhere).get("/enter", {"code": codes[2]})).status == 401
+
+
+async def test_link_that_nobody_signed_or_that_says_too_much_opens_nothing(inspected: Inspected) -> None:
+    """Who has a key can sign a link with it, and gets nowhere that the key doesn't lead, nor any later."""
+    memory, now = inspected.memory, inspected.memory.now()
+    keys = {name: await memory.keys.find(secret) for name, secret in (("host", inspected.host_secret), ("mia", inspected.mia_secret))}  # fmt: skip  # noqa: E501
+    host, mia = (keys[name].key_id for name in keys if keys[name])  # type: ignore[union-attr]
+    host_hash, mia_hash = hash_of(inspected.host_secret), hash_of(inspected.mia_secret)
+    good = signed(new_link(host, "ada", "mia", now), host_hash)
+    told, _, signature = good.partition(".")
+    hers = new_link(mia, "ada", "mia", now)
+    wrong = [
+        signed(new_link(mia, "ada", "jonas", now), mia_hash),  # her own key, for somebody else
+        signed(new_link(host, "eve", "mia", now), host_hash),  # an agent that the key isn't for
+        signed(new_link(host, "ada", None, now), host_hash),
+        signed(new_link(host, "ada", "mia", now), mia_hash),  # signed by another key
+        signed(hers._replace(ends=hers.ends + 3600), mia_hash),
+        signed(hers._replace(ends=hers.ends - 61), mia_hash),
+        signed(hers._replace(key_id=9999), mia_hash),
+        f"{told}.{signature[:-2]}AA",
+        f"{told[:-4]}AAAA.{signature}",
+        told, "", ".", "..", "a.b", "%00", "\u00e9.x", "W10.", "x" * 6000,
+        signed(hers, mia_hash).replace(".", "=."),
+    ]  # fmt: skip
+    for code in wrong:
+        answer = await Browser(inspected.client).get("/enter", {"code": code})
+        assert answer.status == 401 or code.endswith("=." + signed(hers, mia_hash).partition(".")[2]), code
+    assert (await Browser(inspected.client).get("/enter", {"code": good})).status == 303
+
+
+async def test_person_s_own_page_alone_is_shown_in_a_frame_of_the_named_host(database_url: str) -> None:
+    """Clickjacking: no other page is, for nobody else, and none where no host is named."""
+    app_page = "https://app.example.com"
+    async with Memory(database_url, settings=Settings(llm="offline")) as memory:
+        host = await memory.keys.create("chat", rights=RIGHTS, agents=["ada"])
+        await memory.observe("Mia likes tea.", **ADA, user_id="mia")
+        app = create_app(memory, mcp=False, frame_origins=[app_page, "http://localhost:3000"])
+        async with lived(app) as client:
+            embedded, apart = Browser(client), Browser(client)
+            framed = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
+            for browser, headers in ((embedded, framed), (apart, {"sec-fetch-dest": "document"})):
+                code = await memory.keys.link(host.secret, agent_id="ada", user_id="mia")
+                answer = await client("GET", "/enter", query={"code": code}, headers=headers)
+                browser.cookie = answer.headers["set-cookie"].partition(";")[0]
+                set_cookie = set(answer.headers["set-cookie"].lower().split("; "))
+                if browser is embedded:
+                    assert {"samesite=none", "secure", "partitioned", "httponly"} <= set_cookie
+                else:
+                    assert "samesite=strict" in set_cookie
+                    assert "partitioned" not in set_cookie
+            allowed = POLICY.replace("'none'; base", f"{app_page} http://localhost:3000; base")
+            for path, status in ((MIA, 200), (f"{MIA}/forget", 200), (JONAS, 403), (f"{MIA}/observations/o9-9", 404)):
+                answer = await embedded.get(path)
+                assert (answer.status, answer.headers["content-security-policy"]) == (status, allowed), path
+                assert "x-frame-options" not in answer.headers
+            operator = Browser(client)
+            await operator.sign_in(host.secret)
+            for browser, path in (
+                (operator, MIA),
+                (operator, "/agents/ada"),
+                (Browser(client), "/"),
+                (embedded, "/enter"),
+            ):
+                answer = await browser.get(path)
+                assert answer.headers["content-security-policy"] == POLICY, path
+                assert answer.headers["x-frame-options"] == "DENY"
+            # A page of the host's own can't post in her name, though in a frame the cookie comes along.
+            posted = await embedded.post(
+                f"{MIA}/forget", {"name": "mia"}, {"sec-fetch-site": "cross-site", "origin": app_page}
+            )
+            assert posted.status == 403
+            out = await embedded.post("/sign-out", {}, {"sec-fetch-site": "same-origin", "sec-fetch-dest": "iframe"})
+            assert "Partitioned" in out.headers["set-cookie"]
+            assert (await embedded.get(MIA)).status == 303
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "https://*.example.com", "app.example.com", "http://app.example.com", "https://a.example/x", "'self'",
+     "https://a.example; script-src *", "https://a.example b.example", "javascript:x", ""],
+)  # fmt: skip
+def test_what_isnt_an_origin_may_show_nothing_in_a_frame(origin: str) -> None:
+    with pytest.raises(ConfigurationError):
+        create_app(Memory("postgresql://nobody@127.0.0.1:9/nothing"), mcp=False, frame_origins=[origin])
 
 
 async def test_nothing_is_shown_without_a_session(inspected: Inspected) -> None:
@@ -297,6 +405,8 @@ def posts(ids: dict[str, str]) -> list[tuple[str, dict[str, str]]]:
         (f"{MIA}/forget", {"name": "mia", "seen": ""}),
         (f"{MIA}/ask", {"message": "tea"}),
         ("/agents/ada/work/reviews/o1-1", {"decision": "accept"}),
+        ("/agents/ada/work/runs/1/discard", {}),
+        ("/keys", {"name": "x", "read": "yes"}),
     ]
 
 
@@ -577,6 +687,32 @@ async def test_what_was_added_since_the_preview_is_shown_before_it_goes(inspecte
     assert (await inspected.mia.post(f"{MIA}/forget", {"name": "mia", "seen": again})).status == 409
 
 
+async def test_two_who_forget_at_once_forget_once(inspected: Inspected) -> None:
+    """Both have looked at the same preview. One gets the receipt; the other is told that nothing of it is left."""
+    await known(inspected.memory)
+    seen = value_of(await inspected.mia.get(f"{MIA}/forget"), "seen")
+    form = {"name": "mia", "seen": seen}
+    both = await asyncio.gather(*(one.post(f"{MIA}/forget", form) for one in (inspected.mia, inspected.host)))
+    assert sorted(answer.status for answer in both) == [200, 409]
+    forgotten = "SELECT count(*) FROM memory.events WHERE kind = 'forget'"
+    assert await rows(inspected.memory, forgotten) == [(1,)]
+
+
+async def test_what_comes_between_the_look_and_the_forgetting_isnt_forgotten_unseen(inspected: Inspected) -> None:
+    """The forgetting itself compares, under its locks: nothing can come between."""
+    await known(inspected.memory)
+    hers = Selection(user_id="mia")
+    seen = await inspected.memory.forget(hers, **ADA, dry_run=True)
+    before = await state(inspected.memory)
+    await inspected.memory.observe("Mia has a cat.", **ADA, user_id="mia")
+    with pytest.raises(StaleError):
+        await inspected.memory.forget(hers, **ADA, if_fingerprint=seen.fingerprint, wait=False)
+    assert len(await state(inspected.memory)) == len(before)
+    again = await inspected.memory.forget(hers, **ADA, dry_run=True)
+    done = await inspected.memory.forget(hers, **ADA, if_fingerprint=again.fingerprint, wait=False)
+    assert done.fingerprint == again.fingerprint
+
+
 async def test_one_observation_is_forgotten_after_its_preview(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     one = f"{MIA}/observations/{ids['tea']}/forget"
@@ -618,6 +754,106 @@ async def test_reviews_are_decided(inspected: Inspected) -> None:
     assert (await inspected.host.post(to[1], {"decision": "maybe"})).status == 422
     assert (await inspected.host.post(to[1], {"decision": "accept"})).status == 303
     assert await inspected.memory.work.reviews(**ADA) == []
+
+
+async def test_page_says_where_a_memory_spread_as_far_as_its_reader_sees(inspected: Inspected) -> None:
+    ids = await known(inspected.memory)
+    boat, rope = (parse_observation_id(ids[name]) for name in ("boat", "rope"))
+    await rows(
+        inspected.memory,
+        "INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)"
+        " SELECT agent_key, :scope, :seq, :source_scope, :source_seq FROM memory.agents WHERE agent_id = 'ada'",
+        **dict(zip(("scope", "seq", "source_scope", "source_seq"), (*rope, *boat), strict=True)),
+    )
+    one = f"{MIA}/observations/{ids['boat']}"
+    for browser in (inspected.host, inspected.mia):
+        with statements(inspected.memory) as sent:
+            page = await browser.get(one)
+        assert "Where it spread" in words_of(page)
+        assert ids["rope"] in page.text
+        assert len(sent) <= 12
+    await inspected.memory.groups.remove_member("harbour", "mia", **ADA)
+    for browser in (inspected.host, inspected.mia):
+        assert ids["rope"] not in (await browser.get(one)).text
+    await rows(inspected.memory, "DELETE FROM memory.lineage")
+
+
+async def test_sensitivity_is_shown_and_changed_by_the_version_that_was_shown(inspected: Inspected) -> None:
+    ids = await known(inspected.memory)
+    one = f"{MIA}/observations/{ids['boat']}"
+    page = await inspected.mia.get(one)
+    assert '<option value="private" selected>' in page.text
+    version = value_of(page, "version")
+    assert (await inspected.mia.post(f"{one}/mark", {"sensitivity": "secret", "version": version})).status == 422
+    assert (await inspected.mia.post(f"{one}/mark", {"sensitivity": "sensitive", "version": version})).status == 303
+    assert "sensitive" in words_of(await inspected.mia.get(one))
+    assert (await inspected.mia.post(f"{one}/mark", {"sensitivity": "public", "version": version})).status == 409
+
+
+async def test_work_shows_what_a_day_cost_and_gives_up_what_was_given_up(inspected: Inspected) -> None:
+    await known(inspected.memory)
+    await inspected.memory.models.set_price(
+        "small", currency="EUR", input_per_million=2, output_per_million=10, valid_from=date(2020, 1, 1)
+    )
+    await rows(
+        inspected.memory,
+        "UPDATE memory.runs SET model = 'small', input_tokens = 500000, output_tokens = 25000 WHERE kind = 'formation'",
+    )
+    page = await inspected.host.get("/agents/ada/work")
+    told = words_of(page)
+    assert "500,000" in told
+    assert "1.25 EUR" in told
+    assert 'width="152.4"' in page.text  # of 160, and the rest came back
+    checked(page)
+    assert (await inspected.host.post("/agents/ada/work/runs/999/discard")).status == 404
+
+
+async def test_key_is_made_on_the_page_and_shown_once(inspected: Inspected, caplog: pytest.LogCaptureFixture) -> None:
+    operator = await inspected.memory.keys.create("operator", rights=["read", "admin"])
+    browser = Browser(inspected.client)
+    await browser.sign_in(operator.secret)
+    form = {"name": "Mia\u2019s page", "read": "yes", "agents": "ada\nbob\n", "user": "mia", "days": "30"}
+    with caplog.at_level(logging.DEBUG):
+        made = await browser.post("/keys", form)
+    assert made.status == 201
+    checked(made)
+    found = re.search(r"ms_[\w-]{43}", made.text)
+    assert found
+    key = await inspected.memory.keys.find(found[0])
+    assert key
+    assert (key.name, key.rights, key.agents, key.user_id) == (form["name"], ("read",), ("ada", "bob"), "mia")
+    assert key.expires_at
+    assert found[0] not in caplog.text + json.dumps(made.headers)
+    assert found[0] not in (await browser.get("/keys")).text
+    for wrong, status in (
+        ({"name": "x", "read": "yes", "forget": "yes"}, 403),  # a right that the key at hand lacks
+        ({"name": "x", "read": "yes", "admin": "yes", "user": "mia"}, 422),
+        ({"name": "", "read": "yes"}, 422),
+        ({"name": "x"}, 422),
+        ({"name": "x", "read": "yes", "days": "0"}, 422),
+        ({"name": "x", "read": "yes", "days": "-1"}, 422),
+    ):
+        assert (await browser.post("/keys", wrong)).status == status, wrong
+    assert (await inspected.host.post("/keys", {"name": "x", "read": "yes"})).status == 403
+    assert (await inspected.mia.post("/keys", {"name": "x", "read": "yes"})).status == 403
+
+
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "x,=cmd|'/c calc'!A0,x", 'x\r\n=HYPERLINK("http://evil.example")')
+
+
+async def test_formula_in_a_copy_is_text(inspected: Inspected) -> None:
+    """Each line is one JSON object: also opened as a sheet, no cell begins with what a sheet would compute."""
+    for text in FORMULAS:
+        await inspected.memory.observe(f"{text} and tea", **ADA, user_id="mia", metadata={"said": text})
+    answer = await inspected.mia.get(f"{MIA}/export")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    lines = answer.body.decode().splitlines()
+    kept = [line for line in map(json.loads, lines) if line["type"] == "observation"]
+    assert {line["metadata"]["said"] for line in kept} == set(FORMULAS)  # to the letter
+    for line in lines:
+        for cell in re.split(r"[,;|\t]", line):
+            assert not re.match(r"\s*[\"']?\s*[=+@\t\r-]", cell), cell
 
 
 async def test_operators_of_all_agents_see_keys_and_imports(inspected: Inspected) -> None:

@@ -1,7 +1,7 @@
 """The inspector in Chromium: every page, light, dark, 360 px wide, by keyboard.
 
-MEMORY_SQL_AXE names axe.min.js (npm axe-core), without which accessibility isn't checked; MEMORY_SQL_SHOTS a folder for
-pictures.
+MEMORY_SQL_CHROMIUM names the browser; MEMORY_SQL_AXE axe.min.js (`make axe`, as `.ci/run` does), without which accessibility
+isn't checked, and a test is skipped that says so; MEMORY_SQL_SHOTS a folder for pictures.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
 
 from memory_sql.config import Settings
 from memory_sql.domain.keys import RIGHTS
@@ -23,10 +26,11 @@ from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
 from memory_sql.server import create_app
 from memory_sql.server.serving import Server
+from tests.database import rows
 from tests.server.conftest import ADA
 
 playwright = pytest.importorskip("playwright.async_api")
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path(os.environ.get("MEMORY_SQL_CHROMIUM", "/usr/bin/chromium"))
 AXE_FILE = Path(os.environ.get("MEMORY_SQL_AXE", "node_modules/axe-core/axe.min.js"))
 AXE = AXE_FILE.read_text() if AXE_FILE.exists() else ""
 SHOTS = os.environ.get("MEMORY_SQL_SHOTS")
@@ -35,7 +39,7 @@ WIDTHS = {"wide": 1200, "narrow": 360}
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.direct,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Chromium at /usr/bin/chromium"),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs Chromium at {CHROMIUM}, or MEMORY_SQL_CHROMIUM"),
 ]
 
 TALK = [
@@ -94,6 +98,14 @@ async def _remembered(memory: Memory) -> dict[str, str]:
     )
     await memory.observe("Mia is learning the cello.", **ADA, user_id="mia")
     await memory.holds.place(**ADA, conversation_id="monday", reason="Case 7", actor="legal")
+    await rows(
+        memory,
+        "UPDATE memory.runs SET model = 'small', input_tokens = 700 * run_id, output_tokens = 90 * run_id,"
+        " started_at = started_at - run_id % 4 * interval '1 day' WHERE finished_at IS NOT NULL",
+    )
+    await memory.models.set_price(
+        "small", currency="EUR", input_per_million=20, output_per_million=80, valid_from=date(2020, 1, 1)
+    )
     found = await memory.observations.list(**ADA, user_id="mia", scope_id=own)
     said = next(one for one in found if one.source.message_ids)
     person = "/agents/ada/people/mia"
@@ -120,14 +132,16 @@ async def _remembered(memory: Memory) -> dict[str, str]:
     }
 
 
+def _served(memory: Memory) -> AbstractAsyncContextManager[str]:
+    return _running(create_app(memory, mcp=False))
+
+
 @asynccontextmanager
-async def _served(memory: Memory) -> AsyncIterator[str]:
+async def _running(app: FastAPI) -> AsyncIterator[str]:
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         listening.setblocking(False)
         started = asyncio.Event()
-        config = uvicorn.Config(
-            create_app(memory, mcp=False), log_config=None, access_log=False, timeout_graceful_shutdown=1
-        )
+        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
         server = Server(config, started.set)
         task = asyncio.create_task(server.serve([listening]))
         await asyncio.wait([task, asyncio.create_task(started.wait())], return_when=asyncio.FIRST_COMPLETED)
@@ -208,10 +222,52 @@ async def test_every_page_is_well_light_dark_and_narrow(shown: Shown) -> None:
             await watched.page.get_by_role("button", name="Show").click()
             await watched.page.get_by_text("What the prompt would contain").wait_for()
             await watched.check(f"asked-{scheme}-{width}")
+            await watched.visit("/keys")
+            await watched.page.get_by_label("Name").fill("chat service")
+            await watched.page.get_by_role("button", name="Make it").click()
+            await watched.page.get_by_text("shown only this once").wait_for()
+            await watched.check(f"key-made-{scheme}-{width}")
             wrong += watched.wrong
             await context.close()
     wrong = [one for one in wrong if "404" not in one]  # the hidden one's page is meant to be
     assert wrong == []
+
+
+def test_accessibility_is_checked() -> None:
+    if not AXE:
+        pytest.skip(f"{AXE_FILE} isn't there (make axe): accessibility wasn't checked")
+
+
+async def test_a_person_s_page_works_in_a_frame_of_the_named_host_alone(database_url: str) -> None:
+    """Another site's page: by the link the frame signs in, with a cookie of its own, and its forms work."""
+    async with Memory(database_url, settings=Settings(llm="offline")) as memory:
+        host = await memory.keys.create("chat", rights=RIGHTS, agents=["ada"])
+        await memory.observe("Mia likes tea.", **ADA, user_id="mia")
+        page_of_host = FastAPI()
+
+        @page_of_host.get("/", response_class=HTMLResponse)
+        async def embedding(src: str) -> str:
+            return (
+                f'<!doctype html><title>Host</title><h1>Host</h1><iframe src="{src}" width="700" height="600"></iframe>'
+            )
+
+        async with _running(page_of_host) as named, _running(page_of_host) as other:
+            named, other = (url.replace("127.0.0.1", "localhost") for url in (named, other))
+            async with _running(create_app(memory, mcp=False, frame_origins=[named])) as url, _browser() as browser:
+                for origin, is_shown in ((named, True), (other, False)):
+                    code = await memory.keys.link(host.secret, agent_id="ada", user_id="mia")
+                    page = await (await browser.new_context()).new_page()
+                    await page.goto(f"{origin}/?src={url}/enter%3Fcode={code}")
+                    frame = page.frame_locator("iframe")
+                    if not is_shown:
+                        await page.wait_for_timeout(1500)
+                        assert not await frame.get_by_text("Mia likes tea.").count()
+                        continue
+                    await frame.get_by_text("Mia likes tea.").click()
+                    await frame.get_by_role("button", name="Yes, it is right").click()
+                    await frame.get_by_text("Confirmed.").wait_for()
+        (one,) = await memory.observations.list(**ADA, user_id="mia")
+        assert one.verification == "confirmed"
 
 
 async def test_a_person_goes_all_the_way_by_keyboard(shown: Shown) -> None:

@@ -39,6 +39,7 @@ VISIT: tuple[tuple[str, str, Any, int, str], ...] = (  # method, path, query or 
     ("GET", "people", {}, 200, '"user_id":"mia"'),
     ("GET", "people/mia/export", {}, 200, '"type":"header"'),
     ("GET", "work/backlog", {}, 200, '"has_model":true'),
+    ("GET", "work/costs", {"days": 7}, 200, '"items":[{"day":'),
     ("GET", "work/reviews", {}, 200, '"items":[]'),
     ("POST", "work/run", {"limit": 3}, 200, '"consolidated":['),
     ("POST", "work/embed", None, 200, '"complete":true'),
@@ -54,6 +55,7 @@ VISIT: tuple[tuple[str, str, Any, int, str], ...] = (  # method, path, query or 
 ONE: tuple[tuple[str, str, Any, int, str], ...] = (
     ("GET", "{o}", MIA, 200, "sloop"),
     ("GET", "{o}/sources", MIA, 200, '"items":[]'),
+    ("GET", "{o}/spread", MIA, 200, '"items":[]'),
     ("POST", "{o}/confirm", MIA, 200, '"verification":"confirmed"'),
     ("POST", "{o}/dispute", MIA, 200, '"verification":"disputed"'),
     ("POST", "{o}/feedback", {**MIA, "value": -0.5}, 204, ""),

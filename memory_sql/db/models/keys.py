@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import CheckConstraint, Date, Identity, PrimaryKeyConstraint, UniqueConstraint
-from sqlalchemy.orm import Mapped
+from sqlalchemy import ARRAY, CheckConstraint, Date, Identity, LargeBinary, PrimaryKeyConstraint, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
 
 from memory_sql.db.models.base import NOW, Base, column, constant, host_id
 
@@ -34,3 +34,8 @@ class ApiKeyRow(Base):
     expires_at: Mapped[datetime | None] = column("From when on it isn't accepted; null: never.")
     revoked_at: Mapped[datetime | None] = column("When it was revoked; null: it wasn't.")
     last_used_on: Mapped[date | None] = column("Day (UTC) of its last use.", Date)
+    entered: Mapped[list[bytes]] = mapped_column(
+        ARRAY(LargeBinary),
+        server_default=text("'{}'"),
+        comment="Links that have signed somebody in: when each ends, and a hash. Those that have ended go with the next one.",
+    )

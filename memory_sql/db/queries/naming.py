@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import ARRAY, Text, and_, any_, cast, exists, or_, select, union
+from sqlalchemy import ARRAY, Text, and_, any_, cast, exists, false, or_, select, true, union
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import (
@@ -74,24 +74,23 @@ async def still_naming(
     pattern = rf"(^|\W)({'|'.join(map(_literal, names))})(\W|$)"
     c, o, s, t = ConsolidationRow, ObservationRow, ScopeRow, ObservationStateRow
     others = s.owner.not_in(_owners(users))
-    texts = await session.execute(
-        select(c.scope_id, c.version)
+    texts = (
+        select(c.scope_id, c.version.label("number"), true().label("is_text"))
         .join(s, and_(s.agent_key == c.agent_key, s.scope_id == c.scope_id))
         .where(c.agent_key == agent_key, others, c.content.op("~*")(pattern))
-        .order_by(c.scope_id, c.version)
     )
-    statements = await session.execute(
-        select(o.scope_id, o.seq)
+    statements = (
+        select(o.scope_id, o.seq, false())
         .join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
         .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
         .where(o.agent_key == agent_key, others, t.withdrawn_by.is_(None), o.content.op("~*")(pattern))
-        .order_by(o.scope_id, o.seq)
     )
     found = defaultdict[int, tuple[list[int], list[str]]](lambda: ([], []))
-    for scope_id, version in texts:
-        found[scope_id][0].append(version)
-    for scope_id, seq in statements:
-        found[scope_id][1].append(observation_id(scope_id, seq))
+    for scope_id, number, is_text in await session.execute(texts.union_all(statements).order_by("scope_id", "number")):
+        if is_text:
+            found[scope_id][0].append(number)
+        else:
+            found[scope_id][1].append(observation_id(scope_id, number))
     return tuple(
         Naming(scope_id=f"s{scope_id}", versions=tuple(versions), observations=tuple(observations))
         for scope_id, (versions, observations) in sorted(found.items())

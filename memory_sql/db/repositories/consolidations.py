@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,8 +18,9 @@ from memory_sql.db.direct import ask
 from memory_sql.db.models import ConsolidationRow, ObservationRow, ObservationStateRow, RunRow, ScopeRow, columns_of
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.runs import ABANDONED, RunKey, cost, didnt_end
-from memory_sql.db.repositories.scopes import ScopeState, in_scope, is_visible, visible_scopes
+from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState, in_scope, is_visible, visible_scopes
 from memory_sql.db.repositories.states import StateRepository
+from memory_sql.db.rewinding import REWOUND, LetGo, Rewound, let_go
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.results import Usage
@@ -165,77 +167,61 @@ class ConsolidationRepository:
         )
         return version
 
-    async def rewind(self, state: ScopeState, before: int, reason: Rewinding, now: datetime) -> tuple[int, str | None]:
-        """Undoes the live versions from `before` on: what they absorbed is pending again (rule 5).
+    async def rewind(
+        self, agent_key: int, before: Mapping[int, int], reason: Rewinding, now: datetime
+    ) -> Mapping[int, Rewound]:
+        """Undoes the live versions from `before` on, by scope: what they absorbed is pending again (rule 5).
 
-        The text that `before` was rewritten from becomes the head under a new version; returns that version and text. What
-        these versions superseded is active again, as is what they took for a repetition, with the evidence that it lent,
-        unless they fall only because of something else that they hold (`KEEPING`). After an undo the scope isn't due until
-        it gains an observation; after any other `reason` it is due as usual. The caller has locked the scope.
+        The text that `before` was rewritten from becomes the head under a new version. What these versions superseded is
+        active again, as is what they took for a repetition, with the evidence that it lent, unless they fall only because
+        of something else that they hold (`KEEPING`). After an undo a scope isn't due until it gains an observation; after
+        any other `reason` it is due as usual. The caller has locked the scopes.
         """
-        undone = (
-            update(ConsolidationRow)
-            .where(in_scope(ConsolidationRow, state), ConsolidationRow.live, ConsolidationRow.version >= before)
-            .values(live=False, live_until=now)
-            .returning(
-                ConsolidationRow.version,
-                ConsolidationRow.base,
-                ConsolidationRow.from_seq,
-                ConsolidationRow.extra_seqs,
-                ConsolidationRow.contradictions,
-                ConsolidationRow.repetitions,
-                ConsolidationRow.created_at,
-            )
-        )
-        rows = sorted((await self._session.execute(undone)).all(), key=lambda row: row.version)
-        done_seq, base = rows[0].from_seq, rows[0].base
-        version = state.version + 1
-        await self._pend_again(state, done_seq, [seq for row in rows for seq in row.extra_seqs])
-        text: str | None = await self._session.scalar(
-            update(ScopeRow)
-            .where(in_scope(ScopeRow, state))
-            .values(
-                version=version,
-                done_seq=done_seq,
-                consolidated_at=now,
-                held_seq=ScopeRow.last_seq if reason == "undo" else ScopeRow.held_seq,
-                due_at=None if reason == "undo" else ScopeRow.due_at,
-                suspects=0,
-            )
-            .returning(select(_c.content).where(in_scope(_c, state), _c.version == base).scalar_subquery())
-        )
-        if text is not None:
-            place = {"version": version, "base": base, "from_seq": done_seq, "to_seq": done_seq}
-            told = {"content": text, "words": count_words(text), "reason": "retract" if reason == "leave" else reason}
-            await self._add_version(state, **place, **told, created_at=now)
-        gave_way = [
-            (item["older"], item["newer"], row.created_at)
-            for row in rows
-            for item in row.contradictions
-            if item["older"]
+        given = {
+            "of_agent": agent_key,
+            "at": now,
+            "scopes": list(before),
+            "befores": list(before.values()),
+            "undo": reason == "undo",
+        }
+        by_scope = defaultdict[int, list[Any]](list)
+        for row in await self._session.execute(REWOUND, given) if before else ():
+            by_scope[row.scope_id].append(row)
+        heads = {scope_id: rows[0] for scope_id, rows in by_scope.items()}
+        told = [
+            {
+                "agent_key": agent_key,
+                "scope_id": scope_id,
+                "version": head.new_version,
+                "base": head.base,
+                "from_seq": head.from_seq,
+                "to_seq": head.from_seq,
+                "content": head.text,
+                "words": count_words(head.text),
+                "reason": "retract" if reason == "leave" else reason,
+                "created_at": now,
+            }
+            for scope_id, head in heads.items()
+            if head.text is not None
         ]
-        held = [(item["older"], item["newer"]) for row in rows for item in row.contradictions if item.get("held")]
-        lifted = () if reason in KEEPING else rows
-        repeated = [(item["newer"], item["older"], row.created_at) for row in lifted for item in row.repetitions]
-        await StateRepository(self._session).reinstate(state, [*gave_way, *repeated], held, now, version=version)
-        if repeated:
-            seqs = cast([newer for newer, _, _ in repeated], ARRAY(Integer))
+        if told:
+            await self._session.execute(insert(ConsolidationRow), told)
+        lifted = {
+            scope_id: lets
+            for scope_id, rows in by_scope.items()
+            if (lets := let_go(rows, takes_repetitions=reason not in KEEPING)).any
+        }
+        for state in await ScopeRepository(self._session).lock(agent_key, scope_ids=sorted(lifted)) if lifted else ():
+            await self._let_stand(state, lifted[state.scope_id], now)
+        return {scope_id: Rewound(head.new_version, head.text, scope_id in lifted) for scope_id, head in heads.items()}
+
+    async def _let_stand(self, state: ScopeState, lets: LetGo, now: datetime) -> None:
+        """The scope has the version that it was rewound to."""
+        gave_way = [*lets.gave_way, *lets.repeated]
+        await StateRepository(self._session).reinstate(state, gave_way, lets.held, now, version=state.version)
+        if lets.repeated:
+            seqs = cast([newer for newer, _, _ in lets.repeated], ARRAY(Integer))
             await self._session.execute(select(func.memory.take_back_evidence(state.agent_key, state.scope_id, seqs)))
-        return version, text
-
-    async def _pend_again(self, state: ScopeState, done_seq: int, extras: Sequence[int]) -> None:
-        """Observations after the new end are pending anyway; before it, the extras become so by their state (repend)."""
-        t = ObservationStateRow
-        await self._session.execute(
-            update(t)
-            .where(in_scope(t, state), or_(t.seq > done_seq, among(t.seq, extras)))
-            .values(repend=t.seq <= done_seq)
-        )
-
-    async def _add_version(self, state: ScopeState, **columns: Any) -> None:
-        await self._session.execute(
-            insert(ConsolidationRow).values(agent_key=state.agent_key, scope_id=state.scope_id, **columns)
-        )
 
     async def spans(self, principal: Mapping[str, Any], scope_id: int) -> History | None:
         """The history of the scope's text; None for a scope that isn't visible or has no text yet."""

@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, or_, select, update
+from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, BigInteger, DateTime, Integer, Text
 
-from memory_sql.db.arrays import among, are_among
+from memory_sql.db.arrays import among
 from memory_sql.db.closures import (
+    ABOUT,
     ALL_IMPORTED,
     AROUND_CONVERSATION,
     AROUND_ONE,
+    AROUND_USER,
     BEGUN_BY,
+    BEGUN_BY_USER,
     BESIDE,
     CLOSED,
     CLOSED_BESIDE,
@@ -33,7 +36,6 @@ from memory_sql.db.closures import (
     Seeds,
     closure_of_row,
     released_rows,
-    speaks_of,
 )
 from memory_sql.db.locks import Locks, locked_of
 from memory_sql.db.models import (
@@ -49,7 +51,6 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.participants import took_part
 from memory_sql.db.queries.selections import Selections
-from memory_sql.db.repositories.aliases import user_ids
 from memory_sql.domain.ids import observation_id, owner_key, parse_observation_id
 from memory_sql.domain.query import Query
 from memory_sql.domain.results import Kept, Receipt
@@ -61,12 +62,13 @@ class Beside:
     """What is to be known before a closure goes: by scope the first live version of its text that holds any of it.
 
     `kept` are the observations that lose something with it, or were made of it, and stay, in the order of their keys; `refs`
-    the hashed references of what goes.
+    the hashed references of what goes; `about` what others have said of who is forgotten, and stays, in the same order.
     """
 
     tainted: Mapping[int, int]
     kept: tuple[Kept, ...]
     refs: tuple[str, ...]
+    about: tuple[Kept, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,14 @@ class Erased:
 
 
 async def lock_around(session: AsyncSession, agent_id: str, selection: Selection) -> Locks | None:
-    """Locks what will most likely be needed to forget one observation or a conversation; None: there is no such agent.
+    """Locks what will most likely be needed to forget a user, an observation or a conversation; None: no such agent.
 
     In one statement; the agent is shared.
     """
     conversation_id, given = selection.conversation_id, dict[str, Any]()
-    if conversation_id is None:
+    if selection.is_one_user:
+        around, given = AROUND_USER, {"user_id": selection.user_id}
+    elif conversation_id is None:
         around, key = AROUND_ONE, parse_observation_id(str(selection.observation_id))
         given = dict(zip(("scope_id", "seq"), key, strict=True))
     else:
@@ -145,21 +149,15 @@ class ForgettingRepository:
 
         With `about` also what speaks of them alone, whoever said it.
         """
-        users = await self._ids_of(user_id)
-        them = cast(list(users), ARRAY(Text))
-        # Who was forgotten is no participant any more; what a hold has kept is still theirs.
-        somebodys = or_(ConversationRow.participants != cast([], ARRAY(Text)), ConversationRow.user_id.in_(users))
-        conversations = await self._conversations(took_part(self._agent_key, them, "<@"), somebodys)
-        owners = [owner_key(kind, user) for user in users for kind in ("individual", "entity")]
-        owners += [owner_key("conversation", conversation_id) for conversation_id in conversations]
-        o = ObservationRow
-        of_them_alone = select(o.scope_id, o.seq).where(speaks_of(them), o.subjects.op("<@")(them))
+        given = self._given({"user_id": user_id, "about": about})
+        begun = (await self._session.execute(BEGUN_BY_USER, given)).one()
+        users = tuple(begun.users)
         return Seeds(
             users=users,
-            conversations=conversations,
-            scopes=await self._scopes(owners),
-            observations=await self._keys(of_them_alone) if about else (),
-            attended=await self.attended(users),
+            conversations=tuple(begun.conversations),
+            scopes=tuple(begun.scopes),
+            observations=tuple(zip(begun.scope_ids, begun.seqs, strict=True)),
+            attended=tuple(begun.attended),
             named=tuple(("user", user) for user in users),
         )
 
@@ -172,10 +170,6 @@ class ForgettingRepository:
             select(ConversationRow.conversation_id).where(*conditions).order_by(ConversationRow.conversation_id)
         )
         return tuple(found)
-
-    async def _ids_of(self, user_id: str) -> tuple[str, ...]:
-        ids = user_ids(self._agent_key, user_id)
-        return tuple(await self._session.scalars(select(ids.c.user_id).order_by(ids.c.user_id)))
 
     async def _scopes(self, owners: Sequence[str]) -> tuple[int, ...]:
         found = await self._session.scalars(
@@ -225,7 +219,8 @@ class ForgettingRepository:
         """`closure` and `beside` in one statement."""
         closed = CLOSED_OF_USERS_BESIDE if seeds.users else CLOSED_BESIDE
         row = (await self._session.execute(closed, self._given(seeds.arguments, texts=[]))).one()
-        return closure_of_row(row), _beside_of(row)
+        closure, beside = closure_of_row(row), _beside_of(row)
+        return closure, replace(beside, about=_about_of(row.about, closure)) if seeds.users else beside
 
     async def closure(self, seeds: Seeds, texts: Iterable[int] = ()) -> Closure:
         """All that is deleted with these. `texts`: scopes that lose something else."""
@@ -237,30 +232,12 @@ class ForgettingRepository:
         """The parameters of a statement."""
         return {"agent_key": self._agent_key, **given, **more}
 
-    async def _told_of(self, users: Sequence[str]) -> tuple[tuple[int, int], ...]:
-        """Observations about any of these users, whoever said them."""
-        o = ObservationRow
-        return (
-            await self._keys(select(o.scope_id, o.seq).where(speaks_of(cast(list(users), ARRAY(Text)))))
-            if users
-            else ()
-        )
-
     async def kept_about(self, users: Sequence[str], closure: Closure) -> tuple[Kept, ...]:
         """What others have said of these users and stays, in the order of the keys. To be asked before `erase`."""
-        left = sorted(set(await self._told_of(users)) - {*closure.going.observations})
-        if not left:
+        if not users:
             return ()
-        o = ObservationRow
-        found = await self._session.execute(
-            select(o.scope_id, o.seq, o.related_users)
-            .where(o.agent_key == self._agent_key, are_among((o.scope_id, o.seq), left))
-            .order_by(o.scope_id, o.seq)
-        )
-        return tuple(
-            Kept(observation=observation_id(row.scope_id, row.seq), reason="about", users=row.related_users)
-            for row in found
-        )
+        found = await self._session.scalar(ABOUT, self._given({"users": list(users)}))
+        return _about_of(found or (), closure)
 
     async def released(self) -> dict[str, Closure]:
         """What is withdrawn and no hold keeps any more, by the forgetting that waits for it."""
@@ -394,6 +371,15 @@ class ForgettingRepository:
             )
         )
         return found is not None
+
+
+def _about_of(rows: Iterable[Any], closure: Closure) -> tuple[Kept, ...]:
+    going = {*closure.going.observations}
+    return tuple(
+        Kept(observation=observation_id(scope_id, seq), reason="about", users=users)
+        for scope_id, seq, users in sorted(rows, key=lambda one: (one[0], one[1]))
+        if (scope_id, seq) not in going
+    )
 
 
 def _beside_of(row: Any) -> Beside:

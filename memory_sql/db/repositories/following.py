@@ -93,8 +93,7 @@ class FollowingRepository:
         """The scopes whose texts held any of these."""
         holding = Closure(Taken(tuple(keys)))
         tainted = await ForgettingRepository(self._session, self._agent_key).first_tainted((), holding)
-        for state in await self._states(tainted):
-            await ConsolidationRepository(self._session).rewind(state, tainted[state.scope_id], "retract", now)
+        await ConsolidationRepository(self._session).rewind(self._agent_key, tainted, "retract", now)
         return {*tainted}
 
     async def _follow(self, unsettled: Iterable[Unsettled], now: datetime, **cause: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import LargeBinary, any_, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import ApiKeyRow, columns_of
@@ -32,6 +32,32 @@ async def list_keys(session: AsyncSession, now: datetime, *, revoked: bool) -> l
 async def key_by_hash(session: AsyncSession, digest: bytes) -> Key | None:
     found = (await session.execute(select(*_KEY).where(ApiKeyRow.secret_hash == digest))).mappings().one_or_none()
     return None if found is None else Key(**found)
+
+
+async def key_by_id(session: AsyncSession, key_id: int) -> tuple[Key, bytes] | None:
+    """With the hash of its secret."""
+    found = await session.execute(select(*_KEY, ApiKeyRow.secret_hash).where(ApiKeyRow.key_id == key_id))
+    row = found.mappings().one_or_none()
+    if row is None:
+        return None
+    told = dict(row)
+    digest: bytes = told.pop("secret_hash")
+    return Key(**told), digest
+
+
+async def note_entered(session: AsyncSession, key_id: int, mark: bytes, ended: bytes) -> bool:
+    """Whether the link with this mark hadn't been used yet, by whichever process; now it has. Marks before `ended` go."""
+    k = ApiKeyRow
+    one = func.unnest(k.entered).column_valued("one")
+    left = func.array(select(one).where(one > bindparam("ended", ended, LargeBinary)).scalar_subquery())
+    new = bindparam("mark", mark, LargeBinary)
+    noted = (
+        update(k)
+        .where(k.key_id == key_id, ~(new == any_(k.entered)))
+        .values(entered=func.array_append(left, new))
+        .returning(k.key_id)
+    )
+    return await session.scalar(noted) is not None
 
 
 async def revoke_key(session: AsyncSession, key_id: int, now: datetime) -> Key | None:

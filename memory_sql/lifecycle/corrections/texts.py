@@ -28,10 +28,8 @@ async def rewind(
     session: Session, asked: Asked, agent_key: int, keys: Collection[ObservationKey], reason: Rewinding
 ) -> list[int]:
     """Takes the versions that hold any of these out of the texts; the scopes whose texts changed."""
-    scopes = ScopeRepository(session)
     tainted = await _first_holding(ForgettingRepository(session, agent_key), keys)
-    for state in await scopes.lock(agent_key, scope_ids=tainted) if tainted else ():
-        await ConsolidationRepository(session).rewind(state, tainted[state.scope_id], reason, asked.now)
+    await ConsolidationRepository(session).rewind(agent_key, tainted, reason, asked.now)
     return list(tainted)
 
 
@@ -91,8 +89,8 @@ async def rewritten_with(
     repository, scopes = ForgettingRepository(session, scope.agent_key), ScopeRepository(session)
     following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
     if holds:
-        for version in (await _first_holding(repository, new)).values():
-            await ConsolidationRepository(session).rewind(scope, version, "retract", entry.at)
+        holding = await _first_holding(repository, new)
+        await ConsolidationRepository(session).rewind(scope.agent_key, holding, "retract", entry.at)
         await repository.await_rebuild([scope.scope_id])
     await following.settle([scope.scope_id], threshold, entry.at, actor=entry.actor, reason=entry.reason)
     await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, entry.at)

@@ -16,6 +16,7 @@ from memory_sql.server.pages.visits import Visit, back, path, shown
 
 LIMIT = 50
 SOURCES = 20
+SPREAD = 20
 SENSITIVITIES = ("public", "private", "sensitive")
 
 
@@ -40,13 +41,14 @@ async def listing(visit: Visit) -> Response:
 
 
 async def one(visit: Visit) -> Response:
-    """With the messages that it was made of, and what took its place."""
+    """With the messages that it was made of, what was made of it, and what took its place."""
     key, memory = visit.path_ids["observation_id"], visit.memory
     try:
         found = await memory.observations.get(key, **visit.whose, explain=True)
     except NotFoundError:
         return shown(visit, "no_observation", 404, key=key)
     sources = await memory.observations.sources(key, **visit.whose, limit=SOURCES)
+    spread = await memory.observations.spread(key, **visit.whose, limit=SPREAD)
     successor, is_theirs = None, not visit.is_own
     if found.superseded_by is not None:
         with suppress(NotFoundError):  # it was forgotten or hidden
@@ -55,7 +57,10 @@ async def one(visit: Visit) -> Response:
         with suppress(NotFoundError):  # another member of the group has said it
             await memory.observations.get(key, **visit.whose, own=True)
             is_theirs = True
-    return shown(visit, "observation", found=found, sources=sources, successor=successor, is_theirs=is_theirs)
+    return shown(
+        visit, "observation", found=found, sources=sources, spread=spread, successor=successor, is_theirs=is_theirs,
+        sensitivities=SENSITIVITIES,
+    )  # fmt: skip
 
 
 def _day(text: str | None) -> datetime | None:
@@ -111,7 +116,7 @@ def _privacy(visit: Visit) -> dict[str, Any]:
     private, sensitivity = visit.form.get("private", ""), visit.form.get("sensitivity", "")
     if private not in ("", "yes", "no") or sensitivity not in ("", *SENSITIVITIES):
         raise InputError("choose who may learn of it")
-    found: dict[str, Any] = {"private": private == "yes"} if private else {}
+    found: dict[str, Any] = _version(visit) | ({"private": private == "yes"} if private else {})
     return found | ({"sensitivity": cast("Sensitivity", sensitivity)} if sensitivity else {})
 
 

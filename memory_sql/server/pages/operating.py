@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 from fastapi import Response
 
 from memory_sql.domain.ids import host_id
+from memory_sql.domain.keys import RIGHTS
+from memory_sql.domain.results import DailyCost
 from memory_sql.errors import InputError, NotFoundError
+from memory_sql.server.identity import allowed
 from memory_sql.server.pages.visits import Visit, back, path, shown
 
 LIMIT = 25  # of what waits or failed
 MOST = 300  # rows of a table
+DAYS = 30  # of what models have cost
+MOST_DAYS = 3660  # of a key
 
 
 async def work(visit: Visit) -> Response:
@@ -24,7 +30,24 @@ async def work(visit: Visit) -> Response:
         reviews=await memory.work.reviews(**of_agent, limit=LIMIT),
         dead=await memory.work.dead(**of_agent, limit=LIMIT),
         failures=await memory.work.failures(**of_agent, limit=LIMIT),
+        costs=bars(await memory.work.costs(**of_agent, days=DAYS)),
     )
+
+
+class Day(NamedTuple):
+    """A day's work, with the lengths of its bars: of the tokens that were sent, and of those that came back."""
+
+    cost: DailyCost
+    sent: float
+    back: float
+
+
+def bars(days: Sequence[DailyCost], width: int = 160) -> list[Day]:
+    """The day with most tokens is as long as `width`."""
+    most = max((one.input_tokens + one.output_tokens for one in days), default=0) or 1
+    return [
+        Day(one, *(round(tokens / most * width, 1) for tokens in (one.input_tokens, one.output_tokens))) for one in days
+    ]
 
 
 async def decide(visit: Visit) -> Response:
@@ -39,6 +62,12 @@ async def decide(visit: Visit) -> Response:
 async def retry(visit: Visit) -> Response:
     await visit.memory.work.retry(**visit.of_agent, run_id=_number(visit, "run_id"))
     return back(f"{visit.agent_path}/work", "retried")
+
+
+async def discard(visit: Visit) -> Response:
+    """It isn't tried again; nothing is deleted."""
+    await visit.memory.work.discard(**visit.of_agent, run_id=_number(visit, "run_id"))
+    return back(f"{visit.agent_path}/work", "discarded")
 
 
 async def groups(visit: Visit) -> Response:
@@ -74,7 +103,30 @@ async def release(visit: Visit) -> Response:
 
 
 async def keys(visit: Visit) -> Response:
-    return _table(visit, "keys", (await visit.memory.keys.list(revoked=True))[::-1])
+    found = (await visit.memory.keys.list(revoked=True))[::-1]
+    given = [right for right in RIGHTS if visit.identity.may(right, None)]
+    return shown(visit, "keys", keys=found[:MOST], more=max(0, len(found) - MOST), given=given)
+
+
+async def create_key(visit: Visit) -> Response:
+    """The answer has its secret, once: it is in no address, and nowhere stored. A key gives nobody a right that it lacks."""
+    form = visit.form
+    wanted = tuple(right for right in RIGHTS if form.get(right) == "yes")
+    for right in wanted:
+        allowed(visit.identity, right, None)
+    agents = [part for line in form.get("agents", "").splitlines() if (part := line.strip())]
+    days = form.get("days", "").strip()
+    if days and not (days.isascii() and days.isdigit() and 0 < int(days[:6]) <= MOST_DAYS):
+        raise InputError(f"for how many days: a number up to {MOST_DAYS:,}, or nothing")
+    made = await visit.memory.keys.create(
+        form.get("name", ""),
+        rights=wanted,
+        agents=agents or None,
+        user_id=form.get("user", "").strip() or None,
+        expires_at=visit.memory.now() + timedelta(days=int(days)) if days else None,
+        actor=visit.actor,
+    )
+    return shown(visit, "key_made", 201, key=made)
 
 
 async def revoke(visit: Visit) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +13,7 @@ from memory_sql.domain.observations import Observation
 from memory_sql.domain.results import Receipt
 from memory_sql.domain.scopes import Scope
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import NotFoundError
+from memory_sql.errors import NotFoundError, StaleError
 from memory_sql.memory import Memory
 from memory_sql.server import answers
 from memory_sql.server.pages import wording
@@ -69,25 +68,23 @@ async def export(visit: Visit) -> Response:
 
 
 async def preview(visit: Visit) -> Response:
-    return await _previewed(visit, await _forget(visit, _all_of(visit), dry_run=True), is_all=True)
+    return await _previewed(visit, _all_of(visit))
 
 
 async def forget(visit: Visit) -> Response:
     """Only what the preview showed: what has changed since is shown before it goes."""
-    planned = await _forget(visit, _all_of(visit), dry_run=True)
     if visit.form.get("name") != visit.user:
         problem = "Nothing was forgotten. Type the name exactly as it stands there."
-        return await _previewed(visit, planned, is_all=True, status=422, problem=problem)
-    return await _done(visit, _all_of(visit), planned, is_all=True)
+        return await _previewed(visit, _all_of(visit), 422, problem)
+    return await _done(visit, _all_of(visit))
 
 
 async def preview_one(visit: Visit) -> Response:
-    return await _previewed(visit, await _forget(visit, _one_of(visit), dry_run=True), is_all=False)
+    return await _previewed(visit, _one_of(visit))
 
 
 async def forget_one(visit: Visit) -> Response:
-    planned = await _forget(visit, _one_of(visit), dry_run=True)
-    return await _done(visit, _one_of(visit), planned, is_all=False)
+    return await _done(visit, _one_of(visit))
 
 
 def _all_of(visit: Visit) -> Selection:
@@ -100,39 +97,35 @@ def _one_of(visit: Visit) -> Selection:
     return Selection(user_id=visit.user, observation_id=key) if visit.is_own else Selection(observation_id=key)
 
 
-async def _forget(visit: Visit, selection: Selection, *, dry_run: bool) -> Receipt:
-    """What others have said about somebody is theirs to know: a person's own key isn't told of it."""
-    cause: dict[str, Any] = {"actor": visit.actor, "reason": None if dry_run else "asked for in the inspector"}
-    receipt = await visit.memory.forget(selection, **visit.of_agent, dry_run=dry_run, wait=False, **cause)
+async def _forget(visit: Visit, selection: Selection, **how: Any) -> Receipt:
+    receipt = await visit.memory.forget(selection, **visit.of_agent, wait=False, actor=visit.actor, **how)
     if selection.observation_id is not None and not receipt.found:
         raise NotFoundError("observation", selection.observation_id)
-    return receipt.model_copy(update={"kept": (), "naming": ()}) if visit.is_own else receipt
+    return receipt
 
 
-async def _previewed(
-    visit: Visit, planned: Receipt, *, is_all: bool, status: int = 200, problem: str | None = None
-) -> Response:
-    found = None
-    if not is_all:
+async def _previewed(visit: Visit, selection: Selection, status: int = 200, problem: str | None = None) -> Response:
+    planned, found = await _forget(visit, selection, dry_run=True), None
+    if selection.observation_id is not None:
         with suppress(NotFoundError):  # it is hidden, or this person may not see it any more
-            found = await visit.memory.observations.get(visit.path_ids["observation_id"], **visit.whose)
-    name = "forget" if is_all else "forget_one"
-    return shown(visit, name, status, **_told(planned), found=found, seen=_digest(planned), problem=problem)
+            found = await visit.memory.observations.get(selection.observation_id, **visit.whose)
+    name = "forget" if selection.observation_id is None else "forget_one"
+    told = _told(visit, planned)
+    return shown(visit, name, status, **told, found=found, seen=planned.fingerprint, problem=problem)
 
 
-async def _done(visit: Visit, selection: Selection, planned: Receipt, *, is_all: bool) -> Response:
-    if visit.form.get("seen") != _digest(planned):
+async def _done(visit: Visit, selection: Selection) -> Response:
+    seen = visit.form.get("seen", "")
+    try:
+        receipt = await _forget(visit, selection, if_fingerprint=seen, reason="asked for in the inspector")
+    except StaleError:
         problem = "Nothing was forgotten. What would go has changed since you looked; this is how it is now."
-        return await _previewed(visit, planned, is_all=is_all, status=409, problem=problem)
-    receipt = await _forget(visit, selection, dry_run=False)
-    return shown(visit, "receipt", **_told(receipt))
+        return await _previewed(visit, selection, 409, problem)
+    return shown(visit, "receipt", **_told(visit, receipt))
 
 
-def _told(receipt: Receipt) -> dict[str, Any]:
+def _told(visit: Visit, receipt: Receipt) -> dict[str, Any]:
+    """What others have said about somebody is theirs to know: a person's own key isn't told of it."""
+    if visit.is_own:
+        receipt = receipt.model_copy(update={"kept": (), "naming": ()})
     return {"receipt": receipt, "counts": wording.counts_of(receipt), "why": wording.why_kept}
-
-
-def _digest(planned: Receipt) -> str:
-    """Of what would go and what would stay; the same for the same."""
-    told = planned.model_dump_json(exclude={"id", "at", "physical", "dry_run", "rebuilt"})
-    return hashlib.sha256(told.encode()).hexdigest()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from memory_sql.domain.ids import host_id
+from memory_sql.domain.keys import hash_of
+from memory_sql.domain.links import LINK_SECONDS
 from memory_sql.errors import InputError, MemorySQLError, http_status
 from memory_sql.memory import Memory
 from memory_sql.server.identity import Bearer, Identity, allowed
 from memory_sql.server.pages import asking, home, observations, operating, people, scopes
-from memory_sql.server.pages.origins import check_origin, is_private
+from memory_sql.server.pages.framing import cookie, is_in_frame, let_frame, origins_of
+from memory_sql.server.pages.origins import check_origin
 from memory_sql.server.pages.rendering import HEADERS, file, page
-from memory_sql.server.pages.sessions import CODE_SECONDS, COOKIE, HOURS, Entry, Sessions
+from memory_sql.server.pages.sessions import COOKIE, HOURS, Entry, Sessions
 from memory_sql.server.pages.visits import Visit, form_of, id_in
 from memory_sql.server.problems import RefusalError, denied, problem_of, request_id_of, unknown_caller
 
@@ -60,27 +63,35 @@ PAGES = (
     Page("GET", f"{_AGENT}/work", "work.backlog", operating.work),
     Page("POST", f"{_AGENT}/work/reviews/{{review_id}}", "work.decide", operating.decide),
     Page("POST", f"{_AGENT}/work/runs/{{run_id}}/retry", "work.retry", operating.retry),
+    Page("POST", f"{_AGENT}/work/runs/{{run_id}}/discard", "work.discard", operating.discard),
     Page("GET", f"{_AGENT}/groups", "scopes.get", operating.groups),
     Page("GET", f"{_AGENT}/groups/{{group_id}}", "scopes.get", operating.group),
     Page("GET", f"{_AGENT}/holds", "holds.list", operating.holds),
     Page("POST", f"{_AGENT}/holds", "holds.place", operating.place),
     Page("POST", f"{_AGENT}/holds/{{hold_id}}/release", "holds.release", operating.release),
     Page("GET", "/keys", "keys.list", operating.keys),
+    Page("POST", "/keys", "keys.create", operating.create_key),
     Page("POST", "/keys/{key_id}/revoke", "keys.revoke", operating.revoke),
     Page("GET", "/imports", "imports.list", operating.imports),
 )
 
 
-def add_pages(app: FastAPI, memory_of: Callable[[Request], Memory], bearer: Bearer) -> None:
-    """Adds the pages at `/`; `app.state.enter(Entry(secret))` gives a code, for `/enter?code=…`."""
-    _Pages(app, memory_of, bearer)
+def add_pages(
+    app: FastAPI, memory_of: Callable[[Request], Memory], bearer: Bearer, frame_origins: Sequence[str] = ()
+) -> None:
+    """Adds the pages at `/`; `/enter?code=…` signs in by a code of `memory.keys.link`.
+
+    `frame_origins` may show a person's own page in a frame. Raises `ConfigurationError`.
+    """
+    _Pages(app, memory_of, bearer, origins_of(frame_origins))
 
 
 class _Pages:
-    def __init__(self, app: FastAPI, memory_of: Callable[[Request], Memory], bearer: Bearer) -> None:
-        self._memory_of, self._bearer = memory_of, bearer
+    def __init__(
+        self, app: FastAPI, memory_of: Callable[[Request], Memory], bearer: Bearer, frame_origins: Sequence[str]
+    ) -> None:
+        self._memory_of, self._bearer, self._frame_origins = memory_of, bearer, frame_origins
         self._sessions = Sessions(lambda: app.state.memory.now())
-        app.state.enter = self._sessions.code
         for path, endpoint, method in (
             ("/style.css", _style, "GET"),
             ("/icon.svg", _icon, "GET"),
@@ -98,9 +109,12 @@ class _Pages:
             try:
                 if method == "POST":
                     check_origin(request)
-                return await endpoint(request)
+                answer = await endpoint(request)
             except (MemorySQLError, RefusalError) as error:
-                return _failed(request, error)
+                answer = _failed(request, error)
+            if self._frame_origins and getattr(request.state, "is_own", False):
+                let_frame(answer, self._frame_origins)
+            return answer
 
         app.add_api_route(path, answered, methods=[method], include_in_schema=False)
 
@@ -109,6 +123,7 @@ class _Pages:
             identity = await self._identity(request)
             if identity is None:
                 return self._unknown(request, one)
+            request.state.is_own = identity.user_id is not None
             agent, user = id_in(request, "agent_id"), id_in(request, "user_id")
             form = await form_of(request) if one.method == "POST" else {}
             visit = Visit(request, self._memory_of(request), identity, agent, user, form)
@@ -124,7 +139,7 @@ class _Pages:
 
     async def _identity(self, request: Request) -> Identity | None:
         entry = self._sessions.entry(request.cookies.get(COOKIE, ""))
-        identity = None if entry is None else await self._bearer.identity(request, entry.secret)
+        identity = None if entry is None else await self._bearer.known(request, bytes.fromhex(entry.secret_hash))
         return identity if entry is None or identity is None else narrowed(identity, entry)
 
     def _unknown(self, request: Request, one: Page) -> Response:
@@ -138,27 +153,21 @@ class _Pages:
         secret = (await form_of(request)).get("key", "").strip()
         if await self._bearer.identity(request, secret) is None:
             return page("sign_in", 401, done=None, problem="No key like this is accepted.")
-        return self._signed_in(request, Entry(secret))
+        return self._signed_in(request, Entry(hash_of(secret).hex()))
 
     async def _enter(self, request: Request) -> Response:
-        entry = self._sessions.redeem(request.query_params.get("code", ""))
-        if entry is None:
+        found = await self._memory_of(request).keys.redeem(request.query_params.get("code", ""))
+        if found is None:
             return page("sign_in", 401, done=None, problem="This link was used already, or is older than a minute.")
-        return self._signed_in(request, entry)
+        secret_hash, agent, user = found
+        return self._signed_in(request, Entry(secret_hash.hex(), agent, user))
 
     def _signed_in(self, request: Request, entry: Entry) -> Response:
         """Always with a new session: what cookie came along, whoever set it, becomes none."""
         self._sessions.end(request.cookies.get(COOKIE, ""))
+        in_frame = bool(self._frame_origins) and entry.user_id is not None and is_in_frame(request)
         answer = _to("/")
-        answer.set_cookie(
-            COOKIE,
-            self._sessions.begin(entry),
-            max_age=HOURS * 3600,
-            path="/",
-            secure=not is_private(request),
-            httponly=True,
-            samesite="strict",
-        )
+        answer.headers.update(cookie(COOKIE, self._sessions.begin(entry), HOURS * 3600, request, in_frame=in_frame))
         return answer
 
     async def _entrance(self, request: Request) -> Response:
@@ -171,16 +180,17 @@ class _Pages:
             if identity.user_id not in (None, user):
                 raise denied()
             allowed(identity, "read", agent)
+            secret = request.headers["authorization"].partition(" ")[2].strip()
+            code = await self._memory_of(request).keys.link(secret, agent_id=agent, user_id=user)
         except (MemorySQLError, RefusalError) as error:
             return problem_of(request, error)
-        secret = request.headers["authorization"].partition(" ")[2].strip()
-        told = {"path": f"/enter?code={self._sessions.code(Entry(secret, agent, user))}", "seconds": CODE_SECONDS}
-        return JSONResponse(told, 201, HEADERS)
+        return JSONResponse({"path": f"/enter?code={code}", "seconds": LINK_SECONDS}, 201, HEADERS)
 
     async def _sign_out(self, request: Request) -> Response:
         self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = _to("/?done=signed_out")
-        answer.delete_cookie(COOKIE, path="/", secure=not is_private(request), httponly=True, samesite="strict")
+        in_frame = bool(self._frame_origins) and is_in_frame(request)
+        answer.headers.update(cookie(COOKIE, "", 0, request, in_frame=in_frame))
         return answer
 
 

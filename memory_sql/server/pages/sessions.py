@@ -12,21 +12,20 @@ from typing import NamedTuple
 
 COOKIE = "memory_sql_session"
 HOURS = 8
-CODE_SECONDS = 60
-MOST = 10_000  # sessions, and codes; the oldest end
+MOST = 10_000  # sessions; the oldest end
 
 
 class Entry(NamedTuple):
-    """What a session opens: all that the key allows, or, of one agent, what a key of one person would."""
+    """What a session opens: all that the key allows whose secret has this hash, or, of one agent, what one person's would."""
 
-    secret: str
+    secret_hash: str  # in hex
     agent_id: str | None = None
     user_id: str | None = None
 
 
 class _Kept(NamedTuple):
     until: datetime
-    masked: bytes  # the entry, which only the cookie or the code uncovers
+    masked: bytes  # the entry, which only the cookie uncovers
 
 
 class Sessions:
@@ -35,38 +34,25 @@ class Sessions:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self._sessions: OrderedDict[bytes, _Kept] = OrderedDict()
-        self._codes: OrderedDict[bytes, _Kept] = OrderedDict()
 
     def begin(self, entry: Entry) -> str:
         """The token of a new session."""
-        return self._keep(self._sessions, entry, timedelta(hours=HOURS))
+        token = secrets.token_urlsafe(32)
+        masked = _masked(json.dumps(entry).encode(), token)
+        self._sessions[_hash(token)] = _Kept(self._clock() + timedelta(hours=HOURS), masked)
+        while len(self._sessions) > MOST:
+            self._sessions.popitem(last=False)
+        return token
 
     def entry(self, token: str) -> Entry | None:
         """None: there is no such session, or it is over."""
-        return self._read(self._sessions.get(_hash(token)), token)
-
-    def end(self, token: str) -> None:
-        self._sessions.pop(_hash(token), None)
-
-    def code(self, entry: Entry) -> str:
-        """Opens a session once, within a minute."""
-        return self._keep(self._codes, entry, timedelta(seconds=CODE_SECONDS))
-
-    def redeem(self, code: str) -> Entry | None:
-        """None: there is no such code, it was used, or it is too old."""
-        return self._read(self._codes.pop(_hash(code), None), code)
-
-    def _keep(self, kept: OrderedDict[bytes, _Kept], entry: Entry, lasts: timedelta) -> str:
-        token = secrets.token_urlsafe(32)
-        kept[_hash(token)] = _Kept(self._clock() + lasts, _masked(json.dumps(entry).encode(), token))
-        while len(kept) > MOST:
-            kept.popitem(last=False)
-        return token
-
-    def _read(self, kept: _Kept | None, token: str) -> Entry | None:
+        kept = self._sessions.get(_hash(token))
         if kept is None or kept.until <= self._clock():
             return None
         return Entry(*json.loads(_masked(kept.masked, token)))
+
+    def end(self, token: str) -> None:
+        self._sessions.pop(_hash(token), None)
 
 
 def _hash(token: str) -> bytes:

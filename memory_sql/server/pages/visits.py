@@ -31,9 +31,11 @@ _MORE: Mapping[str, tuple[Right, Right | None, Gate | None]] = {
     "work.dead": ("admin", None, None),
     "work.failures": ("admin", None, None),
     "work.retry": ("admin", None, None),
+    "work.discard": ("admin", None, None),
     "admin.agents": ("admin", None, None),
     "imports.list": ("admin", None, None),
     "keys.list": ("admin", None, None),
+    "keys.create": ("admin", None, None),
     "keys.revoke": ("admin", None, None),
 }
 RIGHTS = {**_CALLS, **_MORE}

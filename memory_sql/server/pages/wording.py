@@ -21,6 +21,7 @@ TOLD = {
     "accepted": "Accepted.",
     "refused": "Refused.",
     "retried": "It will be tried again.",
+    "discarded": "It won’t be tried again.",
     "consolidated": "The text was rewritten.",
     "unchanged": "There was nothing to rewrite.",
     "undone": "The text before is back.",

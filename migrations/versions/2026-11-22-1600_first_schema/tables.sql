@@ -30,6 +30,7 @@ CREATE TABLE memory.api_keys (
     expires_at TIMESTAMP WITH TIME ZONE,
     revoked_at TIMESTAMP WITH TIME ZONE,
     last_used_on DATE,
+    entered BYTEA[] DEFAULT '{}' NOT NULL,
     CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
     CONSTRAINT api_keys_secret_hash_key UNIQUE (secret_hash),
     CONSTRAINT api_keys_secret_hash_check CHECK (octet_length(secret_hash) = 32),
@@ -50,6 +51,7 @@ COMMENT ON COLUMN memory.api_keys.created_by IS 'Who made it.';
 COMMENT ON COLUMN memory.api_keys.expires_at IS 'From when on it isn''t accepted; null: never.';
 COMMENT ON COLUMN memory.api_keys.revoked_at IS 'When it was revoked; null: it wasn''t.';
 COMMENT ON COLUMN memory.api_keys.last_used_on IS 'Day (UTC) of its last use.';
+COMMENT ON COLUMN memory.api_keys.entered IS 'Links that have signed somebody in: when each ends, and a hash. Those that have ended go with the next one.';
 
 CREATE TABLE memory.dialects (
     server TEXT NOT NULL,

@@ -15,6 +15,9 @@ NOT_CALLED = {
     "people.forget": "it is `forget` for each agent in turn, and that is called",
     "imports.mem0": "it stores as `imports.mongo` does, which is called; only the reading differs",
     "models.check": "it asks about the model, and reads and stores nothing",
+    "keys.known": "`keys.find` asks it, and that is called",
+    "keys.link": "it only signs; tests/server has the links of several processes",
+    "keys.redeem": "as `keys.link`",
     "admin.restore_check": "only for a backup: each life restores one at its end",
 }
 

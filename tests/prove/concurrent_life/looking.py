@@ -64,9 +64,11 @@ class Looking(Actor):
     async def look_at_observation(self, agent: str) -> object:
         user, known = await self.seen(agent)
         who: dict[str, Any] = {"agent_id": agent, "user_id": user}
-        return await self.memory.observations.get(known.id, **who), await self.memory.observations.sources(
-            known.id, **who
-        )
+        return [
+            await self.memory.observations.get(known.id, **who),
+            await self.memory.observations.sources(known.id, **who),
+            await self.memory.observations.spread(known.id, **who),
+        ]
 
     async def look_back(self, agent: str) -> object:
         """The texts that were, and what has changed."""
@@ -104,6 +106,7 @@ class Looking(Actor):
         return [
             await work.backlog(agent_id=self.random.choice((agent, None))),
             await work.failures(agent_id=agent),
+            await work.costs(agent_id=agent),
             await work.waiting(agent_id=agent),
             await work.late(agent_id=agent, hours=0),
             await work.reviews(agent_id=agent),

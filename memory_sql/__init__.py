@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         RetrievalStats,
         SearchResult,
     )
+    from memory_sql.domain.rechecks import Rechecked, RecheckResult
     from memory_sql.domain.results import (
         AgentSummary,
         Backlog,
@@ -314,6 +315,8 @@ __all__ = [
     "PropagationOutcome",
     "ReadOnlyError",
     "Receipt",
+    "RecheckResult",
+    "Rechecked",
     "RefusedError",
     "RefusedMessage",
     "RenameKind",
@@ -408,6 +411,7 @@ _HOME = {
     "domain.reading": (
         "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
     ),
+    "domain.rechecks": "RecheckResult Rechecked",
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt "

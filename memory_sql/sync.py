@@ -199,6 +199,7 @@ class Work(Face):
     lifecycle = _Blocking(work.Work.lifecycle)
     trim = _Blocking(work.Work.trim)
     embed = _Blocking(work.Work.embed)
+    recheck = _Blocking(work.Work.recheck)
     catch_up = _Blocking(work.Work.catch_up)
 
 

@@ -21,6 +21,7 @@ from memory_sql.domain.receipts import Naming as Naming
 from memory_sql.domain.receipts import PersonReceipt as PersonReceipt
 from memory_sql.domain.receipts import Physical as Physical
 from memory_sql.domain.receipts import Receipt as Receipt
+from memory_sql.domain.rechecks import Rechecked
 from memory_sql.domain.reviews import Review as Review
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.domain.usage import Usage as Usage
@@ -127,19 +128,22 @@ class RunDueResult(Value):
     formed: tuple[FormResult, ...] = ()
     consolidated: tuple[ConsolidateResult, ...] = ()
     propagated: tuple[PropagateResult, ...] = ()
+    rechecked: tuple[Rechecked, ...] = ()
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
 
     @property
     def pieces(self) -> int:
         """How many were done or failed, without vectors."""
-        return len(self.formed) + len(self.consolidated) + len(self.propagated) + len(self.failed)
+        done = (self.formed, self.consolidated, self.propagated, self.rechecked, self.failed)
+        return sum(map(len, done))
 
     def __add__(self, other: RunDueResult) -> RunDueResult:
         return RunDueResult(
             formed=self.formed + other.formed,
             consolidated=self.consolidated + other.consolidated,
             propagated=self.propagated + other.propagated,
+            rechecked=self.rechecked + other.rechecked,
             embedded=self.embedded + other.embedded,
             failed=self.failed | other.failed,
         )

@@ -27,7 +27,8 @@ from memory_sql.domain.arguments import (
     reason_of,
     within,
 )
-from memory_sql.domain.ids import Id, moved
+from memory_sql.domain.ids import Id, moved, parse_scope_id
+from memory_sql.domain.rechecks import RecheckResult
 from memory_sql.domain.results import (
     Backlog,
     DeadRun,
@@ -353,6 +354,24 @@ class Work(Face):
             raise InputError(f"kind must be one of {', '.join(DUE_KINDS)}")
         agent, at = optional_id("agent_id", agent_id), moment_of("by", by) or self._now()
         return await self._jobs.claim_due(kind, agent, at)
+
+    async def recheck(
+        self, *, agent_id: Id | None = None, scope_id: str | None = None, limit: int = 100
+    ) -> RecheckResult:
+        """Compares what texts have absorbed with what lies near it, and supersedes what no longer holds.
+
+        Of that scope of the agent, all that no recheck has compared; without `scope_id`, of one agent or all, at most
+        `limit` scopes that are due (setting `recheck`), one model call each. A recheck changes no text: what it supersedes
+        is recorded as a version, which `scopes.undo` takes back. A scope that fails is in `failed` if none is named, and
+        stays due. Raises `BusyError`, `NotFoundError`, `LanguageModelError`, `StaleError` if one is.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 100_000)
+        if scope_id is None:
+            done = await self._jobs.recheck_due(agent, most)
+            return RecheckResult(rechecked=done.rechecked, failed=done.failed)
+        if agent is None:
+            raise InputError("scope_id= goes with agent_id=")
+        return RecheckResult(rechecked=(await self._jobs.recheck(agent, parse_scope_id(scope_id)),))
 
     @property
     def refusal(self) -> str | None:

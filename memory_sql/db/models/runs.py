@@ -36,7 +36,7 @@ class RunRow(Base):
         key_of("agents"),
         key_of("conversations", "conversation_id"),
         key_of("scopes", "scope_id"),
-        one_of("kind", "formation", "consolidation", "propagation", "import"),
+        one_of("kind", "formation", "consolidation", "propagation", "import", "recheck"),
         one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded", "retired"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL "
@@ -66,7 +66,7 @@ class RunRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     run_id: Mapped[int] = column("Internal key of the run; unique in the database.", Identity(always=False))
     kind: Mapped[str] = constant(
-        "formation (of a conversation), consolidation, propagation (of a scope) or import (of either)."
+        "formation (of a conversation), consolidation, propagation, recheck (of a scope) or import (of either)."
     )
     conversation_id: Mapped[str | None] = host_id(
         "The conversation, for a formation, or for an import of a conversation that another system has formed."

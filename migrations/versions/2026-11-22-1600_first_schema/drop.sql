@@ -36,10 +36,10 @@ DROP FUNCTION memory.forecast, memory.sweep_tiers, memory.tiers_due, memory.swee
     memory.digest_candidates, memory.agent_settings, memory.correct_one, memory.advance_conversation,
     memory.apply_formation, memory.end_of_day, memory.end_counts, memory.end_retention, memory.is_verbatim,
     memory.read_messages, memory.static_layer_at, memory.search, memory.search_messages, memory.search_observations,
-    memory.heirs, memory.nearest, memory.similar, memory.searched_scopes, memory.newest_sought, memory.words_sampled,
-    memory.words_worth, memory.word_rarities, memory.word_points, memory.rarest_words, memory.observations_with,
-    memory.holds_text, memory.words_held, memory.eight_held, memory.lexeme_queries, memory.query_lexemes,
-    memory.known_at, memory.static_layer, memory.scope_rank, memory.newest_known, memory.listed,
+    memory.heirs, memory.neighbours, memory.nearest, memory.similar, memory.searched_scopes, memory.newest_sought,
+    memory.words_sampled, memory.words_worth, memory.word_rarities, memory.word_points, memory.rarest_words,
+    memory.observations_with, memory.holds_text, memory.words_held, memory.eight_held, memory.lexeme_queries,
+    memory.query_lexemes, memory.known_at, memory.static_layer, memory.scope_rank, memory.newest_known, memory.listed,
     memory.observation_as_read, memory.observation_version, memory.undo_import, memory.imported_beside,
     memory.imported_texts, memory.erase_agent, memory.forget_one, memory.waits_for, memory.erase, memory.count_unformed,
     memory.take_back_evidence, memory.detach, memory.speakers_of, memory.newest_speakers, memory.kept_beside,
@@ -61,10 +61,10 @@ DROP FUNCTION memory.forecast, memory.sweep_tiers, memory.tiers_due, memory.swee
     memory.keep_said_again, memory.count_said_again, memory.take_standing, memory.keep_hot, memory.keep_tier,
     memory.keep_standing, memory.supports, memory.is_faded, memory.is_aside, memory.is_sought, memory.is_found,
     memory.in_use;
-DROP TABLE memory.installation, memory.observation_vectors, memory.observation_states, memory.observation_retrievals,
-    memory.observation_feedback, memory.lineage, memory.judged, memory.evidence, memory.observations,
-    memory.imported_messages, memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members,
-    memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs,
-    memory.forgotten_ids, memory.events, memory.conversations, memory.prices, memory.imports, memory.imported,
-    memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
+DROP TABLE memory.installation, memory.rechecked, memory.observation_vectors, memory.observation_states,
+    memory.observation_retrievals, memory.observation_feedback, memory.lineage, memory.judged, memory.evidence,
+    memory.observations, memory.imported_messages, memory.consolidations, memory.runs, memory.prompts, memory.messages,
+    memory.members, memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds,
+    memory.forgotten_refs, memory.forgotten_ids, memory.events, memory.conversations, memory.prices, memory.imports,
+    memory.imported, memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
 DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 FOLDER = Path(__file__).parent / "rechecked"
 Kind = Literal["gone", "both", "interval", "people", "part"]
@@ -35,3 +37,21 @@ def _lines(name: str) -> Iterator[list[str]]:
     for line in (FOLDER / name).read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             yield [cell.strip() for cell in line.split("|")]
+
+
+class Asked(NamedTuple):
+    """What a prompt showed, and the answer that was written by hand."""
+
+    pairs: tuple[tuple[str, str], ...]
+    answer: str
+
+    @property
+    def said(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """By the texts of the pair, what isn't unrelated."""
+        named = json.loads(self.answer)["pairs"]
+        return {self.pairs[one["pair"] - 1]: {key: one[key] for key in one if key != "pair"} for one in named}
+
+
+def honest() -> list[Asked]:
+    found = tomllib.loads((FOLDER / "honest.toml").read_text("utf-8"))["asked"]
+    return [Asked(tuple((one, other) for one, other in item["pairs"]), item["answer"]) for item in found]

@@ -216,7 +216,7 @@ async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Deci
     named = [item for item in answer.value.pairs if 1 <= item.pair <= len(loaded.pairs)]
     outcomes |= {loaded.pairs[item.pair - 1].key: item.outcome for item in reversed(named)}
     counts = _counting(loaded, named)
-    counts.refused["unknown_observation"] += len(answer.value.pairs) - len(named)
+    counts.refused.update({"unknown_observation": unknown} if (unknown := len(answer.value.pairs) - len(named)) else {})
     return Decided(outcomes, counts, answer.usage, request.prompt_version)
 
 

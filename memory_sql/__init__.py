@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         ExportLine,
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
+    from memory_sql.domain.guidelines import ActionOutcome, LearnedGuidelines
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
     from memory_sql.domain.keys import Key, NewKey, Right
     from memory_sql.domain.layer import ScopeRef
@@ -186,6 +187,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "ActionOutcome",
     "AddResult",
     "Admin",
     "AgentSettings",
@@ -273,6 +275,7 @@ __all__ = [
     "LanguageModel",
     "LanguageModelError",
     "Late",
+    "LearnedGuidelines",
     "LegacyMongoBackend",
     "LegacyReader",
     "Lifecycle",
@@ -405,6 +408,7 @@ _HOME = {
     "domain.observations": (
         "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Tier Verification"
     ),
+    "domain.guidelines": "ActionOutcome LearnedGuidelines",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",

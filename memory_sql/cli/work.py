@@ -1,4 +1,4 @@
-"""Background work: what waits, what was given up, what a person decides; maintain, trim, embed, recheck."""
+"""Background work: what waits, what was given up, what a person decides; maintain, trim, embed, recheck, learn."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from memory_sql.cli.progress import Telling
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
+    from memory_sql.domain.guidelines import LearnedGuidelines
     from memory_sql.domain.rechecks import RecheckResult
     from memory_sql.domain.results import Backlog, DeadRun, EmbedResult, Late, MaintainResult, Review, Trimmed, Waiting
     from memory_sql.memory import Memory
@@ -407,3 +408,22 @@ def _rechecked_text(done: RecheckResult) -> str:
         pairs = output.many(one.pairs, "pair")
         lines.append(f"{one.scope.id}: {pairs} compared, {output.many(one.superseded, 'observation')} superseded{held}")
     return "\n".join(lines) or "nothing is due"
+
+
+@app.command()
+def learn(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Learns guidelines by rule from what became of what an agent did through its tools.
+
+    \b
+    memory-sql work learn --agent ada
+
+    Maintenance does this if the setting guidelines is on. Nothing is learnt of an action with fewer than five events.
+    """
+    output.one(run(url, data, lambda memory: memory.work.learn(agent_id=agent)), _learned_text, as_json)
+
+
+def _learned_text(learned: LearnedGuidelines) -> str:
+    counts = ", ".join(f"{action} {count:,}" for action, count in learned.actions.items())
+    outcomes = ", ".join(f"{outcome} {count:,}" for outcome, count in learned.outcomes.items() if count)
+    told = [f"{output.many(learned.events, 'event')}: {counts or 'none'}; {outcomes or 'no outcomes'}", *learned.lines]
+    return "\n".join(told)

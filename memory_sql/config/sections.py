@@ -548,6 +548,10 @@ class LifecycleSettings(Section):
     stale_hidden: Annotated[
         bool, setting("searches leave out what is stale or archived and not protected; needs lifecycle")
     ] = False
+    guidelines: Annotated[
+        bool,
+        setting("maintenance learns guidelines from what became of the actions of agents (docs/tools.md#guidelines)"),
+    ] = False
     protected_categories: Annotated[Names, setting("categories of observations that no rule archives")] = (
         "commitment",
         "preference",

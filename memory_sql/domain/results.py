@@ -179,6 +179,7 @@ class MaintainResult(Value):
     many have another stage, `archived`: how many were archived, `tiers`: how many became cold, or hot again; `examples`: up
     to 20 of each, only if it was a `dry_run`.
     `classified`: how many got a new kind and importance, because the rules have changed or hadn't seen them.
+    `guidelines`: how many agents have new guidelines (setting `guidelines`), `unlearned`: for how many that failed.
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -191,6 +192,8 @@ class MaintainResult(Value):
     stages: int = 0
     archived: int = 0
     tiers: int = 0
+    guidelines: int = 0
+    unlearned: int = 0
     examples: tuple[Moved, ...] = ()
     dry_run: bool = False
     complete: bool

@@ -11,6 +11,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries.backlog import read_backlog, read_late, read_waiting
 from memory_sql.db.queries.requests import next_request
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
+from memory_sql.db.repositories.actions import ActionRepository
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
@@ -26,7 +27,9 @@ from memory_sql.domain.arguments import (
     optional_id,
     reason_of,
     within,
+    word_of,
 )
+from memory_sql.domain.guidelines import OUTCOMES, ActionOutcome, LearnedGuidelines
 from memory_sql.domain.ids import Id, moved, parse_scope_id
 from memory_sql.domain.rechecks import RecheckResult
 from memory_sql.domain.results import (
@@ -46,6 +49,7 @@ from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import classify, eviction, forecast, requests, restoring, retention
 from memory_sql.resources.deciding import decided
+from memory_sql.resources.learning import Learning
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import CHANGED_AT_ONCE, Places, Sweeps
 
@@ -205,6 +209,9 @@ class Work(Face):
             classified=classified,
             complete=complete,
         )
+        if self._settings.guidelines:
+            changed, failed = await Learning(self._runtime).learn_all(agent)
+            done = done.model_copy(update={"guidelines": changed, "unlearned": failed})
         return await self._sweeps.sweep(done, agent, most)
 
     async def lifecycle(self, *, agent_id: Id, days: int = 365) -> Sequence[LifecycleWeek]:
@@ -354,6 +361,36 @@ class Work(Face):
             raise InputError(f"kind must be one of {', '.join(DUE_KINDS)}")
         agent, at = optional_id("agent_id", agent_id), moment_of("by", by) or self._now()
         return await self._jobs.claim_due(kind, agent, at)
+
+    async def learn(self, *, agent_id: Id) -> LearnedGuidelines:
+        """Learns guidelines by rule from what became of the agent's last 500 actions (`note_action`), without a model.
+
+        They are at most five lines, in the scope `learned` beside the agent's guidelines; each change is a version that
+        supersedes the one before. Of an action with fewer than five events nothing is said. Maintenance does this for all
+        agents if the setting `guidelines` is on.
+        """
+        return await Learning(self._runtime).learn(id_of("agent_id", agent_id))
+
+    async def note_action(
+        self, action: str, outcome: ActionOutcome, *, agent_id: Id, actor: Id = "agent", good: bool | None = None
+    ) -> None:
+        """Adds an event: what became of an action of the agent, a word such as `store_note`; applied, deferred, denied or
+        failed. `good`: whether it was well judged; None: not known. The tools do this if the setting `guidelines` is on.
+
+        Raises `InputError`; `NotFoundError` for an unknown agent.
+        """
+        agent, by, word = id_of("agent_id", agent_id), id_of("actor", actor), word_of("action", action)
+        if word is None or outcome not in OUTCOMES:
+            raise InputError(f"outcome must be one of {', '.join(OUTCOMES)}")
+        detail = {"action": word, "outcome": outcome} | ({} if good is None else {"good": good})
+
+        async def note(unit: Session) -> None:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            await ActionRepository(unit).note(agent_key, by, detail, self._now())
+
+        await self._database.write(note, principal=service(agent))
 
     async def recheck(
         self, *, agent_id: Id | None = None, scope_id: str | None = None, limit: int = 100

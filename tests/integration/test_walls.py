@@ -57,7 +57,7 @@ SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
 OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs", "forgotten_ids"}
-OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals", "observation_feedback"}
+OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals", "observation_feedback", "rechecked"}
 FOR_USERS = sorted(
     set(TABLES)
     - OF_IMPORTS

@@ -28,7 +28,7 @@ Key = tuple[str, str]
 class Place(NamedTuple):
     """Whose scope it is, and the pairs that are planted there."""
 
-    owner: dict[str, str]
+    owner: dict[str, Any]
     pairs: Sequence[Pair]
 
 

@@ -152,6 +152,7 @@ class EventRow(Base):
             "event_id",
             postgresql_where=text("kind = 'status' AND detail ? 'request' AND reason IS NOT NULL"),
         ),
+        Index("events_action_idx", "agent_key", "event_id", postgresql_where=text("kind = 'action'")),
         Index("events_spoken_idx", "agent_key", "event_id", postgresql_where=text("kind = 'spoken'")),
         Index("events_was_idx", "agent_key", text("(detail ->> 'was')"), postgresql_where=text("kind = 'rename'")),
         {
@@ -162,7 +163,7 @@ class EventRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     event_id: Mapped[int] = column("Internal key.", Identity(always=False))
     kind: Mapped[str] = constant(
-        "status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo …"
+        "status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo, action …"
     )
     actor: Mapped[str | None] = host_id("Who did it, as given by the host; null: a rule or a run.")
     reason: Mapped[str | None] = erase("Why, in the words of whoever did it.")

@@ -244,6 +244,7 @@ CREATE TABLE memory.events (
     CONSTRAINT events_pkey PRIMARY KEY (agent_key, event_id),
     CONSTRAINT events_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key)
 );
+CREATE INDEX events_action_idx ON memory.events (agent_key, event_id) WHERE kind = 'action';
 CREATE INDEX events_conversation_id_idx ON memory.events (agent_key, conversation_id) WHERE kind = 'forget' AND conversation_id IS NOT NULL;
 CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
 CREATE INDEX events_entry_idx ON memory.events (agent_key, event_id) WHERE kind = 'forget' AND detail ? 'entry';
@@ -257,7 +258,7 @@ CREATE INDEX events_was_idx ON memory.events (agent_key, (detail ->> 'was')) WHE
 COMMENT ON TABLE memory.events IS 'One row per change by a person, a rule or a run; it outlives its subject and holds none of its text.';
 COMMENT ON COLUMN memory.events.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.events.event_id IS 'Internal key.';
-COMMENT ON COLUMN memory.events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo …';
+COMMENT ON COLUMN memory.events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo, action …';
 COMMENT ON COLUMN memory.events.actor IS 'Who did it, as given by the host; null: a rule or a run.';
 COMMENT ON COLUMN memory.events.reason IS 'Why, in the words of whoever did it.';
 COMMENT ON COLUMN memory.events.scope_id IS 'The scope, which may be gone.';

@@ -149,6 +149,9 @@ class ScopeRow(Base):
     consolidation_threshold: Mapped[int | None] = column(
         "Number of pending observations that makes it due; null: the default.", Integer
     )
+    consolidation_characters: Mapped[int | None] = column(
+        "Characters of pending observations that make it due as well; null: only their number does.", Integer
+    )
     consolidation_max_words: Mapped[int | None] = column("Longest text, in words; null: the default.", Integer)
     lanes: Mapped[str] = constant(
         "Where new observations go: absorb (into its text), buffer (the newest are kept, never in its text) or both.",

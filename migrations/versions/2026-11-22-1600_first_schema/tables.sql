@@ -362,6 +362,7 @@ CREATE TABLE memory.scopes (
     consolidation_model TEXT,
     consolidate BOOLEAN DEFAULT true NOT NULL,
     consolidation_threshold INTEGER,
+    consolidation_characters INTEGER,
     consolidation_max_words INTEGER,
     lanes TEXT DEFAULT 'absorb' NOT NULL,
     observation_min_items INTEGER DEFAULT 0 NOT NULL,
@@ -433,6 +434,7 @@ COMMENT ON COLUMN memory.scopes.extraction_model IS 'Model for its extraction, w
 COMMENT ON COLUMN memory.scopes.consolidation_model IS 'Model that writes its text; null: the default.';
 COMMENT ON COLUMN memory.scopes.consolidate IS 'False: its observations are kept but never consolidated.';
 COMMENT ON COLUMN memory.scopes.consolidation_threshold IS 'Number of pending observations that makes it due; null: the default.';
+COMMENT ON COLUMN memory.scopes.consolidation_characters IS 'Characters of pending observations that make it due as well; null: only their number does.';
 COMMENT ON COLUMN memory.scopes.consolidation_max_words IS 'Longest text, in words; null: the default.';
 COMMENT ON COLUMN memory.scopes.lanes IS 'Where new observations go: absorb (into its text), buffer (the newest are kept, never in its text) or both.';
 COMMENT ON COLUMN memory.scopes.observation_min_items IS 'Fewest observations that a formation is asked for.';

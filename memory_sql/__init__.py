@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         ExportLine,
     )
     from memory_sql.domain.groups import Departure, Group, Member, MemberSource
+    from memory_sql.domain.guidelines import ActionOutcome, LearnedGuidelines
     from memory_sql.domain.ids import Id, OwnedKind, ScopeKind
     from memory_sql.domain.keys import Key, NewKey, Right
     from memory_sql.domain.layer import ScopeRef
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         RetrievalStats,
         SearchResult,
     )
+    from memory_sql.domain.rechecks import Rechecked, RecheckResult
     from memory_sql.domain.results import (
         AgentSummary,
         Backlog,
@@ -186,6 +188,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "ActionOutcome",
     "AddResult",
     "Admin",
     "AgentSettings",
@@ -274,6 +277,7 @@ __all__ = [
     "LanguageModel",
     "LanguageModelError",
     "Late",
+    "LearnedGuidelines",
     "LegacyMongoBackend",
     "LegacyReader",
     "Lifecycle",
@@ -316,6 +320,8 @@ __all__ = [
     "PropagationOutcome",
     "ReadOnlyError",
     "Receipt",
+    "RecheckResult",
+    "Rechecked",
     "RefusedError",
     "RefusedMessage",
     "RenameKind",
@@ -404,12 +410,14 @@ _HOME = {
     "domain.observations": (
         "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Tier Verification"
     ),
+    "domain.guidelines": "ActionOutcome LearnedGuidelines",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
     "domain.reading": (
         "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
     ),
+    "domain.rechecks": "RecheckResult Rechecked",
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult "
         "JournalStatus JudgeRate Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt "

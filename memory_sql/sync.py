@@ -204,6 +204,9 @@ class Work(Face):
     lifecycle = _Blocking(work.Work.lifecycle)
     trim = _Blocking(work.Work.trim)
     embed = _Blocking(work.Work.embed)
+    recheck = _Blocking(work.Work.recheck)
+    learn = _Blocking(work.Work.learn)
+    note_action = _Blocking(work.Work.note_action)
     catch_up = _Blocking(work.Work.catch_up)
 
 

@@ -120,7 +120,7 @@ class Worker:
         self._memory.require_llm()
         is_watched = self._watch is not None or self._memory.settings.telemetry
         watched = (self._tell_on,) if is_watched else ()
-        async with _beside(self._listen, self._maintain, self._embed_on, *watched):
+        async with _beside(self._listen, self._maintain, self._embed_on, self._recheck_on, *watched):
             return await self._until_stopped(self._take(stop), stop)
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
@@ -215,6 +215,7 @@ class Worker:
         if not stop.is_set():
             await self._end_retention()
             await self._embed(whole=True)
+            await self._recheck()
 
     async def _maintain(self) -> None:
         """At once, and then again and again."""
@@ -267,6 +268,23 @@ class Worker:
                 log.info("vectors: %s observations embedded", done.embedded)
                 self._count(embedded=done.embedded)
         return True
+
+    async def _recheck_on(self) -> None:
+        """Beside the other work, one model call at a time."""
+        while True:
+            try:
+                await self._recheck()
+            except DatabaseError as error:
+                await self._missed(error, "texts are rechecked")
+            await asyncio.sleep(max(self._memory.settings.recheck_minutes * 60, self._poll_seconds))
+
+    async def _recheck(self) -> None:
+        done = await self._memory.work.recheck(agent_id=self._agent_id)
+        for one in done.rechecked:
+            log.info("recheck of scope %s: %s pairs, %s superseded", one.scope.id, one.pairs, one.superseded)
+        for name, reason in done.failed.items():
+            log.warning("%s: %s", name, reason)
+        self._count(failed=len(done.failed))
 
     async def _missed(self, error: DatabaseError, what: str) -> None:
         """Says nothing if the database is away: that is said once."""

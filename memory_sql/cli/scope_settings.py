@@ -33,6 +33,14 @@ def create(
     display_name: Annotated[
         str | None, typer.Option("--display-name", metavar="TEXT", help="Its name for people.")
     ] = None,
+    template: Annotated[
+        Literal["profile", "identity"] | None,
+        typer.Option(
+            "--template",
+            metavar="TEMPLATE",
+            help="profile (how somebody works) or identity (what the agent has learnt).",
+        ),
+    ] = None,
     given: Set = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -45,6 +53,7 @@ def create(
     \b
     memory-sql scope create collective --name lessons --agent ada --set consolidation_threshold=16
     memory-sql scope create individual --owner mia --name boat --agent ada --set lanes=both
+    memory-sql scope create individual --owner mia --template profile --agent ada
 
     Say what belongs to it with `memory-sql prompt set`.
     """
@@ -59,6 +68,7 @@ def create(
             name=name,
             display_name=display_name,
             settings=settings,
+            template=template,
             actor=actor,
             reason=reason,
         ),

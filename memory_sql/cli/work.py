@@ -1,4 +1,4 @@
-"""Background work: backlog, costs, waiting, late, failures, dead, retry, discard, reviews, decide, maintain, trim, embed."""
+"""Background work: what waits, what was given up, what a person decides; maintain, trim, embed, recheck, learn."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from memory_sql.cli.progress import Telling
 from memory_sql.errors import InputError
 
 if TYPE_CHECKING:
+    from memory_sql.domain.guidelines import LearnedGuidelines
+    from memory_sql.domain.rechecks import RecheckResult
     from memory_sql.domain.results import (
         Backlog,
         DailyCost,
@@ -406,3 +408,58 @@ def _embedded_text(done: EmbedResult) -> str:
     more = "" if done.complete else "; there may be more"
     without = f", {done.without_direction} without direction" if done.without_direction else ""
     return f"{output.many(done.embedded, 'observation')} embedded{without}{more}"
+
+
+@app.command()
+def recheck(
+    agent: OneAgent = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="SCOPE", help="This scope of the agent, whether or not it is due.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most this many scopes.")] = 100,
+    url: Url = None,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compares what texts absorbed long ago with what lies near it, and supersedes what no longer holds.
+
+    \b
+    memory-sql work recheck
+    memory-sql work recheck --agent ada --scope s12
+
+    A worker does this for scopes that are due, if the setting recheck is on. `memory-sql scope undo` takes it back.
+    """
+    done = run(url, data, lambda memory: memory.work.recheck(agent_id=agent, scope_id=scope, limit=limit))
+    output.one(done, _rechecked_text, as_json)
+    for name, reason in done.failed.items():
+        output.complain(f"{name}: {reason}")
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def _rechecked_text(done: RecheckResult) -> str:
+    lines = []
+    for one in done.rechecked:
+        held = f", {one.held} held for a person" if one.held else ""
+        pairs = output.many(one.pairs, "pair")
+        lines.append(f"{one.scope.id}: {pairs} compared, {output.many(one.superseded, 'observation')} superseded{held}")
+    return "\n".join(lines) or "nothing is due"
+
+
+@app.command()
+def learn(agent: Agent, url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Learns guidelines by rule from what became of what an agent did through its tools.
+
+    \b
+    memory-sql work learn --agent ada
+
+    Maintenance does this if the setting guidelines is on. Nothing is learnt of an action with fewer than five events.
+    """
+    output.one(run(url, data, lambda memory: memory.work.learn(agent_id=agent)), _learned_text, as_json)
+
+
+def _learned_text(learned: LearnedGuidelines) -> str:
+    counts = ", ".join(f"{action} {count:,}" for action, count in learned.actions.items())
+    outcomes = ", ".join(f"{outcome} {count:,}" for outcome, count in learned.outcomes.items() if count)
+    told = [f"{output.many(learned.events, 'event')}: {counts or 'none'}; {outcomes or 'no outcomes'}", *learned.lines]
+    return "\n".join(told)

@@ -13,6 +13,7 @@ from memory_sql.config.kinds import (
     BUFFER_MAX_ITEMS,
     BUFFER_MAX_WORDS,
     MOST_COUNTED,
+    MOST_KEPT,
     MOST_WORDS,
     ExtractionMode,
     Lanes,
@@ -45,6 +46,10 @@ class ScopeSettings(BaseModel):
     consolidation_model: Annotated[str | None, setting("its own model for consolidation"), Plain] = None
     consolidation_threshold: Annotated[
         int | None, setting("pending observations that make it due for consolidation", ge=1, le=MOST_COUNTED)
+    ] = None
+    consolidation_characters: Annotated[
+        int | None,
+        setting("characters of pending observations that make it due, however few they are", ge=100, le=MOST_KEPT),
     ] = None
     consolidation_max_words: Annotated[int | None, setting("maximum words of its text", ge=20, le=MOST_WORDS)] = None
     observation_min_items: Annotated[
@@ -84,6 +89,7 @@ OF_AGENT = {
 DEFAULTS: Mapping[str, Any] = {
     "is_active": True,
     "consolidate": True,
+    "consolidation_characters": None,
     "lanes": "absorb",
     "extraction_mode": "batch",
     "observation_min_items": 0,

@@ -330,6 +330,25 @@ class ConsolidationSettings(Section):
             le=1,
         ),
     ] = 0.4
+    recheck: Annotated[
+        bool,
+        per_agent("compare what a text has absorbed with what lies near it (docs/consolidation.md#the-recheck)"),
+    ] = False
+    recheck_formations: Annotated[
+        int, per_agent("formations that stored something after which a scope is rechecked", ge=1, le=MOST_COUNTED)
+    ] = 3
+    recheck_minutes: Annotated[float, per_agent("minutes between two rechecks of a scope", ge=0, le=MOST_MINUTES)] = (
+        10.0
+    )
+    recheck_newest: Annotated[
+        int, per_agent("observations that one recheck compares with those nearest to each", ge=1, le=1000)
+    ] = 20
+    recheck_nearest: Annotated[
+        int, per_agent("observations nearest to each, by meaning and again by words", ge=1, le=100)
+    ] = 5
+    recheck_batch: Annotated[
+        int, per_agent("maximum pairs of observations that one recheck asks the model about", ge=1, le=1000)
+    ] = 60
 
 
 class PropagationSettings(Section):
@@ -528,6 +547,10 @@ class LifecycleSettings(Section):
     ] = 0.74
     stale_hidden: Annotated[
         bool, setting("searches leave out what is stale or archived and not protected; needs lifecycle")
+    ] = False
+    guidelines: Annotated[
+        bool,
+        setting("maintenance learns guidelines from what became of the actions of agents (docs/tools.md#guidelines)"),
     ] = False
     protected_categories: Annotated[Names, setting("categories of observations that no rule archives")] = (
         "commitment",

@@ -38,7 +38,7 @@ class Named(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-def _said(value: object) -> object:
+def stated(value: object) -> object:
     """None for what small models write in the place of null; it costs no contradiction."""
     text = value.strip() if isinstance(value, str) else ""
     return text if text.casefold() not in ("", "null", "none") else None
@@ -54,7 +54,7 @@ class NamedContradiction(Named):
     older: Reference | None = None
     was: str | None = None
     now: str = ""
-    still: Annotated[str | None, BeforeValidator(_said)] = None
+    still: Annotated[str | None, BeforeValidator(stated)] = None
 
 
 class NamedRepetition(Named):

@@ -37,6 +37,7 @@ from memory_sql.db import Session
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
 from memory_sql.db.repositories.following import FollowingRepository
+from memory_sql.db.repositories.rechecks import RecheckRepository
 from memory_sql.db.repositories.runs import RunKey, RunRepository
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
@@ -49,6 +50,7 @@ from memory_sql.llm import LanguageModel, ask
 from memory_sql.llm.retry import Verdict, is_unusable, judge, pause
 from memory_sql.retrieval.related import related
 
+RECHECK = "recheck"  # the reason of a version that only supersedes
 ASKED = ("asked", "forget")  # the caller waits for the result and gets the error
 AGAIN, MOST_AGAIN = timedelta(days=1), timedelta(days=30)
 ATTEMPTS = 2  # answers: before the second one the model is told why the first was refused
@@ -113,11 +115,12 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`more`: observations are waiting that this version didn't read."""
+    """`more`: observations are waiting that this version didn't read. `held`: contradictions that wait for a person."""
 
     version: int
     superseded: int
     more: bool
+    held: int = 0
 
 
 async def refuse_unclaimed(session: Session, agent_id: str, scope_id: int) -> NoReturn:
@@ -303,9 +306,11 @@ async def _write(
             await following.settle([scope.scope_id], threshold, now, run_id=loaded.run.run_id)
         waits = await ScopeRepository(session).refresh_due_after(scope, to_seq, threshold, now)
         more = more if decided.waits else waits
+    if settings.recheck and loaded.reason != RECHECK:
+        await RecheckRepository(session).make_due(scope, settings, now)
     if decided.held is not None:
         await RunRepository(session).hold(loaded.run, scope.scope_id, decided.held)
-    return Applied(version, len(superseded), more)
+    return Applied(version, len(superseded), more, sum(item.held for item in contradictions))
 
 
 async def _refuse_drained(

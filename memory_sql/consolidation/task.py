@@ -18,8 +18,9 @@ SUMMARY = (
     "what is open. What is settled and nothing hangs on any more shrinks to a clause."
 )
 ENDED = """
-Plans of the current text that have ended since it was written, as they were made. Write none of them as still to come: what
-was fulfilled is done, what expired is over. A sentence that you drop for it is listed in left_out as over.
+What of the current text has ended since it was written, as it was said. Of plans write none as still to come: what was
+fulfilled is done, what expired is over. What was overtaken is no longer so: something said later, which the text may tell
+already, holds instead. A sentence that you drop for it is listed in left_out as over.
 --- {mark} begin ended
 {ended}
 --- {mark} end ended

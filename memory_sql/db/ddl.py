@@ -94,6 +94,7 @@ FUNCTIONS = (
     "searching/searched_scopes",
     "searching/similar",
     "searching/nearest",
+    "searching/neighbours",
     "searching/heirs",
     "searching/search_observations",
     "searching/search_messages",

@@ -21,6 +21,7 @@ from memory_sql.domain.receipts import Naming as Naming
 from memory_sql.domain.receipts import PersonReceipt as PersonReceipt
 from memory_sql.domain.receipts import Physical as Physical
 from memory_sql.domain.receipts import Receipt as Receipt
+from memory_sql.domain.rechecks import Rechecked
 from memory_sql.domain.reviews import Review as Review
 from memory_sql.domain.scopes import ScopeRef
 from memory_sql.domain.usage import Usage as Usage
@@ -128,19 +129,22 @@ class RunDueResult(Value):
     formed: tuple[FormResult, ...] = ()
     consolidated: tuple[ConsolidateResult, ...] = ()
     propagated: tuple[PropagateResult, ...] = ()
+    rechecked: tuple[Rechecked, ...] = ()
     embedded: int = 0
     failed: dict[str, str] = Field(default_factory=dict)
 
     @property
     def pieces(self) -> int:
         """How many were done or failed, without vectors."""
-        return len(self.formed) + len(self.consolidated) + len(self.propagated) + len(self.failed)
+        done = (self.formed, self.consolidated, self.propagated, self.rechecked, self.failed)
+        return sum(map(len, done))
 
     def __add__(self, other: RunDueResult) -> RunDueResult:
         return RunDueResult(
             formed=self.formed + other.formed,
             consolidated=self.consolidated + other.consolidated,
             propagated=self.propagated + other.propagated,
+            rechecked=self.rechecked + other.rechecked,
             embedded=self.embedded + other.embedded,
             failed=self.failed | other.failed,
         )
@@ -176,6 +180,7 @@ class MaintainResult(Value):
     many have another stage, `archived`: how many were archived, `tiers`: how many became cold, or hot again; `examples`: up
     to 20 of each, only if it was a `dry_run`.
     `classified`: how many got a new kind and importance, because the rules have changed or hadn't seen them.
+    `guidelines`: how many agents have new guidelines (setting `guidelines`), `unlearned`: for how many that failed.
     `complete` False: the limit was reached, and there may be more.
     """
 
@@ -188,6 +193,8 @@ class MaintainResult(Value):
     stages: int = 0
     archived: int = 0
     tiers: int = 0
+    guidelines: int = 0
+    unlearned: int = 0
     examples: tuple[Moved, ...] = ()
     dry_run: bool = False
     complete: bool

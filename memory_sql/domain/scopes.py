@@ -47,7 +47,7 @@ class ScopeDetails(Value):
 
 @dataclass(frozen=True, slots=True)
 class AbsorbedObservation:
-    """An observation that its scope's text contains: active, or a plan that has `ended` since the text was written."""
+    """An observation that its scope's text contains: active, or what has `ended` since the text was written, and how."""
 
     seq: int
     content: str

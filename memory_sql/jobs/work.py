@@ -19,6 +19,7 @@ from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.domain.arguments import optional_callable
 from memory_sql.domain.ids import moved, parse_scope_id
+from memory_sql.domain.rechecks import Rechecked
 from memory_sql.domain.results import (
     ConsolidateResult,
     EmbedResult,
@@ -39,6 +40,7 @@ from memory_sql.jobs.engine import DueWork, Engine
 from memory_sql.jobs.formation import Formation
 from memory_sql.jobs.job import AnyDueJob
 from memory_sql.jobs.propagation import Propagation, total
+from memory_sql.jobs.recheck import Recheck
 from memory_sql.jobs.reformation import Reformation
 from memory_sql.jobs.scopes import ScopeKey
 from memory_sql.llm import LanguageModel
@@ -130,6 +132,25 @@ class Jobs:
                 failed[f"propagation of scope s{scope_id} of agent {agent_id}"] = str(error)
         return total(None, done, dry_run=dry_run).model_copy(update={"failed": failed})
 
+    async def recheck(self, agent_id: str, scope_id: int) -> Rechecked:
+        job = Recheck(self._llm())
+        await self._embed_before(agent_id)
+        return await self._engine.run(job, ScopeKey(agent_id, scope_id), ASKED)
+
+    async def recheck_due(self, agent_id: str | None, limit: int) -> RunDueResult:
+        """Of each scope that is due by now, at most so many; one that fails stops no other."""
+        by, done, job = self._now(), RunDueResult(), Recheck(self._llm())
+        for _ in range(limit):
+            work = None if self.breaker.is_open else await self._engine.claim_due(job, agent_id, by)
+            if work is None:
+                break
+            self.breaker.let_through()
+            await self._embed_before(work.agent_id)
+            done += await work()
+            if not work.more:
+                break
+        return done
+
     async def rebuild(self, agent_id: str, scope_id: int) -> bool:
         """Rewrites the scope's text after something was forgotten; False: something was in the way, and it stays due."""
         try:
@@ -157,6 +178,8 @@ class Jobs:
         for kind in DUE_KINDS:
             if kind in due or done != RunDueResult():  # what one kind has made is due to the next
                 done += await self._run_all(kind, agent_id, limit, progress)
+        if "recheck" in due or (self._settings.recheck and done.consolidated):
+            done += await self.recheck_due(agent_id, limit)
         if due and (refusal := self.breaker.refusal):
             done += RunDueResult(failed={"language model": refusal})
         try:

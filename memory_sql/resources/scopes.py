@@ -9,6 +9,7 @@ from typing import Any
 
 from memory_sql.config import ScopeSettings
 from memory_sql.config.scopes import stored
+from memory_sql.config.templates import TEMPLATES, Template, TemplateName
 from memory_sql.consolidation import diff
 from memory_sql.db import Joinable, Session
 from memory_sql.db.principals import service
@@ -56,6 +57,7 @@ class Scopes(Face):
         name: str | None = None,
         display_name: str | None = None,
         settings: ScopeSettings | None = None,
+        template: TemplateName | None = None,
         actor: Id | None = None,
         reason: str | None = None,
         session: Joinable | None = None,
@@ -64,13 +66,20 @@ class Scopes(Face):
 
         `owner_id` is the id of the user, group or conversation; the other kinds have none. A scope with a `name` is a
         separate memory beside the owner's main scope, visible to whoever may see that. Its name, `display_name` and
-        prompts (`memory.prompts`) say what it is for. Raises `NotFoundError` for an unknown group (create it with
-        `groups.create`) or conversation.
+        prompts (`memory.prompts`) say what it is for. A `template` brings a name, settings and prompts, and `name` and
+        `settings` go before its own: `profile` is how somebody works and wants to be treated, `identity` what the assistant
+        has learnt about itself; both are summed up once 8,000 characters wait. Raises `NotFoundError` for an unknown group
+        (create it with `groups.create`) or conversation.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
-        owner, called, shown = scope_of(kind, owner_id, name, display_name)
+        ready = _template(template)
+        owner, called, shown = scope_of(kind, owner_id, ready.name if name is None and ready else name, display_name)
         by, why, given = optional_id("actor", actor), reason_of(reason), settings or ScopeSettings()
         _check(given, kind)
+        if ready is not None:
+            given = ScopeSettings(
+                **(ready.settings.model_dump(exclude_unset=True) | given.model_dump(exclude_unset=True))
+            )
 
         async def make(unit: Session) -> ScopeDetails:
             known = await ensure_agent(unit, agent, now)
@@ -84,7 +93,11 @@ class Scopes(Face):
                 wanted = NewScope(kind, owner, called, shown)
                 (made,) = await scopes.lock_or_make(known.key, [wanted], (), own, now)
                 await _change(unit, made, stored(given, own), epoch=False)
+                for prompt, body in ready.prompts.items() if ready else ():
+                    prompts = ScopeSettingsRepository(unit, known.key)
+                    await prompts.add_prompt(made.scope_id, prompt, "guidance", body, now)
                 detail = {"action": "create", "settings": sorted(given.model_fields_set)}
+                detail |= {"template": template} if template else {}
                 about = {"actor": by, "reason": why, "scope_id": made.scope_id, "detail": detail}
                 await record(unit, known.key, "scope", now, **about)
                 existing = [made]
@@ -259,6 +272,12 @@ class Scopes(Face):
         if scope_id is None:
             return await self._jobs.propagate_all(agent, dry_run=dry_run)
         return await self._jobs.propagate(agent, parse_scope_id(scope_id), dry_run=dry_run)
+
+
+def _template(name: TemplateName | None) -> Template | None:
+    if name is not None and name not in TEMPLATES:
+        raise InputError(f"template must be one of {', '.join(TEMPLATES)}")
+    return None if name is None else TEMPLATES[name]
 
 
 def _check(settings: ScopeSettings, kind: ScopeKind) -> None:

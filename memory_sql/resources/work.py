@@ -12,6 +12,7 @@ from memory_sql.db.queries.backlog import read_backlog, read_late, read_waiting
 from memory_sql.db.queries.costs import by_day
 from memory_sql.db.queries.requests import next_request
 from memory_sql.db.queries.reviews import Reviews, parse_review_id
+from memory_sql.db.repositories.actions import ActionRepository
 from memory_sql.db.repositories.agents import Agent, agent_key_of, find_agent, next_by_budget
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.retrievals import end_counts
@@ -27,8 +28,11 @@ from memory_sql.domain.arguments import (
     optional_id,
     reason_of,
     within,
+    word_of,
 )
-from memory_sql.domain.ids import Id, moved
+from memory_sql.domain.guidelines import OUTCOMES, ActionOutcome, LearnedGuidelines
+from memory_sql.domain.ids import Id, moved, parse_scope_id
+from memory_sql.domain.rechecks import RecheckResult
 from memory_sql.domain.results import (
     Backlog,
     DailyCost,
@@ -47,6 +51,7 @@ from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import classify, eviction, forecast, requests, restoring, retention
 from memory_sql.resources.deciding import decided
+from memory_sql.resources.learning import Learning
 from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import CHANGED_AT_ONCE, Places, Sweeps
 
@@ -216,6 +221,9 @@ class Work(Face):
             classified=classified,
             complete=complete,
         )
+        if self._settings.guidelines:
+            changed, failed = await Learning(self._runtime).learn_all(agent)
+            done = done.model_copy(update={"guidelines": changed, "unlearned": failed})
         return await self._sweeps.sweep(done, agent, most)
 
     async def lifecycle(self, *, agent_id: Id, days: int = 365) -> Sequence[LifecycleWeek]:
@@ -365,6 +373,54 @@ class Work(Face):
             raise InputError(f"kind must be one of {', '.join(DUE_KINDS)}")
         agent, at = optional_id("agent_id", agent_id), moment_of("by", by) or self._now()
         return await self._jobs.claim_due(kind, agent, at)
+
+    async def learn(self, *, agent_id: Id) -> LearnedGuidelines:
+        """Learns guidelines by rule from what became of the agent's last 500 actions (`note_action`), without a model.
+
+        They are at most five lines, in the scope `learned` beside the agent's guidelines; each change is a version that
+        supersedes the one before. Of an action with fewer than five events nothing is said. Maintenance does this for all
+        agents if the setting `guidelines` is on.
+        """
+        return await Learning(self._runtime).learn(id_of("agent_id", agent_id))
+
+    async def note_action(
+        self, action: str, outcome: ActionOutcome, *, agent_id: Id, actor: Id = "agent", good: bool | None = None
+    ) -> None:
+        """Adds an event: what became of an action of the agent, a word such as `store_note`; applied, deferred, denied or
+        failed. `good`: whether it was well judged; None: not known. The tools do this if the setting `guidelines` is on.
+
+        Raises `InputError`; `NotFoundError` for an unknown agent.
+        """
+        agent, by, word = id_of("agent_id", agent_id), id_of("actor", actor), word_of("action", action)
+        if word is None or outcome not in OUTCOMES:
+            raise InputError(f"outcome must be one of {', '.join(OUTCOMES)}")
+        detail = {"action": word, "outcome": outcome} | ({} if good is None else {"good": good})
+
+        async def note(unit: Session) -> None:
+            agent_key = await agent_key_of(unit, agent)
+            if agent_key is None:
+                raise NotFoundError("agent", agent)
+            await ActionRepository(unit).note(agent_key, by, detail, self._now())
+
+        await self._database.write(note, principal=service(agent))
+
+    async def recheck(
+        self, *, agent_id: Id | None = None, scope_id: str | None = None, limit: int = 100
+    ) -> RecheckResult:
+        """Compares what texts have absorbed with what lies near it, and supersedes what no longer holds.
+
+        Of that scope of the agent, all that no recheck has compared; without `scope_id`, of one agent or all, at most
+        `limit` scopes that are due (setting `recheck`), one model call each. A recheck changes no text: what it supersedes
+        is recorded as a version, which `scopes.undo` takes back. A scope that fails is in `failed` if none is named, and
+        stays due. Raises `BusyError`, `NotFoundError`, `LanguageModelError`, `StaleError` if one is.
+        """
+        agent, most = optional_id("agent_id", agent_id), within("limit", limit, 100_000)
+        if scope_id is None:
+            done = await self._jobs.recheck_due(agent, most)
+            return RecheckResult(rechecked=done.rechecked, failed=done.failed)
+        if agent is None:
+            raise InputError("scope_id= goes with agent_id=")
+        return RecheckResult(rechecked=(await self._jobs.recheck(agent, parse_scope_id(scope_id)),))
 
     @property
     def refusal(self) -> str | None:

@@ -139,6 +139,7 @@ BY_NAME: Mapping[str, Any] = {
     "observations.feedback.value": Feedback,
     "run_due.limit": _Pieces,
     "work.embed.limit": _Pieces,
+    "work.recheck.limit": _Pieces,
     "observation_id": ObservationId,
     "old_id": ObservationId,
     "new_id": ObservationId,

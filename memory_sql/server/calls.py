@@ -105,6 +105,7 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "work/reviews", "work.reviews", "admin"),
     Call("POST", "work/reviews/{review_id}", "work.decide", "admin", status=204, example={"accept": True}),
     Call("POST", "work/embed", "work.embed", "admin"),
+    Call("POST", "work/recheck", "work.recheck", "admin", example={}),
     Call("POST", "work/run", "run_due", "admin"),
     Call("GET", "stats", "admin.stats", "admin"),
     Call("GET", "settings", "admin.settings", "admin"),

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from memory_sql.domain.arguments import ids_of, optional_id, principal_of
+from memory_sql.domain.guidelines import ActionOutcome
 from memory_sql.domain.ids import Id
 from memory_sql.domain.observations import Observation, Resolution
 from memory_sql.domain.selection import Selection
@@ -30,6 +31,8 @@ MOST_SHOWN = 100
 MESSAGES_BESIDE = 5
 SOURCES = 10
 UNREACHED = "memory can't be reached just now; go on without it, and don't say that anything was changed"
+
+ACTIONS = {"remember": "store_note", "correct": "update_note", "forget": "discard"}  # as the events call them
 
 Confirm = Callable[[Sequence[Observation]], Awaitable[bool]]
 """Asks the user, by the host's own means, whether these may be forgotten."""
@@ -60,6 +63,23 @@ class _Shown(NamedTuple):
     goes: frozenset[str]
 
 
+class Answered(NamedTuple):
+    """`good`: whether a change was well judged, by what is known of the memory; None: not known."""
+
+    answer: Answer
+    outcome: ActionOutcome
+    good: bool | None = None
+
+
+class _NotAllowedError(ArgumentsError):
+    """Not by the policy, or not now."""
+
+    def __init__(self, message: str, outcome: ActionOutcome, good: bool | None = False) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.good = good
+
+
 class MemoryTools:
     """The five tools, bound to one user of one agent. Keep it for the conversation: it knows what was shown before.
 
@@ -87,6 +107,7 @@ class MemoryTools:
         self._confirm = confirm
         self._turn, self._changes, self._began = 0, 0, time.monotonic()
         self._shown: dict[str, _Shown] = {}
+        self.unnoted = 0  # changes whose outcome couldn't be noted
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -127,21 +148,41 @@ class MemoryTools:
         tool = TOOLS.get(name) if isinstance(name, str) else None
         if tool is None or not self._policy.offers(tool):
             return refused(f"there is no such tool here. There are: {', '.join(one.name for one in self.tools)}")
+        answer, outcome, good = await self._answered(tool, arguments)
+        is_action = answer.is_error or not tool.destroys or answer.data.get("forgotten")  # a preview isn't
+        if self._memory.settings.guidelines and not tool.reads_only and is_action:
+            await self._note(tool, outcome, good)
+        return answer
+
+    async def _note(self, tool: Tool, outcome: ActionOutcome, good: bool | None) -> None:
+        """What became of a change, for the agent's guidelines. Where that can't be stored, the call is as good."""
+        asked: dict[str, Any] = {"agent_id": self._who["agent_id"], "actor": ACTOR, "good": good}
         try:
-            return await self._called(tool, arguments)
+            await self._memory.work.note_action(ACTIONS[tool.name], outcome, **asked)
+        except MemorySQLError as error:
+            self.unnoted += 1
+            log.warning("what became of the tool %s wasn't noted: %s", tool.name, type(error).__name__)
+
+    async def _answered(self, tool: Tool, arguments: Mapping[str, Any] | str) -> Answered:
+        """The answer, and what became of a change."""
+        try:
+            answer = await self._called(tool, arguments)
+            return Answered(answer, "failed" if answer.is_error else "applied")
+        except _NotAllowedError as error:
+            return Answered(refused(str(error)), error.outcome, error.good)
         except ArgumentsError as error:
-            return refused(str(error))
+            return Answered(refused(str(error)), "failed")
         except NotFoundError as error:
-            return refused(_missing(error))
+            return Answered(refused(_missing(error)), "failed")
         except VersionError as error:
-            return refused(f"{error.key} has changed since; recall it again")
+            return Answered(refused(f"{error.key} has changed since; recall it again"), "failed")
         except InputError as error:
             log.info("the tool %s was refused: %s", tool.name, type(error).__name__)
-            return refused(str(error))
+            return Answered(refused(str(error)), "failed")
         except Exception as error:  # noqa: BLE001  # a failure of memory never fails the agent's turn
             kind = "failed" if isinstance(error, MemorySQLError) else "failed unexpectedly"
             log.warning("the tool %s %s: %s", tool.name, kind, type(error).__name__)
-            return refused(UNREACHED)
+            return Answered(refused(UNREACHED), "failed")
 
     async def _called(self, tool: Tool, arguments: object) -> Answer:
         match read_arguments(tool.arguments, arguments):
@@ -340,9 +381,12 @@ class MemoryTools:
         """Raises `ArgumentsError` if the policy doesn't allow this change, or no more of them."""
         decision = decide(action, about, enabled=self._policy.writes)
         if decision.reason == "past":
-            raise ArgumentsError("observation_id: that is no longer true anyway; correct what took its place")
+            raise _NotAllowedError(
+                "observation_id: that is no longer true anyway; correct what took its place", "denied"
+            )
         if decision.outcome != "allow":
-            raise ArgumentsError("that isn't allowed here; tell the user")
+            outcome: ActionOutcome = "deferred" if decision.outcome == "defer" else "denied"
+            raise _NotAllowedError("that isn't allowed here; tell the user", outcome)
         self._spend()
 
     def _spend(self, changes: int = 1) -> None:
@@ -352,7 +396,9 @@ class MemoryTools:
             self._changes, self._began = 0, now
         left = self._policy.changes_per_turn - self._changes
         if changes > left:
-            raise ArgumentsError(f"memory may be changed {left} more times in this turn; go on in a later one")
+            raise _NotAllowedError(
+                f"memory may be changed {left} more times in this turn; go on in a later one", "deferred", None
+            )
         self._changes += changes
 
     @property

@@ -10,6 +10,7 @@ from memory_sql.db.models.observations import EvidenceRow, ObservationRow, Obser
 from memory_sql.db.models.people import DepartureRow, ForgottenIdRow, HoldRow, UserAliasRow
 from memory_sql.db.models.prices import PriceRow
 from memory_sql.db.models.propagation import JudgedRow, LineageRow
+from memory_sql.db.models.rechecks import RecheckedRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, ScopeRow
 from memory_sql.db.models.uses import ObservationFeedbackRow, ObservationRetrievalRow
@@ -44,6 +45,7 @@ __all__ = [
     "ObservationVectorRow",
     "PriceRow",
     "PromptRow",
+    "RecheckedRow",
     "RetrievalRow",
     "RunRow",
     "ScopeRow",

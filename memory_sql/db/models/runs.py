@@ -36,7 +36,7 @@ class RunRow(Base):
         key_of("agents"),
         key_of("conversations", "conversation_id"),
         key_of("scopes", "scope_id"),
-        one_of("kind", "formation", "consolidation", "propagation", "import"),
+        one_of("kind", "formation", "consolidation", "propagation", "import", "recheck"),
         one_of("state", "running", "answered", "succeeded", "empty", "failed", "dead", "discarded", "retired"),
         CheckConstraint(
             "CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL "
@@ -66,7 +66,7 @@ class RunRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     run_id: Mapped[int] = column("Internal key of the run; unique in the database.", Identity(always=False))
     kind: Mapped[str] = constant(
-        "formation (of a conversation), consolidation, propagation (of a scope) or import (of either)."
+        "formation (of a conversation), consolidation, propagation, recheck (of a scope) or import (of either)."
     )
     conversation_id: Mapped[str | None] = host_id(
         "The conversation, for a formation, or for an import of a conversation that another system has formed."
@@ -152,6 +152,7 @@ class EventRow(Base):
             "event_id",
             postgresql_where=text("kind = 'status' AND detail ? 'request' AND reason IS NOT NULL"),
         ),
+        Index("events_action_idx", "agent_key", "event_id", postgresql_where=text("kind = 'action'")),
         Index("events_spoken_idx", "agent_key", "event_id", postgresql_where=text("kind = 'spoken'")),
         Index("events_was_idx", "agent_key", text("(detail ->> 'was')"), postgresql_where=text("kind = 'rename'")),
         {
@@ -162,7 +163,7 @@ class EventRow(Base):
     agent_key: Mapped[int] = column("The agent.")
     event_id: Mapped[int] = column("Internal key.", Identity(always=False))
     kind: Mapped[str] = constant(
-        "status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo …"
+        "status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo, action …"
     )
     actor: Mapped[str | None] = host_id("Who did it, as given by the host; null: a rule or a run.")
     reason: Mapped[str | None] = erase("Why, in the words of whoever did it.")

@@ -93,6 +93,7 @@ class ScopeRow(Base):
         Index("scopes_owner_idx", text("NULLIF(substr(owner, 3), ''::text)"), "agent_key"),  # the views' owner_id
         Index("scopes_due_at_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
         Index("scopes_propagate_at_idx", "propagate_at", postgresql_where=text("propagate_at IS NOT NULL")),
+        Index("scopes_recheck_at_idx", "recheck_at", postgresql_where=text("recheck_at IS NOT NULL")),
         Index(
             "scopes_waits_below_idx",
             "agent_key",
@@ -147,6 +148,9 @@ class ScopeRow(Base):
     consolidate: Mapped[bool] = column("False: its observations are kept but never consolidated.", server_default=TRUE)
     consolidation_threshold: Mapped[int | None] = column(
         "Number of pending observations that makes it due; null: the default.", Integer
+    )
+    consolidation_characters: Mapped[int | None] = column(
+        "Characters of pending observations that make it due as well; null: only their number does.", Integer
     )
     consolidation_max_words: Mapped[int | None] = column("Longest text, in words; null: the default.", Integer)
     lanes: Mapped[str] = constant(
@@ -231,6 +235,15 @@ class ScopeRow(Base):
         server_default=ZERO,
     )
 
+    recheck_at: Mapped[datetime | None] = column(
+        "When what its text has absorbed is due to be rechecked; null: nothing to do."
+    )
+    rechecked_at: Mapped[datetime | None] = column("When it was last rechecked; null: never.")
+    rechecked_seq: Mapped[int] = column(
+        "Number of the last observation that was compared with those nearest to it; 0: none.",
+        Integer,
+        server_default=ZERO,
+    )
     waits_below: Mapped[int] = column(
         "When last checked, it was not due with fewer pending observations than this; 2147483647: never checked.",
         Integer,
@@ -325,7 +338,7 @@ class ConsolidationRow(Base):
         CheckConstraint("version > base AND base >= 0", name="base"),
         CheckConstraint("from_seq BETWEEN 0 AND to_seq", name="from_seq"),
         CheckConstraint("content ~ '\\S'", name="content"),
-        one_of("reason", "threshold", "asked", "undo", "forget", "quarantine", "retract", "merge", "import"),
+        one_of("reason", "threshold", "asked", "undo", "forget", "quarantine", "retract", "merge", "import", "recheck"),
         CheckConstraint("live = (live_until IS NULL)", name="live_until"),
         Index(
             "consolidations_from_seq_key",
@@ -344,6 +357,13 @@ class ConsolidationRow(Base):
                 "live AND (contradictions @> '[{\"held\": true}]'::jsonb OR contradictions @> '[{\"asks\": true}]'::jsonb)"
             ),
         ),
+        Index(
+            "consolidations_recheck_idx",
+            "agent_key",
+            "scope_id",
+            "version",
+            postgresql_where=text("live AND reason = 'recheck'"),
+        ),
         {"comment": "One row per version of a scope's text. Never changed, except for live."},
     )
 
@@ -360,7 +380,7 @@ class ConsolidationRow(Base):
     model: Mapped[str | None] = constant("The model that wrote it; null: none.")
     prompt_version: Mapped[str | None] = constant("Version of the prompt; null: no model wrote it.")
     reason: Mapped[str] = constant(
-        "Why it was written: threshold, asked, undo, forget, quarantine, retract, merge or import."
+        "Why it was written: threshold, asked, undo, forget, quarantine, retract, merge, import or recheck (the text before)."
     )
     run_id: Mapped[int | None] = column("The run that made it; null: none.")
     created_at: Mapped[datetime] = column("When it was written.", server_default=NOW)

@@ -17,6 +17,7 @@ KINDS = {
     "formation": ConversationRow.due_at,
     "consolidation": ScopeRow.due_at,
     "propagation": ScopeRow.propagate_at,
+    "recheck": ScopeRow.recheck_at,
 }
 
 

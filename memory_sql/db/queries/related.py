@@ -27,37 +27,43 @@ _asked = (
     .table_valued(column("query", JSONB), name="asked")
     .render_derived()
 )
-_found = (
-    func.memory.search_observations(
-        bindparam("agent_id", type_=Text),
-        cast(null(), Text),
-        cast(null(), Text),
-        _asked.c.query,
-        bindparam("each", type_=BigInteger),
-        bindparam("now", type_=_MOMENT),
-        cast(null(), _MOMENT),
-        cast(False, Boolean),
-        cast(null(), BIT(varying=True)),
-        cast(null(), Text),
+
+
+def _finding(asked: Any) -> Any:
+    return (
+        func.memory.search_observations(
+            bindparam("agent_id", type_=Text),
+            cast(null(), Text),
+            cast(null(), Text),
+            asked.c.query,
+            bindparam("each", type_=BigInteger),
+            bindparam("now", type_=_MOMENT),
+            cast(null(), _MOMENT),
+            cast(False, Boolean),
+            cast(null(), BIT(varying=True)),
+            cast(null(), Text),
+        )
+        .table_valued(
+            column("agent_key", BigInteger),
+            column("scope_id", BigInteger),
+            column("seq", BigInteger),
+            "status",
+            "pending",
+            column("score", Double),
+            "strength",
+            "covered",
+            "overtaken",
+            "near",
+            "explanation",
+            with_ordinality="place",
+            name="found",
+        )
+        .render_derived()
+        .lateral()
     )
-    .table_valued(
-        column("agent_key", BigInteger),
-        column("scope_id", BigInteger),
-        column("seq", BigInteger),
-        "status",
-        "pending",
-        column("score", Double),
-        "strength",
-        "covered",
-        "overtaken",
-        "near",
-        "explanation",
-        with_ordinality="place",
-        name="found",
-    )
-    .render_derived()
-    .lateral()
-)
+
+
+_found = _finding(_asked)
 _ranked = (
     select(
         _o.scope_id,
@@ -87,6 +93,19 @@ RELATED = (
 See `asked_as`.
 """
 
+_numbered = (
+    func.jsonb_array_elements(cast(bindparam("queries", type_=Text), JSONB))
+    .table_valued(column("query", JSONB), with_ordinality="n", name="numbered")
+    .render_derived()
+)
+_found_each = _finding(_numbered)
+_EACH = (
+    select(_numbered.c.n, _found_each.c.seq, _found_each.c.place)
+    .select_from(_numbered)
+    .join(_found_each, true())
+    .where(_found_each.c.score > 0)
+    .order_by(_numbered.c.n, _found_each.c.place)
+)
 
 _near = (
     func.memory.nearest(
@@ -132,6 +151,38 @@ _written_at = (
     .scalar_subquery()
 )
 """When the text was read that the newest is or repeats: what ended while it was written, it wasn't told."""
+_overtaken = (
+    func.jsonb_to_recordset(_c.contradictions)
+    .table_valued(column("newer", Integer), column("older", Integer), name="overtaken")
+    .render_derived(with_types=True)
+)
+_rechecked = (
+    select(
+        bindparam("near_scope", type_=BigInteger),
+        _o.seq,
+        _o.content,
+        _o.said_at.label("observed_at"),
+        literal_column("'overtaken'").label("ended"),
+    )
+    .select_from(_c)
+    .join(_overtaken, true())
+    .join(_t, and_(_t.agent_key == _c.agent_key, _t.scope_id == _c.scope_id, _t.seq == _overtaken.c.older))
+    .join(_o, and_(_o.agent_key == _t.agent_key, _o.scope_id == _t.scope_id, _o.seq == _t.seq))
+    .where(
+        _c.agent_key == bindparam("agent_key", type_=BigInteger),
+        _c.scope_id == bindparam("near_scope", type_=BigInteger),
+        _c.live,
+        _c.reason == literal_column("'recheck'"),
+        _t.status == literal_column("'superseded'"),
+        _t.superseded_by == _overtaken.c.newer,
+        _written_at < _t.status_at,
+        _o.seq <= bindparam("to_seq", type_=Integer),
+    )
+    .order_by(_t.status_at.desc(), _o.seq.desc())
+    .limit(bindparam("most_again", type_=BigInteger))
+    .subquery("rechecked")
+)
+"""What the text has absorbed and a recheck has found overtaken since its run read it."""
 _ended = (
     select(bindparam("near_scope", type_=BigInteger), _o.seq, _o.content, _o.said_at.label("observed_at"), _t.resolved)
     .join_from(_t, _o, and_(_t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq))
@@ -157,6 +208,7 @@ _RELATED_OR_NEAR = select(
         select(bindparam("near_scope", type_=BigInteger), _near.c.seq, _near.c.content, _near.c.observed_at, _still),
         select(*_again.c, _still),
         select(*_ended.c),
+        select(*_rechecked.c),
     ).subquery("concerned")
 )
 
@@ -175,6 +227,14 @@ async def related(
         return []
     found = await ask(session, RELATED, asked_as(agent_id, queries, most, now))
     return [(row[0], AbsorbedObservation(*row[1:])) for row in found]
+
+
+async def related_to_each(
+    session: AsyncSession, agent_id: str, queries: Sequence[Query], now: datetime, most: int
+) -> list[tuple[int, int, int]]:
+    """What each query finds, best first: which query (from 0), the observation's number, its place (from 1)."""
+    found = await ask(session, _EACH, asked_as(agent_id, queries, most, now)) if queries else []
+    return [(row[0] - 1, row[1], row[2]) for row in found]
 
 
 async def related_or_near(

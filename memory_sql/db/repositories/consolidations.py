@@ -154,7 +154,7 @@ class ConsolidationRepository:
         return held is None
 
     async def newest_absorbing(self, state: ScopeState) -> int | None:
-        """The newest live version that absorbed something."""
+        """The newest live version that absorbed something, or by which a recheck did."""
         version: int | None = await self._session.scalar(
             select(func.max(ConsolidationRow.version)).where(
                 in_scope(ConsolidationRow, state),
@@ -162,6 +162,7 @@ class ConsolidationRepository:
                 or_(
                     ConsolidationRow.to_seq > ConsolidationRow.from_seq,
                     func.cardinality(ConsolidationRow.extra_seqs) > 0,
+                    ConsolidationRow.reason == "recheck",
                 ),
             )
         )

@@ -38,7 +38,7 @@ from memory_sql.domain.prompts import OwnWords, own_words
 from memory_sql.domain.scopes import PendingObservation, ScopeRef
 
 ScopePlace = tuple[int, int]  # the keys of a scope
-DueColumn = Literal["due_at", "propagate_at"]
+DueColumn = Literal["due_at", "propagate_at", "recheck_at"]
 _CLOCK = func.clock_timestamp()  # leases live on the database's clock, which goes on inside a transaction
 
 
@@ -379,8 +379,8 @@ class ScopeRepository:
 
         With its agent's id, and whether anything else is due.
 
-        Due to be consolidated (`due_at`) or propagated (`propagate_at`). A simultaneous caller gets the next one: nobody
-        waits, and no two get the same.
+        Due to be consolidated (`due_at`), propagated (`propagate_at`) or rechecked (`recheck_at`). A simultaneous caller gets
+        the next one: nobody waits, and no two get the same.
         """
         given = {"by": by, "lease": lease} | ({} if agent_id is None else {"of_agent": agent_id})
         rows = await ask(self._session, _claim_due(what, of_all=agent_id is None), given)

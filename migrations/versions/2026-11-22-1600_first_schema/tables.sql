@@ -246,6 +246,7 @@ CREATE TABLE memory.events (
     CONSTRAINT events_pkey PRIMARY KEY (agent_key, event_id),
     CONSTRAINT events_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key)
 );
+CREATE INDEX events_action_idx ON memory.events (agent_key, event_id) WHERE kind = 'action';
 CREATE INDEX events_conversation_id_idx ON memory.events (agent_key, conversation_id) WHERE kind = 'forget' AND conversation_id IS NOT NULL;
 CREATE INDEX events_created_at_idx ON memory.events (agent_key, created_at);
 CREATE INDEX events_entry_idx ON memory.events (agent_key, event_id) WHERE kind = 'forget' AND detail ? 'entry';
@@ -259,7 +260,7 @@ CREATE INDEX events_was_idx ON memory.events (agent_key, (detail ->> 'was')) WHE
 COMMENT ON TABLE memory.events IS 'One row per change by a person, a rule or a run; it outlives its subject and holds none of its text.';
 COMMENT ON COLUMN memory.events.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.events.event_id IS 'Internal key.';
-COMMENT ON COLUMN memory.events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo …';
+COMMENT ON COLUMN memory.events.kind IS 'status, verification, privacy, correction, forget, hold, alias, rename, spoken, undo, action …';
 COMMENT ON COLUMN memory.events.actor IS 'Who did it, as given by the host; null: a rule or a run.';
 COMMENT ON COLUMN memory.events.reason IS 'Why, in the words of whoever did it.';
 COMMENT ON COLUMN memory.events.scope_id IS 'The scope, which may be gone.';
@@ -363,6 +364,7 @@ CREATE TABLE memory.scopes (
     consolidation_model TEXT,
     consolidate BOOLEAN DEFAULT true NOT NULL,
     consolidation_threshold INTEGER,
+    consolidation_characters INTEGER,
     consolidation_max_words INTEGER,
     lanes TEXT DEFAULT 'absorb' NOT NULL,
     observation_min_items INTEGER DEFAULT 0 NOT NULL,
@@ -393,6 +395,9 @@ CREATE TABLE memory.scopes (
     propagated_version INTEGER DEFAULT 0 NOT NULL,
     propagation_failures INTEGER DEFAULT 0 NOT NULL,
     propagation_errors INTEGER DEFAULT 0 NOT NULL,
+    recheck_at TIMESTAMP WITH TIME ZONE,
+    rechecked_at TIMESTAMP WITH TIME ZONE,
+    rechecked_seq INTEGER DEFAULT 0 NOT NULL,
     waits_below INTEGER DEFAULT 2147483647 NOT NULL,
     import_id BIGINT,
     CONSTRAINT scopes_pkey PRIMARY KEY (agent_key, scope_id),
@@ -413,6 +418,7 @@ CREATE INDEX scopes_due_at_idx ON memory.scopes (due_at) WHERE due_at IS NOT NUL
 CREATE INDEX scopes_lease_until_idx ON memory.scopes (agent_key) WHERE lease_until IS NOT NULL OR failures > 0 OR errors > 0 OR propagation_failures > 0 OR propagation_errors > 0;
 CREATE INDEX scopes_owner_idx ON memory.scopes (NULLIF(substr(owner, 3), ''::text), agent_key);
 CREATE INDEX scopes_propagate_at_idx ON memory.scopes (propagate_at) WHERE propagate_at IS NOT NULL;
+CREATE INDEX scopes_recheck_at_idx ON memory.scopes (recheck_at) WHERE recheck_at IS NOT NULL;
 CREATE INDEX scopes_waits_below_idx ON memory.scopes (agent_key, waits_below) WHERE due_at IS NULL AND consolidation_threshold IS NULL;
 COMMENT ON TABLE memory.scopes IS 'One row per scope: its owner, its settings, the version of its text and the state of its work.';
 COMMENT ON COLUMN memory.scopes.agent_key IS 'The agent.';
@@ -430,6 +436,7 @@ COMMENT ON COLUMN memory.scopes.extraction_model IS 'Model for its extraction, w
 COMMENT ON COLUMN memory.scopes.consolidation_model IS 'Model that writes its text; null: the default.';
 COMMENT ON COLUMN memory.scopes.consolidate IS 'False: its observations are kept but never consolidated.';
 COMMENT ON COLUMN memory.scopes.consolidation_threshold IS 'Number of pending observations that makes it due; null: the default.';
+COMMENT ON COLUMN memory.scopes.consolidation_characters IS 'Characters of pending observations that make it due as well; null: only their number does.';
 COMMENT ON COLUMN memory.scopes.consolidation_max_words IS 'Longest text, in words; null: the default.';
 COMMENT ON COLUMN memory.scopes.lanes IS 'Where new observations go: absorb (into its text), buffer (the newest are kept, never in its text) or both.';
 COMMENT ON COLUMN memory.scopes.observation_min_items IS 'Fewest observations that a formation is asked for.';
@@ -460,6 +467,9 @@ COMMENT ON COLUMN memory.scopes.propagated_at IS 'When they were last judged; nu
 COMMENT ON COLUMN memory.scopes.propagated_version IS 'Version of the text whose absorbed observations have all been judged; 0: none.';
 COMMENT ON COLUMN memory.scopes.propagation_failures IS 'Consecutive propagations with no answer or an unusable one.';
 COMMENT ON COLUMN memory.scopes.propagation_errors IS 'How many of these answers were unusable; each one halves the number of claims that the next call judges.';
+COMMENT ON COLUMN memory.scopes.recheck_at IS 'When what its text has absorbed is due to be rechecked; null: nothing to do.';
+COMMENT ON COLUMN memory.scopes.rechecked_at IS 'When it was last rechecked; null: never.';
+COMMENT ON COLUMN memory.scopes.rechecked_seq IS 'Number of the last observation that was compared with those nearest to it; 0: none.';
 COMMENT ON COLUMN memory.scopes.waits_below IS 'When last checked, it was not due with fewer pending observations than this; 2147483647: never checked.';
 COMMENT ON COLUMN memory.scopes.import_id IS 'The import that created it; null: it existed before, or wasn''t imported.';
 
@@ -645,7 +655,7 @@ CREATE TABLE memory.runs (
     CONSTRAINT runs_agent_key_fkey FOREIGN KEY(agent_key) REFERENCES memory.agents (agent_key),
     CONSTRAINT runs_agent_key_conversation_id_fkey FOREIGN KEY(agent_key, conversation_id) REFERENCES memory.conversations (agent_key, conversation_id),
     CONSTRAINT runs_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
-    CONSTRAINT runs_kind_check CHECK (kind = ANY ('{formation,consolidation,propagation,import}')),
+    CONSTRAINT runs_kind_check CHECK (kind = ANY ('{formation,consolidation,propagation,import,recheck}')),
     CONSTRAINT runs_state_check CHECK (state = ANY ('{running,answered,succeeded,empty,failed,dead,discarded,retired}')),
     CONSTRAINT runs_target_check CHECK (CASE kind WHEN 'formation' THEN conversation_id IS NOT NULL AND scope_id IS NULL WHEN 'import' THEN num_nonnulls(conversation_id, scope_id) = 1 ELSE scope_id IS NOT NULL AND conversation_id IS NULL END),
     CONSTRAINT runs_error_code_check CHECK ((state IN ('failed', 'dead', 'discarded')) = (error_code IS NOT NULL)),
@@ -662,7 +672,7 @@ CREATE INDEX runs_signals_unheard_idx ON memory.runs (finished_at) WHERE refused
 COMMENT ON TABLE memory.runs IS 'One row per attempt at model work: what it read, what it cost and how it ended.';
 COMMENT ON COLUMN memory.runs.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.runs.run_id IS 'Internal key of the run; unique in the database.';
-COMMENT ON COLUMN memory.runs.kind IS 'formation (of a conversation), consolidation, propagation (of a scope) or import (of either).';
+COMMENT ON COLUMN memory.runs.kind IS 'formation (of a conversation), consolidation, propagation, recheck (of a scope) or import (of either).';
 COMMENT ON COLUMN memory.runs.conversation_id IS 'The conversation, for a formation, or for an import of a conversation that another system has formed.';
 COMMENT ON COLUMN memory.runs.from_number IS 'A formation read the messages after this number …';
 COMMENT ON COLUMN memory.runs.to_number IS '… up to and including this one.';
@@ -715,11 +725,12 @@ CREATE TABLE memory.consolidations (
     CONSTRAINT consolidations_base_check CHECK (version > base AND base >= 0),
     CONSTRAINT consolidations_from_seq_check CHECK (from_seq BETWEEN 0 AND to_seq),
     CONSTRAINT consolidations_content_check CHECK (content ~ '\S'),
-    CONSTRAINT consolidations_reason_check CHECK (reason = ANY ('{threshold,asked,undo,forget,quarantine,retract,merge,import}')),
+    CONSTRAINT consolidations_reason_check CHECK (reason = ANY ('{threshold,asked,undo,forget,quarantine,retract,merge,import,recheck}')),
     CONSTRAINT consolidations_live_until_check CHECK (live = (live_until IS NULL))
 );
 CREATE UNIQUE INDEX consolidations_from_seq_key ON memory.consolidations (agent_key, scope_id, from_seq) WHERE live AND to_seq > from_seq;
 CREATE INDEX consolidations_held_idx ON memory.consolidations (agent_key, scope_id, version) WHERE live AND (contradictions @> '[{"held": true}]'::jsonb OR contradictions @> '[{"asks": true}]'::jsonb);
+CREATE INDEX consolidations_recheck_idx ON memory.consolidations (agent_key, scope_id, version) WHERE live AND reason = 'recheck';
 COMMENT ON TABLE memory.consolidations IS 'One row per version of a scope''s text. Never changed, except for live.';
 COMMENT ON COLUMN memory.consolidations.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.consolidations.scope_id IS 'The scope.';
@@ -733,7 +744,7 @@ COMMENT ON COLUMN memory.consolidations.content IS 'The text.';
 COMMENT ON COLUMN memory.consolidations.words IS 'Length of the text, in words.';
 COMMENT ON COLUMN memory.consolidations.model IS 'The model that wrote it; null: none.';
 COMMENT ON COLUMN memory.consolidations.prompt_version IS 'Version of the prompt; null: no model wrote it.';
-COMMENT ON COLUMN memory.consolidations.reason IS 'Why it was written: threshold, asked, undo, forget, quarantine, retract, merge or import.';
+COMMENT ON COLUMN memory.consolidations.reason IS 'Why it was written: threshold, asked, undo, forget, quarantine, retract, merge, import or recheck (the text before).';
 COMMENT ON COLUMN memory.consolidations.run_id IS 'The run that made it; null: none.';
 COMMENT ON COLUMN memory.consolidations.created_at IS 'When it was written.';
 COMMENT ON COLUMN memory.consolidations.live_until IS 'When it stopped being live; null: it is live.';
@@ -1105,3 +1116,27 @@ COMMENT ON COLUMN memory.observation_vectors.bits IS 'The sign of each dimension
 COMMENT ON COLUMN memory.observation_vectors.made_at IS 'When it was made.';
 COMMENT ON COLUMN memory.observation_vectors.standing IS 'Status of the observation, which a trigger keeps here too: indexes leave out what isn''t in use.';
 COMMENT ON COLUMN memory.observation_vectors.cold IS 'Whether the observation is, which a trigger keeps here too.';
+
+CREATE TABLE memory.rechecked (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    other_seq INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    said_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    compared_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT rechecked_pkey PRIMARY KEY (agent_key, scope_id, seq, other_seq),
+    CONSTRAINT rechecked_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT rechecked_agent_key_scope_id_other_seq_fkey FOREIGN KEY(agent_key, scope_id, other_seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT rechecked_other_seq_check CHECK (seq < other_seq),
+    CONSTRAINT rechecked_outcome_check CHECK (outcome = ANY ('{contradicts,same,unrelated}'))
+);
+CREATE INDEX rechecked_other_seq_idx ON memory.rechecked (agent_key, scope_id, other_seq);
+COMMENT ON TABLE memory.rechecked IS 'One row per pair of observations that a model was asked about, with its newest answer.';
+COMMENT ON COLUMN memory.rechecked.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.rechecked.scope_id IS 'The scope of both.';
+COMMENT ON COLUMN memory.rechecked.seq IS 'The observation with the lower number.';
+COMMENT ON COLUMN memory.rechecked.other_seq IS 'The other one.';
+COMMENT ON COLUMN memory.rechecked.outcome IS 'contradicts, same or unrelated, as the model said, whatever came of it.';
+COMMENT ON COLUMN memory.rechecked.said_at IS 'When either had last been said then: once that is later, they are compared anew.';
+COMMENT ON COLUMN memory.rechecked.compared_at IS 'When they were compared.';

@@ -49,3 +49,15 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 
 COMMENT ON FUNCTION memory.pending_since IS 'When the pending observations of a scope were stored; one row per observation.';
+
+-- memory.is_long(agent_key, scope_id, done_seq, characters): whether the pending observations of a scope have so many characters; null:
+-- it has no such limit.
+CREATE OR REPLACE FUNCTION memory.is_long(p_agent bigint, p_scope bigint, p_done integer, p_characters integer)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_characters IS NOT NULL THEN (
+        SELECT coalesce(sum(length(p.content)), 0) >= p_characters FROM memory.pending_observations(p_agent, p_scope, p_done) p
+    ) END
+$$;
+
+COMMENT ON FUNCTION memory.is_long IS 'Whether what waits in a scope is long enough for its next consolidation.';

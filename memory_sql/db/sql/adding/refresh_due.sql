@@ -3,7 +3,8 @@
 -- transaction that adds observations or changes their status, lane or the watermark; the caller holds the scopes' row
 -- locks. A scope that was due already keeps its time. One whose text was just undone waits for something new, and so does one
 -- whose model told not all of what waits, but until its time at most. One that has lost its text, because something in it was forgotten, is due whatever the threshold, until nothing waits (`rebuild`). The
--- threshold is the scope's own, else the agent's, else the one that is given; by which it was judged is in waits_below.
+-- threshold is the scope's own, else the agent's, else the one that is given; by which it was judged is in waits_below. A scope that has
+-- a limit of characters of its own is due by that, too.
 CREATE OR REPLACE FUNCTION memory.refresh_due(p_agent bigint, p_scopes bigint[], p_threshold integer, p_at timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
@@ -19,9 +20,9 @@ BEGIN
             waits_below = is_due.threshold
         FROM (
             SELECT c.is_active AND c.consolidate AND (c.rebuild OR c.last_seq > c.held_seq OR c.due_at IS NOT NULL)
-                   AND wanted.pending <= found.pending AS yes,
+                   AND (wanted.pending <= found.pending OR long.enough) AS yes,
                    c.is_active AND c.consolidate AND c.due_at > p_at AND c.held_seq > 0 AND c.held_seq >= c.done_seq
-                   AND c.last_seq > c.held_seq AND c.failures = 0 AND c.errors = 0 AND wanted.pending <= found.pending AS sooner,
+                   AND c.last_seq > c.held_seq AND c.failures = 0 AND c.errors = 0 AND (wanted.pending <= found.pending OR long.enough) AS sooner,
                    found.pending > 0 AS waits, least.threshold
             FROM memory.scopes c
             JOIN memory.agents a ON a.agent_key = p_agent
@@ -36,6 +37,7 @@ BEGIN
                 SELECT count(*) AS pending
                 FROM (SELECT FROM memory.pending_observations(p_agent, v_scope, c.done_seq, wanted.pending) LIMIT wanted.pending) enough
             ) found
+            CROSS JOIN LATERAL (SELECT coalesce(memory.is_long(p_agent, v_scope, c.done_seq, c.consolidation_characters), false) AS enough) long
             WHERE c.agent_key = p_agent AND c.scope_id = v_scope
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = v_scope

@@ -1,4 +1,4 @@
--- The converse of rule 11: a scope that is due is active and has reached its threshold of pending observations. If neither scope nor agent has a threshold of its own, that of the process
+-- The converse of rule 11: a scope that is due is active and has reached its threshold of pending observations or characters. If neither scope nor agent has a threshold of its own, that of the process
 -- which last checked the scope applies (waits_below), since processes may differ.
 SELECT
     a.agent_id,
@@ -20,5 +20,6 @@ CROSS JOIN LATERAL (
 ) p
 WHERE s.due_at IS NOT NULL
   AND (
-      NOT s.is_active OR NOT s.consolidate OR p.pending < w.pending
+      NOT s.is_active OR NOT s.consolidate
+      OR p.pending < w.pending AND memory.is_long(s.agent_key, s.scope_id, s.done_seq, s.consolidation_characters) IS NOT TRUE
   )

@@ -39,3 +39,11 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
       AND memory.in_use(t.status) AND o.lane = 'absorb'
 $$;
 COMMENT ON FUNCTION memory.pending_since IS 'When the pending observations of a scope were stored; one row per observation.';
+CREATE OR REPLACE FUNCTION memory.is_long(p_agent bigint, p_scope bigint, p_done integer, p_characters integer)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_characters IS NOT NULL THEN (
+        SELECT coalesce(sum(length(p.content)), 0) >= p_characters FROM memory.pending_observations(p_agent, p_scope, p_done) p
+    ) END
+$$;
+COMMENT ON FUNCTION memory.is_long IS 'Whether what waits in a scope is long enough for its next consolidation.';

@@ -13,9 +13,9 @@ BEGIN
             waits_below = is_due.threshold
         FROM (
             SELECT c.is_active AND c.consolidate AND (c.rebuild OR c.last_seq > c.held_seq OR c.due_at IS NOT NULL)
-                   AND wanted.pending <= found.pending AS yes,
+                   AND (wanted.pending <= found.pending OR long.enough) AS yes,
                    c.is_active AND c.consolidate AND c.due_at > p_at AND c.held_seq > 0 AND c.held_seq >= c.done_seq
-                   AND c.last_seq > c.held_seq AND c.failures = 0 AND c.errors = 0 AND wanted.pending <= found.pending AS sooner,
+                   AND c.last_seq > c.held_seq AND c.failures = 0 AND c.errors = 0 AND (wanted.pending <= found.pending OR long.enough) AS sooner,
                    found.pending > 0 AS waits, least.threshold
             FROM memory.scopes c
             JOIN memory.agents a ON a.agent_key = p_agent
@@ -30,6 +30,7 @@ BEGIN
                 SELECT count(*) AS pending
                 FROM (SELECT FROM memory.pending_observations(p_agent, v_scope, c.done_seq, wanted.pending) LIMIT wanted.pending) enough
             ) found
+            CROSS JOIN LATERAL (SELECT coalesce(memory.is_long(p_agent, v_scope, c.done_seq, c.consolidation_characters), false) AS enough) long
             WHERE c.agent_key = p_agent AND c.scope_id = v_scope
         ) is_due
         WHERE s.agent_key = p_agent AND s.scope_id = v_scope

@@ -1,0 +1,97 @@
+"""Guidelines that are learnt by rule from what became of the actions of agents."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from memory_sql.config.scopes import ScopeSettings
+from memory_sql.db.principals import service
+from memory_sql.db.repositories.actions import ActionRepository
+from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.domain.guidelines import OUTCOMES, LearnedGuidelines, lines
+from memory_sql.errors import MemorySQLError
+from memory_sql.lifecycle import observing
+from memory_sql.resources.runtime import Runtime
+from memory_sql.resources.scopes import Scopes
+
+log = logging.getLogger("memory_sql")
+
+NAME = FACT_KEY = (
+    "learned"  # the scope beside the agent's guidelines, and the fact of which there is one version at a time
+)
+AGENTS_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    _runtime: Runtime
+
+    async def learn(self, agent_id: str) -> LearnedGuidelines:
+        """Stores what is to be said if it differs from what was said last."""
+        async with self._runtime.database.statement(principal=service(agent_id)) as unit:
+            agent_key = await agent_key_of(unit, agent_id)
+            if agent_key is None:
+                return LearnedGuidelines(agent_id=agent_id)
+            actions = ActionRepository(unit)
+            tallies = await actions.tallies(agent_key)
+            said, before = lines(tallies), await actions.learned(agent_key, NAME, FACT_KEY)
+        outcomes = {name: sum(getattr(one, name) for one in tallies.values()) for name in OUTCOMES}
+        found = LearnedGuidelines(
+            agent_id=agent_id,
+            lines=said,
+            events=sum(one.events for one in tallies.values()),
+            actions={action: one.events for action, one in sorted(tallies.items())},
+            outcomes=outcomes,
+        )
+        text = "\n".join(said)
+        if not said or text == before:
+            return found
+        return found.model_copy(update={"observation_id": await self._store(agent_id, text, found)})
+
+    async def _store(self, agent_id: str, text: str, found: LearnedGuidelines) -> str:
+        own = ScopeSettings(consolidate=False)  # what is said by rule isn't for a model to reword
+        scope = await Scopes(self._runtime).create("guideline", agent_id=agent_id, name=NAME, settings=own)
+        now, settings = self._runtime.now(), self._runtime.settings
+        told = found.model_dump(include={"events", "actions", "outcomes"})
+        draft = observing.draft_of(
+            text,
+            settings,
+            now,
+            user_id=None,
+            group_id=None,
+            collective=False,
+            scope_kind="guideline",
+            observed_at=None,
+            conversation_id=None,
+            speaker=None,
+            scope=scope.ref.name,
+            tags=(),
+            metadata=told,
+            fact_key=FACT_KEY,
+            known=observing.known_of("procedure", None, None, None, "public", None),
+        )
+
+        store = partial(observing.store, agent_id=agent_id, draft=draft, lane=None, own=settings, now=now)
+        stored = await self._runtime.database.write(store, principal=service(agent_id))
+        scope_id, seq = stored.key
+        return f"o{scope_id}-{seq}"
+
+    async def learn_all(self, agent_id: str | None) -> tuple[int, int]:
+        """How many agents have new guidelines, and for how many it failed: that stops nothing else, and is logged."""
+        changed, failed, after = 0, 0, 0
+        while True:
+            async with self._runtime.database.statement(principal=service(agent_id)) as unit:
+                agents = await ActionRepository(unit).agents(after, AGENTS_AT_ONCE)
+            for _, one in agents:
+                if agent_id not in (None, one):
+                    continue
+                try:
+                    changed += (await self.learn(one)).observation_id is not None
+                except MemorySQLError as error:
+                    failed += 1
+                    log.warning("guidelines of agent %s weren't learnt: %s", one, type(error).__name__)
+            if len(agents) < AGENTS_AT_ONCE:
+                return changed, failed
+            after = agents[-1][0]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memory_sql.config.scopes import ScopeSettings
     from memory_sql.db.waiting import BlockingTransaction
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
+    from memory_sql.domain.entities import Entity, EntitySummary, NamedIn, Topic
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         ExportedEvidence,
         ExportedFeedback,
         ExportedHold,
+        ExportedLink,
         ExportedMembership,
         ExportedMessage,
         ExportedObservation,
@@ -75,7 +77,9 @@ if TYPE_CHECKING:
         Decision,
         Digest,
         Explanation,
+        Followed,
         Hit,
+        LinkKind,
         MessageHit,
         RetrievalStats,
         SearchResult,
@@ -170,6 +174,7 @@ if TYPE_CHECKING:
     from memory_sql.privacy import Sensitivity
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.entities import Entities
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -179,6 +184,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.people import People
     from memory_sql.resources.prompts import Prompts
     from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.topics import Topics
     from memory_sql.resources.work import Work
     from memory_sql.worker import Health, Worked, Worker
 
@@ -221,6 +227,9 @@ __all__ = [
     "EmbeddedError",
     "EmbeddingModel",
     "Engine",
+    "Entities",
+    "Entity",
+    "EntitySummary",
     "Explanation",
     "ExportHeader",
     "ExportLine",
@@ -231,6 +240,7 @@ __all__ = [
     "ExportedEvidence",
     "ExportedFeedback",
     "ExportedHold",
+    "ExportedLink",
     "ExportedMembership",
     "ExportedMessage",
     "ExportedObservation",
@@ -239,6 +249,7 @@ __all__ = [
     "ExportedScope",
     "ExportedVersion",
     "FailedRun",
+    "Followed",
     "ForkedError",
     "FormResult",
     "FormationOutcome",
@@ -276,6 +287,7 @@ __all__ = [
     "LegacyReader",
     "Lifecycle",
     "LifecycleWeek",
+    "LinkKind",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
@@ -292,6 +304,7 @@ __all__ = [
     "ModelCheck",
     "Models",
     "Moved",
+    "NamedIn",
     "Naming",
     "NewKey",
     "NotFoundError",
@@ -358,6 +371,8 @@ __all__ = [
     "Tier",
     "TooLargeError",
     "TooManyError",
+    "Topic",
+    "Topics",
     "Trimmed",
     "TruncatedError",
     "UnavailableError",
@@ -388,10 +403,11 @@ _HOME = {
     "config.scopes": "ScopeSettings",
     "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
+    "domain.entities": "Entity EntitySummary NamedIn Topic",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedFeedback "
-        "ExportedHold ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
-        "ExportedConversation ExportedVersion"
+        "ExportedHold ExportedLink ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun "
+        "ExportedScope ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
@@ -406,7 +422,8 @@ _HOME = {
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
     "domain.reading": (
-        "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
+        "Context ContextLine ContextPart Decision Digest Explanation Followed Hit LinkKind MessageHit RetrievalStats "
+        "SearchResult"
     ),
     "domain.results": (
         "AgentSummary Backlog ConsolidateResult DeadRun EmbedResult FailedRun FormResult "
@@ -430,6 +447,7 @@ _HOME = {
     "privacy": "Sensitivity",
     "resources.admin": "Admin",
     "resources.conversations": "Conversations",
+    "resources.entities": "Entities",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
     "resources.keys": "Keys",
@@ -440,6 +458,7 @@ _HOME = {
     "resources.people": "People",
     "resources.prompts": "Prompts",
     "resources.scopes": "Scopes",
+    "resources.topics": "Topics",
     "resources.work": "Work",
     "worker": "Health Worked Worker",
 }

@@ -85,14 +85,15 @@ def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -
         yield read.label(prefix + item.name)
 
 
-def select_read(found: Any) -> Select[Any]:
-    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does."""
+def select_read(found: Any, *beside: ColumnElement[Any]) -> Select[Any]:
+    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does, and these `beside`."""
     read = found.table_valued(
         column("observation"),
         *(column(name, Text) for name in ("scope_kind", "owner", "name", "status", "verification")),
         *(column(name, Integer) for name in ("superseded_by", "version")),
         column("pending", Boolean),
         column("resolved", Text),
+        *beside,
         name="found",
     )
     return select(*(item for item in read.c if item.name != "observation"), *read_from(read.c.observation, OWN))

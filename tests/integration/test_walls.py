@@ -57,7 +57,7 @@ SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
 OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs", "forgotten_ids"}
-OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals", "observation_feedback"}
+OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals", "observation_feedback", "links"}
 FOR_USERS = sorted(
     set(TABLES)
     - OF_IMPORTS
@@ -144,6 +144,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f"INSERT INTO memory.observation_vectors VALUES (1, {mine}, 1, 'm:1', '1')",
         f"INSERT INTO memory.observation_retrievals VALUES (1, {mine}, 1, '2026-03-02', 'search', 1)",
         f"INSERT INTO memory.observation_feedback VALUES (1, {mine}, 1, '2026-03-02', 0.5, 1)",
+        f"INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label) VALUES (1, {mine}, 1, 2, 'time', '')",
         "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.dialects VALUES ('http://localhost', 'scripted', 'chat', 'text')",
         "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",

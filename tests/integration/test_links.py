@@ -259,7 +259,8 @@ async def link(memory: Memory, *edges: Edge) -> None:
     await rows(
         memory,
         "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label, weight, confidence)"
-        " SELECT s.agent_key, s.scope_id, e.seq, e.to_seq, e.kind, '', e.weight, e.confidence FROM memory.scopes s"
+        " SELECT s.agent_key, s.scope_id, e.seq, e.to_seq, e.kind, CASE e.kind WHEN 'entity' THEN 'lantern' ELSE '' END,"
+        " e.weight, e.confidence FROM memory.scopes s"
         " CROSS JOIN unnest(CAST(:seq AS integer[]), CAST(:to_seq AS integer[]), CAST(:kind AS text[]),"
         " CAST(:weight AS float8[]), CAST(:confidence AS float8[])) e(seq, to_seq, kind, weight, confidence)",
         **given,

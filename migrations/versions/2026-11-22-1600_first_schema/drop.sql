@@ -29,7 +29,7 @@ DROP TRIGGER observations_have_a_tier ON memory.observations;
 DROP TRIGGER observation_states_stand_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_stand ON memory.observation_states;
 DROP TRIGGER observation_states_stand_first ON memory.observation_states;
-DROP FUNCTION memory.forecast, memory.decay_links, memory.decayed, memory.reinforced, memory.sweep_tiers,
+DROP FUNCTION memory.forecast, memory.decayed, memory.reinforced, memory.decay_links, memory.sweep_tiers,
     memory.tiers_due, memory.sweep_archival, memory.archival_due, memory.sweep_stages, memory.stages_due, memory.expire,
     memory.next_that_may_expire, memory.expiring, memory.expiring_of, memory.expiry_rules, memory.expires, memory.moved,
     memory.is_kept_as_it_is, memory.lock_swept, memory.next_found, memory.next_in_use, memory.lived, memory.next_tier,
@@ -49,7 +49,7 @@ DROP FUNCTION memory.forecast, memory.decay_links, memory.decayed, memory.reinfo
     memory.is_held_message, memory.is_held_observation, memory.held_messages, memory.held_observations,
     memory.holds_message, memory.holds_observation, memory.is_held_id, memory.held_ids, memory.parts,
     memory.guard_privacy, memory.refuse_change, memory.keep_part, memory.observe, memory.lock_scopes,
-    memory.store_drafts, memory.save_links, memory.plain_words, memory.save_observations, memory.still_says,
+    memory.store_drafts, memory.plain_words, memory.save_links, memory.save_observations, memory.still_says,
     memory.add_messages, memory.compared_messages, memory.message_hash, memory.replace_messages, memory.says_any,
     memory.formation_due, memory.absorb, memory.refresh_due, memory.evict_buffers, memory.pending_since,
     memory.pending_observations, memory.my_left_groups, memory.my_user_ids, memory.serves_all, memory.served_agent,

@@ -1,12 +1,3 @@
--- memory.plain_words(text): its words in lower case, with one space before, between and behind them. A name stands in a text if
--- its words stand in the text's.
-CREATE OR REPLACE FUNCTION memory.plain_words(p_text text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT ' ' || btrim(regexp_replace(lower(p_text), '[^[:alnum:]]+', ' ', 'g')) || ' '
-$$;
-
-COMMENT ON FUNCTION memory.plain_words IS 'The words of a text in lower case, between single spaces; one value.';
-
 -- memory.save_links(agent_key, drafts, saved, at): links what was stored of these drafts with what their scopes hold. A draft has
 -- what memory.store_drafts takes, and `links`: the names that its text holds, and the words in it that tell a cause; null: it gets
 -- no links. `saved`: rows of memory.save_observations. The caller has locked the scopes.
@@ -91,3 +82,12 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.save_links IS 'Links what was stored of drafts with what their scopes hold.';
+
+-- memory.plain_words(text): its words in lower case, with one space before, between and behind them. A name stands in a text if
+-- its words stand in the text's.
+CREATE OR REPLACE FUNCTION memory.plain_words(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ' ' || btrim(regexp_replace(lower(p_text), '[^[:alnum:]]+', ' ', 'g')) || ' '
+$$;
+
+COMMENT ON FUNCTION memory.plain_words IS 'The words of a text in lower case, between single spaces; one value.';

@@ -1,6 +1,9 @@
--- Two observations that are linked by a name both hold it, and those that are linked by whom they are about are about the same
--- user. (A foreign key ensures that both exist.)
-SELECT a.agent_id, format('o%s-%s', l.scope_id, l.seq) AS key, format('linked with o%s-%s', l.scope_id, l.to_seq) AS detail
+-- Two observations that are linked by a name both hold it, and those that are linked by whom they are about are about
+-- the same user. (A foreign key ensures that both exist.)
+SELECT
+    a.agent_id,
+    format('o%s-%s', l.scope_id, l.seq) AS key,
+    format('linked with o%s-%s', l.scope_id, l.to_seq) AS detail
 FROM memory.links l
 JOIN memory.agents a USING (agent_key)
 JOIN memory.observations o ON o.agent_key = l.agent_key AND o.scope_id = l.scope_id AND o.seq = l.seq

@@ -1,30 +1,3 @@
--- memory.reinforced(confidence, delta): the confidence of a link that is seen again: it gains delta, up to 1; what is no gain
--- changes nothing. Null counts as 1. The same as reinforced of memory_sql/lifecycle/links.py (B.4).
-CREATE OR REPLACE FUNCTION memory.reinforced(p_confidence double precision, p_delta double precision) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT least(1, round((coalesce(p_confidence, 1) + greatest(p_delta, 0))::numeric, 9))::double precision
-$$;
-
-COMMENT ON FUNCTION memory.reinforced IS 'The confidence of a link that is seen again; one value.';
-
--- memory.decayed(confidence, since, at): the confidence of a link that was last seen, or charged for its age, at `since`, and up to
--- when it is charged then. In the first 90 days it loses nothing, then .1 as soon as another 90 days have begun; never below .1, and what
--- is below that stays. `until` moves on by the windows that are charged, so that charging it again, or day by day, comes to the
--- same. Null counts as 1. The same as decayed of memory_sql/lifecycle/links.py (B.4).
-CREATE OR REPLACE FUNCTION memory.decayed(
-    p_confidence double precision, p_since timestamptz, p_at timestamptz, OUT confidence double precision, OUT until timestamptz
-)
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN w.charged > 0 THEN greatest(round((c.now - 0.1 * w.charged)::numeric, 9), 0.1)::double precision ELSE p_confidence END,
-           p_since + w.charged * interval '7776000 seconds'
-    FROM (SELECT coalesce(p_confidence, 1) AS now, extract(epoch FROM p_at - p_since) / 7776000 AS windows) c
-    CROSS JOIN LATERAL (
-        SELECT greatest(least(ceil(c.windows - 1), ceil(round(((c.now - 0.1) / 0.1)::numeric, 6))), 0)::integer AS charged
-    ) w
-$$;
-
-COMMENT ON FUNCTION memory.decayed IS 'The confidence of a link by its age, and up to when that counts; one row.';
-
 -- memory.decay_links(agent, most, at): reduces the confidence of the links that are due, at most so many, those first that have been
 -- due longest; of one agent or all. One value: how many. What is locked is left for the next time.
 CREATE OR REPLACE FUNCTION memory.decay_links(p_agent text, p_most integer, p_at timestamptz) RETURNS integer
@@ -54,3 +27,30 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.decay_links IS 'Reduces the confidence of the links that are due; one value: of how many.';
+
+-- memory.reinforced(confidence, delta): the confidence of a link that is seen again: it gains delta, up to 1; what is no gain
+-- changes nothing. Null counts as 1. The same as reinforced of memory_sql/lifecycle/links.py (B.4).
+CREATE OR REPLACE FUNCTION memory.reinforced(p_confidence double precision, p_delta double precision) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT least(1, round((coalesce(p_confidence, 1) + greatest(p_delta, 0))::numeric, 9))::double precision
+$$;
+
+COMMENT ON FUNCTION memory.reinforced IS 'The confidence of a link that is seen again; one value.';
+
+-- memory.decayed(confidence, since, at): the confidence of a link that was last seen, or charged for its age, at `since`, and up to
+-- when it is charged then. In the first 90 days it loses nothing, then .1 as soon as another 90 days have begun; never below .1, and what
+-- is below that stays. `until` moves on by the windows that are charged, so that charging it again, or day by day, comes to the
+-- same. Null counts as 1. The same as decayed of memory_sql/lifecycle/links.py (B.4).
+CREATE OR REPLACE FUNCTION memory.decayed(
+    p_confidence double precision, p_since timestamptz, p_at timestamptz, OUT confidence double precision, OUT until timestamptz
+)
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN w.charged > 0 THEN greatest(round((c.now - 0.1 * w.charged)::numeric, 9), 0.1)::double precision ELSE p_confidence END,
+           p_since + w.charged * interval '7776000 seconds'
+    FROM (SELECT coalesce(p_confidence, 1) AS now, extract(epoch FROM p_at - p_since) / 7776000 AS windows) c
+    CROSS JOIN LATERAL (
+        SELECT greatest(least(ceil(c.windows - 1), ceil(round(((c.now - 0.1) / 0.1)::numeric, 6))), 0)::integer AS charged
+    ) w
+$$;
+
+COMMENT ON FUNCTION memory.decayed IS 'The confidence of a link by its age, and up to when that counts; one row.';

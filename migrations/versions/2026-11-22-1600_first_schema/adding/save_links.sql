@@ -1,8 +1,3 @@
-CREATE OR REPLACE FUNCTION memory.plain_words(p_text text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT ' ' || btrim(regexp_replace(lower(p_text), '[^[:alnum:]]+', ' ', 'g')) || ' '
-$$;
-COMMENT ON FUNCTION memory.plain_words IS 'The words of a text in lower case, between single spaces; one value.';
 CREATE OR REPLACE FUNCTION memory.save_links(p_agent bigint, p_drafts jsonb, p_saved jsonb, p_at timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -79,3 +74,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION memory.save_links IS 'Links what was stored of drafts with what their scopes hold.';
+CREATE OR REPLACE FUNCTION memory.plain_words(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ' ' || btrim(regexp_replace(lower(p_text), '[^[:alnum:]]+', ' ', 'g')) || ' '
+$$;
+COMMENT ON FUNCTION memory.plain_words IS 'The words of a text in lower case, between single spaces; one value.';

@@ -1,20 +1,3 @@
-CREATE OR REPLACE FUNCTION memory.reinforced(p_confidence double precision, p_delta double precision) RETURNS double precision
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT least(1, round((coalesce(p_confidence, 1) + greatest(p_delta, 0))::numeric, 9))::double precision
-$$;
-COMMENT ON FUNCTION memory.reinforced IS 'The confidence of a link that is seen again; one value.';
-CREATE OR REPLACE FUNCTION memory.decayed(
-    p_confidence double precision, p_since timestamptz, p_at timestamptz, OUT confidence double precision, OUT until timestamptz
-)
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN w.charged > 0 THEN greatest(round((c.now - 0.1 * w.charged)::numeric, 9), 0.1)::double precision ELSE p_confidence END,
-           p_since + w.charged * interval '7776000 seconds'
-    FROM (SELECT coalesce(p_confidence, 1) AS now, extract(epoch FROM p_at - p_since) / 7776000 AS windows) c
-    CROSS JOIN LATERAL (
-        SELECT greatest(least(ceil(c.windows - 1), ceil(round(((c.now - 0.1) / 0.1)::numeric, 6))), 0)::integer AS charged
-    ) w
-$$;
-COMMENT ON FUNCTION memory.decayed IS 'The confidence of a link by its age, and up to when that counts; one row.';
 CREATE OR REPLACE FUNCTION memory.decay_links(p_agent text, p_most integer, p_at timestamptz) RETURNS integer
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -41,3 +24,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION memory.decay_links IS 'Reduces the confidence of the links that are due; one value: of how many.';
+CREATE OR REPLACE FUNCTION memory.reinforced(p_confidence double precision, p_delta double precision) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT least(1, round((coalesce(p_confidence, 1) + greatest(p_delta, 0))::numeric, 9))::double precision
+$$;
+COMMENT ON FUNCTION memory.reinforced IS 'The confidence of a link that is seen again; one value.';
+CREATE OR REPLACE FUNCTION memory.decayed(
+    p_confidence double precision, p_since timestamptz, p_at timestamptz, OUT confidence double precision, OUT until timestamptz
+)
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN w.charged > 0 THEN greatest(round((c.now - 0.1 * w.charged)::numeric, 9), 0.1)::double precision ELSE p_confidence END,
+           p_since + w.charged * interval '7776000 seconds'
+    FROM (SELECT coalesce(p_confidence, 1) AS now, extract(epoch FROM p_at - p_since) / 7776000 AS windows) c
+    CROSS JOIN LATERAL (
+        SELECT greatest(least(ceil(c.windows - 1), ceil(round(((c.now - 0.1) / 0.1)::numeric, 6))), 0)::integer AS charged
+    ) w
+$$;
+COMMENT ON FUNCTION memory.decayed IS 'The confidence of a link by its age, and up to when that counts; one row.';

@@ -111,7 +111,7 @@ The command line uses the names of the Python methods: `memory-sql observation l
 `memory-sql search` is `memory.search`. A few are shorter or other: `show` is `get`, `group add` and `group remove` are
 `add_member` and `remove_member`, and `prompt diff` has no method of its own. `memory-sql COMMAND --help` explains each with
 its options; `--json` prints JSON. The methods: [api.md](api.md)."""
-FACE_OF = {"person": "people"}
+FACE_OF = {"person": "people", "entity": "entities"}
 
 
 def commands() -> list[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memory_sql.config.scopes import ScopeSettings
     from memory_sql.db.waiting import BlockingTransaction
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
+    from memory_sql.domain.entities import Entity, EntitySummary, NamedIn, Topic
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         ExportedEvidence,
         ExportedFeedback,
         ExportedHold,
+        ExportedLink,
         ExportedMembership,
         ExportedMessage,
         ExportedObservation,
@@ -76,7 +78,9 @@ if TYPE_CHECKING:
         Decision,
         Digest,
         Explanation,
+        Followed,
         Hit,
+        LinkKind,
         MessageHit,
         RetrievalStats,
         SearchResult,
@@ -173,6 +177,7 @@ if TYPE_CHECKING:
     from memory_sql.privacy import Sensitivity
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.entities import Entities
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -182,6 +187,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.people import People
     from memory_sql.resources.prompts import Prompts
     from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.topics import Topics
     from memory_sql.resources.work import Work
     from memory_sql.worker import Health, Worked, Worker
 
@@ -226,6 +232,9 @@ __all__ = [
     "EmbeddedError",
     "EmbeddingModel",
     "Engine",
+    "Entities",
+    "Entity",
+    "EntitySummary",
     "Explanation",
     "ExportHeader",
     "ExportLine",
@@ -236,6 +245,7 @@ __all__ = [
     "ExportedEvidence",
     "ExportedFeedback",
     "ExportedHold",
+    "ExportedLink",
     "ExportedMembership",
     "ExportedMessage",
     "ExportedObservation",
@@ -244,6 +254,7 @@ __all__ = [
     "ExportedScope",
     "ExportedVersion",
     "FailedRun",
+    "Followed",
     "ForkedError",
     "FormResult",
     "FormationOutcome",
@@ -282,6 +293,7 @@ __all__ = [
     "LegacyReader",
     "Lifecycle",
     "LifecycleWeek",
+    "LinkKind",
     "LockTimeoutError",
     "MaintainResult",
     "Marked",
@@ -298,6 +310,7 @@ __all__ = [
     "ModelCheck",
     "Models",
     "Moved",
+    "NamedIn",
     "Naming",
     "NewKey",
     "NotFoundError",
@@ -366,6 +379,8 @@ __all__ = [
     "Tier",
     "TooLargeError",
     "TooManyError",
+    "Topic",
+    "Topics",
     "Trimmed",
     "TruncatedError",
     "UnavailableError",
@@ -396,10 +411,11 @@ _HOME = {
     "config.scopes": "ScopeSettings",
     "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
+    "domain.entities": "Entity EntitySummary NamedIn Topic",
     "domain.exports": (
         "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedFeedback "
-        "ExportedHold ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
-        "ExportedConversation ExportedVersion"
+        "ExportedHold ExportedLink ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun "
+        "ExportedScope ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
@@ -415,7 +431,8 @@ _HOME = {
     "domain.prices": "Price",
     "domain.prompts": "ScopePrompt",
     "domain.reading": (
-        "Context ContextLine ContextPart Decision Digest Explanation Hit MessageHit RetrievalStats SearchResult"
+        "Context ContextLine ContextPart Decision Digest Explanation Followed Hit LinkKind MessageHit RetrievalStats "
+        "SearchResult"
     ),
     "domain.rechecks": "RecheckResult Rechecked",
     "domain.results": (
@@ -440,6 +457,7 @@ _HOME = {
     "privacy": "Sensitivity",
     "resources.admin": "Admin",
     "resources.conversations": "Conversations",
+    "resources.entities": "Entities",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
     "resources.keys": "Keys",
@@ -450,6 +468,7 @@ _HOME = {
     "resources.people": "People",
     "resources.prompts": "Prompts",
     "resources.scopes": "Scopes",
+    "resources.topics": "Topics",
     "resources.work": "Work",
     "worker": "Health Worked Worker",
 }

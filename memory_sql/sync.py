@@ -30,6 +30,7 @@ from memory_sql.portal import Portal
 from memory_sql.resources import (
     admin,
     conversations,
+    entities,
     groups,
     holds,
     imports,
@@ -39,6 +40,7 @@ from memory_sql.resources import (
     people,
     prompts,
     scopes,
+    topics,
     work,
 )
 
@@ -147,6 +149,15 @@ class Conversations(Face):
     share = _Blocking(conversations.Conversations.share)
 
 
+class Entities(Face):
+    list = _Blocking(entities.Entities.list)
+    get = _Blocking(entities.Entities.get)
+
+
+class Topics(Face):
+    list = _Blocking(topics.Topics.list)
+
+
 class Groups(Face):
     create = _Blocking(groups.Groups.create)
     rename = _Blocking(groups.Groups.rename)
@@ -248,6 +259,8 @@ class Memory(Face):
         self.settings = memory.settings
         self.observations = Observations(portal, memory.observations)
         self.scopes = Scopes(portal, memory.scopes)
+        self.entities = Entities(portal, memory.entities)
+        self.topics = Topics(portal, memory.topics)
         self.imports = Imports(portal, memory.imports)
         self.prompts = Prompts(portal, memory.prompts)
         self.conversations = Conversations(portal, memory.conversations)

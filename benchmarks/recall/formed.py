@@ -3,7 +3,8 @@
 DIR/formed holds `*.obs.jsonl`: `content`, `terms` (search cues), `sources` (ids of messages), `observed_at`, `speaker`
 and, unless all belong to one user, `scope` (`individual:ID`, `group:ID`). DIR/questions.jsonl holds `question`,
 `evidence` (ids of messages) and `conv`, or `file` and `asker`. Recall at k is the share of the evidence behind the first
-k observations, for each weight of the cues; 0 is without cues. Questions without evidence aren't asked.
+k observations, for each weight of the cues; 0 is without cues. Questions without evidence aren't asked. --graph: as well
+with links between what names the same, or was said one after the other.
 """
 
 from __future__ import annotations
@@ -89,8 +90,10 @@ async def fill(memory: Memory, agent: str, observations: Sequence[Mapping[str, A
     return sources
 
 
-async def measured(memory: Memory, sources: Mapping[str, frozenset[str]], asked: Sequence[Asked], weight: float) -> str:
-    weights, zone = replace(Weights(), terms=weight), zone_of("UTC")
+async def measured(
+    memory: Memory, sources: Mapping[str, frozenset[str]], asked: Sequence[Asked], weight: float, *, graph: bool
+) -> str:
+    weights, zone = replace(Weights(), terms=weight, graph=graph), zone_of("UTC")
     found: dict[str, list[tuple[float, float]]] = {}
     for question in asked:
         now = memory.now()
@@ -111,12 +114,12 @@ async def measured(memory: Memory, sources: Mapping[str, frozenset[str]], asked:
     )
 
 
-async def run(folder: Path, chosen: Sequence[float]) -> None:
+async def run(folder: Path, chosen: Sequence[float], *, graph: bool) -> None:
     files = sorted((folder / "formed").glob("*.obs.jsonl"))
     agents = [file.name.partition(".")[0] for file in files]
     asked = questions(folder, agents)
     with server() as url:
-        async with fresh_database(url) as own, Memory(own, Offline(), Settings(llm="offline")) as memory:
+        async with fresh_database(url) as own, Memory(own, Offline(), Settings(llm="offline", graph=graph)) as memory:
             sources: dict[str, frozenset[str]] = {}
             for agent, file in zip(agents, files, strict=True):
                 rows = lines(file)
@@ -129,15 +132,18 @@ async def run(folder: Path, chosen: Sequence[float]) -> None:
             await analyze(own)
             print(f"{len(sources):,} observations, {len(asked):,} questions; recall@5/@10 by kind")
             for weight in chosen:
-                print(f"{weight:.2f}  {await measured(memory, sources, asked, weight)}")
+                print(f"{weight:.2f}  {await measured(memory, sources, asked, weight, graph=False)}")
+                if graph:
+                    print(f"{weight:.2f} with links  {await measured(memory, sources, asked, weight, graph=True)}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall.formed", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with formed/*.obs.jsonl and questions.jsonl")
     parser.add_argument("--weights", default="0,0.3,0.5,0.6,0.7,0.8,0.9,1", help="of the cues, with commas")
+    parser.add_argument("--graph", action="store_true", help="also with links between the observations")
     options = parser.parse_args()
-    asyncio.run(run(options.data, [float(one) for one in options.weights.split(",")]))
+    asyncio.run(run(options.data, [float(one) for one in options.weights.split(",")], graph=options.graph))
     return 0
 
 

@@ -37,7 +37,7 @@ from memory_sql.languages.text import count_tokens
 from memory_sql.llm.embeddings import ENCODER
 from memory_sql.memory import Memory
 
-FILLED: dict[str, Any] = {"llm": "offline", "embedding_query_seconds": 60}  # all else as by default
+FILLED: dict[str, Any] = {"llm": "offline", "embedding_local_seconds": 60}  # all else as by default
 RETRIEVED = ("RetrievedObservations", "RetrievedMessages")
 UNANSWERABLE = ("none", "forbidden")
 APART = (*UNANSWERABLE, "task")  # from the questions that memory answers
@@ -50,7 +50,7 @@ VARIANTS: dict[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How something is remembered. `days`: how long messages keep their texts; None: for ever."""
+    """How something is remembered. `days`: how long messages keep their texts; None: for ever. `graph`: follows links."""
 
     name: str
     formed: bool = True
@@ -58,6 +58,7 @@ class Way:
     vectors: bool = False
     days: float | None = 0
     retrieve: bool | None = None
+    graph: bool = False
 
     @property
     def settings(self) -> Settings:
@@ -65,6 +66,7 @@ class Way:
             **FILLED,
             search_cues=self.cues,
             message_retention_days=self.days,
+            graph=self.graph,
             embedding="local" if self.vectors else "off",
         )
 
@@ -76,6 +78,8 @@ WAYS = (
     Way("cues", cues=True),
     Way("vectors", vectors=True),
     Way("both", cues=True, vectors=True),
+    Way("cues and links", cues=True, graph=True),
+    Way("both and links", cues=True, vectors=True, graph=True),
     Way("cues and messages", cues=True, days=None),
     Way("both and messages", cues=True, vectors=True, days=None),
     Way("cues and messages of 30 days", cues=True, days=30),
@@ -344,7 +348,7 @@ def _share(ones: Sequence[Shown], holds: Callable[[Shown], bool]) -> str:
 @asynccontextmanager
 async def filled(conversations: Conversations, url: str, *, formed: bool, embed: bool) -> AsyncIterator[Filled]:
     clock, model = Clock(said_at(conversations.messages[0])), RecordedModel(conversations)
-    settings = Settings(**FILLED, message_retention_days=None, embedding="local" if embed else "off")
+    settings = Settings(**FILLED, message_retention_days=None, graph=True, embedding="local" if embed else "off")
     async with fresh_database(url) as own:
         async with Memory(own, model, settings, clock=clock) as memory:
             observations = await fill(memory, model, clock, formed=formed)

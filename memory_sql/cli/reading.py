@@ -217,7 +217,8 @@ def _explained(told: Explanation | None) -> str:
         return ""
     parts = ", ".join(f"{name} {value:.2f}" for name, value in told.parts.items())
     matched = f"matched {', '.join(map(output.plain, told.matched))}; " if told.matched else ""
-    return f"\n      {matched}admitted by {told.admitted}; {parts}"
+    links = "".join(f"\n      {output.plain(str(link))}" for link in told.links)
+    return f"\n      {matched}admitted by {told.admitted}; {parts}{links}"
 
 
 def _about_the_query(found: SearchResult) -> Iterator[str]:

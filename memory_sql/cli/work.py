@@ -336,6 +336,7 @@ def _maintained_text(done: MaintainResult) -> str:
     more = "" if done.complete else "; there may be more"
     swept = f"{output.many(done.stages, 'observation')} with another stage, {done.archived} archived"
     swept += f", {done.tiers} in another tier" if done.tiers else ""
+    swept += f", {output.many(done.links, 'link')} less sure" if done.links else ""
     swept += f", {done.expired} expired" if done.expired else ""
     if done.dry_run:
         lines = (f"{one.observation_id} of {one.agent_id}: {one.was} to {one.becomes}" for one in done.examples)

@@ -576,6 +576,9 @@ class LifecycleSettings(Section):
     tier_demote: Annotated[float, setting("value up to which an observation becomes cold", ge=0, le=1)] = 0.35
     tier_promote: Annotated[float, setting("value from which an observation is hot", ge=0, le=1)] = 0.70
     tier_days: Annotated[int, setting("days after which an observation may become cold", ge=0, le=36_500)] = 14
+    link_decay: Annotated[
+        bool, setting("maintenance makes links less sure that haven't been seen again for 90 days (docs/lifecycle.md)")
+    ] = False
 
 
 class SearchSettings(Section):
@@ -588,6 +591,9 @@ class SearchSettings(Section):
             "extraction adds search cues (words by which somebody might ask for an observation), and search uses them"
         ),
     ] = True
+    graph: Annotated[
+        bool, setting("formation links observations, and searches follow the links (docs/retrieval.md)")
+    ] = False
 
 
 class ContextSettings(Section):

@@ -47,6 +47,7 @@ FUNCTIONS = (
     "adding/add_messages",
     "adding/still_says",
     "adding/save_observations",
+    "adding/save_links",
     "adding/store_drafts",
     "adding/keep_part",
     "adding/refuse_change",
@@ -80,6 +81,8 @@ FUNCTIONS = (
     "searching/observation_version",
     "searching/observation_as_read",
     "searching/listed",
+    "searching/entity",
+    "searching/topics",
     "context/scope_rank",
     "context/static_layer",
     "searching/known_at",
@@ -96,6 +99,7 @@ FUNCTIONS = (
     "searching/nearest",
     "searching/neighbours",
     "searching/heirs",
+    "searching/activated",
     "searching/search_observations",
     "searching/search_messages",
     "searching/search",
@@ -119,6 +123,7 @@ FUNCTIONS = (
     "lifecycle/sweep_stages",
     "lifecycle/sweep_archival",
     "lifecycle/sweep_tiers",
+    "lifecycle/decay_links",
     "lifecycle/forecast",
 )
 VIEWS = (

@@ -86,8 +86,8 @@ def read_from(row: ColumnElement[Any], items: Iterable[Any], prefix: str = "") -
         yield read.label(prefix + item.name)
 
 
-def select_read(found: Any, each: Any = None) -> Select[Any]:
-    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does.
+def select_read(found: Any, *beside: ColumnElement[Any], each: Any = None) -> Select[Any]:
+    """Rows for `to_observation`, of a function that returns what `memory.observation_as_read` does, and these `beside`.
 
     `each`: a table, for each row of which it is called.
     """
@@ -97,6 +97,7 @@ def select_read(found: Any, each: Any = None) -> Select[Any]:
         *(column(name, Integer) for name in ("superseded_by", "version")),
         column("pending", Boolean),
         column("resolved", Text),
+        *beside,
         name="found",
     )
     read = read if each is None else read.lateral("found")

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 from memory_sql.domain.ids import Value
 from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.people import HoldKind
+from memory_sql.domain.reading import LinkKind
 
 EXPORT_FORMAT = 1
 
@@ -157,13 +158,24 @@ class ExportedFeedback(Value):
     times: int
 
 
+class ExportedLink(Value):
+    """A link from an observation to another one of the same scope. `confidence` None: it was never seen again, nor faded."""
+
+    to_id: str
+    kind: LinkKind
+    label: str
+    confidence: float | None
+    created_at: datetime
+    reinforced_at: datetime | None
+
+
 class ExportedObservation(ExportLine):
     """An observation in one of the person's own scopes, or one in a shared scope that comes from what they said.
 
     `subjects`: those of the person's ids of whom it speaks. `terms`: its search cues. `retrieved`: how often it was used
-    recently in a context, search or digest, and `feedback`: what was thought of it; only in their own scopes, since
-    elsewhere it was for others as well. If it comes from other people's words too (`shared`), the data that belongs to those
-    people is left out.
+    recently in a context, search or digest, `feedback`: what was thought of it, and `links`: what it is linked with; only in
+    their own scopes, since elsewhere it was for others as well. If it comes from other people's words too (`shared`), the
+    data that belongs to those people is left out.
     """
 
     type: Literal["observation"] = "observation"
@@ -211,6 +223,7 @@ class ExportedObservation(ExportLine):
     evidence: tuple[ExportedEvidence, ...]
     retrieved: dict[str, int]
     feedback: tuple[ExportedFeedback, ...]
+    links: tuple[ExportedLink, ...]
 
 
 class ExportedDerivation(ExportLine):

@@ -53,6 +53,7 @@ class Weights:
     standard deviation by which an observation is nearer in meaning than the farthest of the nearest. `date` is points for an
     observation from the time that the query names, or about it. `disputed` and `archived` are shares that the score loses
     (B.4). `stages` None: stages don't count. `hot_first`: what is cold is ranked only if the rest doesn't fill the result.
+    `graph`: what is linked with the best hits is ranked too.
 
     For messages: `asked` and `near` are shares of the score of the words in other messages: in the turn before, if that
     asks; in the second turn before and after. `window` is the share of the rarity (IDF) of words within five turns.
@@ -76,6 +77,7 @@ class Weights:
     bounds: Bounds = Bounds()
     stages: Stages | None = None
     hot_first: bool = False
+    graph: bool = False
 
 
 class Query(NamedTuple):
@@ -145,8 +147,9 @@ class Query(NamedTuple):
 def _numbers(weights: Weights) -> dict[str, Any]:
     numbers = asdict(weights)
     bounds, stages = numbers.pop("bounds"), numbers.pop("stages")
-    if not weights.hot_first:
-        del numbers["hot_first"]
+    for name in ("hot_first", "graph"):
+        if not numbers[name]:
+            del numbers[name]
     if stages is not None:
         numbers |= {"stale_hidden": stages.pop("hidden"), "stages": stages}
     return {**numbers, **bounds}

@@ -14,18 +14,39 @@ from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation
 
 Surface = Literal["context", "search", "digest"]
+LinkKind = Literal["entity", "time", "cause"]
+
+
+class Followed(Value):
+    """A link that a search has followed, from one observation to another.
+
+    `kind`: entity (both name the same, the `label`, or are about the same user), time (said one after the other in a
+    conversation) or cause (`label`: the words that say so). `confidence` 0 to 1.
+    """
+
+    from_id: str
+    to_id: str
+    kind: LinkKind
+    label: str
+    confidence: float
+
+    def __str__(self) -> str:
+        named = f" {self.label}" if self.label else ""
+        return f"{self.from_id} → {self.to_id} {self.kind}{named} conf={self.confidence:.2f}"
 
 
 class Explanation(Value):
     """Why something was found. `parts` add up to the score; `matched` are the words of the query that it contains.
 
     `terms` are its search cues, which extraction added and which are shown nowhere else. `cold`: it is cold, and was ranked
-    because what is hot didn't fill the result, or because `tiering` is off.
+    because what is hot didn't fill the result, or because `tiering` is off. `links`: how its score was raised along links,
+    from a better hit on; only with the setting `graph`.
 
     `admitted` is the reason that it is a hit: `words` (it contains some), `terms` (only its search cues contain some), `date`
     (it is of the time that the query names), `vector` (its meaning is near the query's), `successor` (it superseded an
-    observation that was found) or `all` (the query has no words). For messages also `asked` (the turn before asks for it),
-    `window` (two words of the query are in the turns around it) and `source` (an observation made of it was found).
+    observation that was found), `graph` (links lead to it from better hits) or `all` (the query has no words). For messages
+    also `asked` (the turn before asks for it), `window` (two words of the query are in the turns around it) and `source` (an
+    observation made of it was found).
     """
 
     admitted: str
@@ -33,6 +54,7 @@ class Explanation(Value):
     matched: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
     cold: bool = False
+    links: tuple[Followed, ...] = ()
 
 
 class Hit(Value):

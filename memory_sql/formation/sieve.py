@@ -14,7 +14,7 @@ from typing import NamedTuple
 from memory_sql.config import Settings
 from memory_sql.config.kinds import CATEGORIES
 from memory_sql.db.repositories.conversations import BufferedMessage
-from memory_sql.db.repositories.observations import Draft, Evidence, by_rules
+from memory_sql.db.repositories.observations import Draft, Evidence, LinkedBy, by_rules
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.domain.classification import CONFIDENCE
 from memory_sql.formation.answers import ExtractedObservation, Extraction
@@ -22,6 +22,7 @@ from memory_sql.formation.requests import MOST_REQUESTS, Asked, asked_in
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.dates import days_of
+from memory_sql.languages.naming import capitals_in
 from memory_sql.languages.text import QUESTION, clean, count_words, normal_form, one_line, sentences, words_of
 from memory_sql.languages.wording import is_among, pieces, telling
 from memory_sql.llm.notation import as_written
@@ -73,7 +74,7 @@ def sift(
 ) -> Sifted:
     """`elsewhere`: more evidence, of other conversations, by the place in the answer."""
     asked, refused = asked_in(extraction, loaded, settings)
-    sieve = _Sieve(loaded, settings, asked)
+    sieve = _Sieve(loaded, settings, asked, [item.content for item in extraction.observations])
     sieve.refused.update(refused, unknown_scope=extraction.unknown)
     drafts = [
         replace(draft, evidence=(*draft.evidence, *elsewhere.get(n, ())))
@@ -97,7 +98,7 @@ class _Placed:
 class _Sieve:
     """Lets through what may be stored, one observation after the other; `refused` counts what isn't, and what was mended."""
 
-    def __init__(self, loaded: Loaded, settings: Settings, asked: Sequence[Asked]) -> None:
+    def __init__(self, loaded: Loaded, settings: Settings, asked: Sequence[Asked], told: Sequence[str]) -> None:
         self._loaded = loaded
         self._asked = asked
         self._window = loaded.window
@@ -105,6 +106,7 @@ class _Sieve:
         self._by_alias = {target.alias.casefold(): target for target in loaded.targets}
         self._people = loaded.people
         self._taken = defaultdict[str, set[str]](set)
+        self._told = told
         self._plain: str | None = None  # the text of the observation at hand, where no secret was found in it
         self.refused: Counter[str] = Counter()
         self.withheld: list[Withheld] = []
@@ -305,6 +307,7 @@ class _Sieve:
             sensitivity="sensitive" if item.private == "personal" else found.sensitivity,
             subjects=tuple(dict.fromkeys(self._people[name] for name in item.about if name in self._people)),
             terms=self._terms(item, placed, found) if self._settings.search_cues else (),
+            links=self._linked_by(placed) if self._settings.graph else None,
         )
         if self._settings.classification == "model":
             draft = self._as_the_model_says(draft, item)
@@ -337,6 +340,24 @@ class _Sieve:
                 continue
             terms.setdefault(normal_form(term), term)
         return tuple(terms.values())[:MOST_TERMS]
+
+    def _linked_by(self, placed: _Placed) -> LinkedBy:
+        target = placed.target
+        language = target.state.language if target.state else self._settings.language
+        return LinkedBy.of(placed.content, language, self._owners_names(target), self._capitals)
+
+    @cached_property
+    def _capitals(self) -> frozenset[str]:
+        language = self._settings.language
+        return frozenset[str]().union(*(capitals_in(text, language) for text in (*self._said, *self._told)))
+
+    def _owners_names(self, target: Target) -> Iterator[str]:
+        if target.kind == "individual":
+            spoke = (
+                m for m in self._window.messages if m.user_id and self._window.owners.get(m.user_id) == target.owner
+            )
+            yield from (name for message in spoke for name in (message.speaker, message.user_id) if name)
+            yield from filter(None, (target.display_name,))
 
     def _screened(self, content: str) -> str:
         """Without secrets, also where messages are refused for them: a model may have put one together."""

@@ -20,6 +20,7 @@ from memory_sql.errors import ConfigurationError
 from memory_sql.languages.tables import (
     Alternatives,
     Amounts,
+    Causes,
     Counting,
     Dates,
     FunctionWords,
@@ -59,6 +60,7 @@ TABLES: Mapping[str, type] = {
     "shortened": Shortened,
     "kinds": Kinds,
     "importance": Importance,
+    "causes": Causes,
 }
 
 Table = TypeVar("Table")

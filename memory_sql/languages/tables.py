@@ -278,6 +278,16 @@ class Kinds(NamedTuple):
     episode_tags: Words = frozenset()
 
 
+class Causes(NamedTuple):
+    """Words by which a text says that it follows from what came before it (B.4), each with an example, in order.
+
+    `markers` are no patterns but plain text in lower case, and are found wherever they stand, in texts of any language: none
+    may be a part of other words.
+    """
+
+    markers: Mapping[str, str] = _NONE
+
+
 class Importance(NamedTuple):
     """What makes an observation important or not (B.4). Phrases; case doesn't matter.
 

@@ -17,6 +17,7 @@ from memory_sql.db.repositories.observations import (
     Draft,
     Evidence,
     Known,
+    LinkedBy,
     ObservationKey,
     ObservationRepository,
     by_rules,
@@ -197,6 +198,9 @@ async def _store(
         ready = draft if is_plain else _without_secrets(draft, own.secrets if by else "mask")
         dates = days_of(ready.content, ready.observed_at, zone)
         ready = by_rules(classified(ready, is_plain=is_plain, dates=dates), own.classification)
+        if own.graph:
+            whose = (ready.speaker, ready.scope.owner.partition(":")[2]) if ready.scope.kind == "individual" else ()
+            ready = replace(ready, links=LinkedBy.of(ready.content, own.language, whose))
         found = await ObservationRepository(session).observe(agent_id, ready, lane, by, own, now)
         if found.outcome != "differs":
             break

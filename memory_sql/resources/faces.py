@@ -10,6 +10,7 @@ from memory_sql.later import imported
 if TYPE_CHECKING:
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.entities import Entities
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from memory_sql.resources.prompts import Prompts
     from memory_sql.resources.runtime import Runtime
     from memory_sql.resources.scopes import Scopes
+    from memory_sql.resources.topics import Topics
     from memory_sql.resources.work import Work
 
 FACES = {
     "observations": "Observations",
     "scopes": "Scopes",
+    "entities": "Entities",
+    "topics": "Topics",
     "imports": "Imports",
     "prompts": "Prompts",
     "conversations": "Conversations",
@@ -45,6 +49,8 @@ class Faces:
         _runtime: Runtime
         observations: Observations
         scopes: Scopes
+        entities: Entities
+        topics: Topics
         imports: Imports
         prompts: Prompts
         conversations: Conversations

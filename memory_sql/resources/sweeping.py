@@ -14,7 +14,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.repositories.expiry import Expiring, Why
 from memory_sql.db.repositories.sweeps import BEGINNING, Batch, Place, Swept
 from memory_sql.domain.results import MaintainResult, Moved
-from memory_sql.lifecycle import archival, expiry, stages, tiers
+from memory_sql.lifecycle import archival, expiry, links, stages, tiers
 
 LOOKED_AT_ONCE = 2_000  # most observations that one transaction reads, which locks nothing
 CHANGED_AT_ONCE = 100  # and of which it changes so many, under locks; or maintenance_batch, if that is less
@@ -59,6 +59,8 @@ class Sweeps:
 
     async def sweep(self, done: MaintainResult, agent_id: str | None, most: int) -> MaintainResult:
         """`done` with what those sweeps have changed that are on."""
+        if self._settings.link_decay:
+            done = await self._decay(done, agent_id, most)
         if not (self._settings.lifecycle or self._settings.archival or self._settings.tiering):
             return done
         moved = await self._go_on("stages", stages.sweep, agent_id, most) if self._settings.lifecycle else Done()
@@ -67,6 +69,17 @@ class Sweeps:
         complete = done.complete and moved.is_whole and archived.is_whole and tiered.is_whole
         changed = {"stages": moved.changed, "archived": archived.changed, "tiers": tiered.changed}
         return done.model_copy(update={**changed, "complete": complete})
+
+    async def _decay(self, done: MaintainResult, agent_id: str | None, most: int) -> MaintainResult:
+        """Of links, those first that have been due longest."""
+        now, count, at_once = self._now(), 0, min(self._settings.maintenance_batch, most)
+        while count < most:
+            step = partial(links.sweep, agent_id=agent_id, most=most - count, now=now, settings=self._settings)
+            changed = await self._database.write(step, principal=service(agent_id))
+            count += changed
+            if changed < at_once:
+                break
+        return done.model_copy(update={"links": count, "complete": done.complete and count < most})
 
     async def preview(self, agent_id: str | None, most: int, at: datetime) -> MaintainResult:
         """What all sweeps would change at that time, each by itself."""

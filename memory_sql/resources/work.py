@@ -185,11 +185,12 @@ class Work(Face):
         of agents whose `retention` is budget, deletes at most `limit` retrieval counts (`count_days`), and
         classifies by the rules at most `limit` observations that these haven't seen. It writes down what the journal of
         forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`), archives what is old and
-        unused (`archival`) and makes cold what is old and worth little (`tiering`). Concurrent calls share the work. A
-        `Worker` does this automatically.
+        unused (`archival`), makes cold what is old and worth little (`tiering`), and makes links less sure that haven't been
+        seen for long (`link_decay`). Concurrent calls share the work. A `Worker` does this automatically.
 
-        `dry_run` changes nothing and only reports what would expire and, whether or not they are on, what these last three
-        would change, with examples; `at`, only with it: as if it were then, and nothing were used until then.
+        `dry_run` changes nothing and only reports what would expire and, whether or not they are on, what the sweeps of
+        stages, archival and tiers would change, with examples; `at`, only with it: as if it were then, and nothing were used
+        until then.
         """
         flags(dry_run=dry_run)
         agent, most = optional_id("agent_id", agent_id), within("limit", limit, 10**9)

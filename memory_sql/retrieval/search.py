@@ -22,7 +22,7 @@ from memory_sql.retrieval.semantics import QueryVector, Semantics
 
 def weights_of(settings: Settings) -> Weights:
     stages = Stages(hidden=settings.stale_hidden) if settings.lifecycle else None
-    weights = Weights(stages=stages, hot_first=settings.tiering)
+    weights = Weights(stages=stages, hot_first=settings.tiering, graph=settings.graph)
     return weights if settings.search_cues else replace(weights, terms=0.0)
 
 

@@ -77,6 +77,9 @@ CALLS: tuple[Call, ...] = (
     Call("POST", "context", "context", "read", "read", text=True, example={**MIA, "message": "What do I drink?"}),
     Call("POST", "digest", "digest", "read", "read", text=True, example={**MIA, "query": "tea"}),
     Call("POST", "search", "search", "read", "read", text=True, example={**MIA, "query": "tea"}),
+    Call("GET", "entities", "entities.list", "read", "read"),
+    Call("GET", "entities/{name}", "entities.get", "read", "read"),
+    Call("GET", "topics", "topics.list", "read", "read"),
     # Deleting
     Call("POST", "forget", "forget", "forget", "forget", gates.forgets, others=("kept", "naming"),
          example={**MIA, "dry_run": True}),

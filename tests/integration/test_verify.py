@@ -492,6 +492,19 @@ PLANTED: dict[str, list[str]] = {
         "INSERT INTO memory.observation_vectors SELECT agent_key, scope_id, seq, 'm', '01' FROM memory.observations"
         " LIMIT 1",
     ],
+    "linked_texts_name_it": [
+        "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label)"
+        " SELECT agent_key, scope_id, 2, 1, 'entity', 'nowhere' FROM memory.observations WHERE seq = 2 LIMIT 1",
+        "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label)"
+        " SELECT agent_key, scope_id, 2, 1, 'entity', '' FROM memory.observations WHERE seq = 2 LIMIT 1",
+    ],
+    "links_are_charged_in_their_past": [
+        "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label, confidence, charged_until)"
+        " SELECT agent_key, scope_id, 1, 2, 'time', '', 0.9, now() - interval '1 hour' FROM memory.observations"
+        " WHERE seq = 2 LIMIT 1",
+        "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label, charged_until)"
+        " SELECT agent_key, scope_id, 1, 2, 'time', '', now() FROM memory.observations WHERE seq = 2 LIMIT 1",
+    ],
     "search_vectors_match_texts": [
         "ALTER TABLE memory.observations ALTER search DROP EXPRESSION;"
         "UPDATE memory.observations SET search = 'other' WHERE seq = 2",

@@ -57,7 +57,7 @@ SECRET = "The gate of dock 4711 is hers."
 
 TABLES = sorted(table.name for table in Base.metadata.sorted_tables)
 OF_IMPORTS = {"imports", "import_rejects", "imported", "imported_messages", "forgotten_refs", "forgotten_ids"}
-OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals", "observation_feedback", "rechecked"}
+OF_OBSERVATIONS = {"observation_vectors", "observation_retrievals", "observation_feedback", "rechecked", "links"}
 FOR_USERS = sorted(
     set(TABLES)
     - OF_IMPORTS
@@ -147,6 +147,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "DO $$ BEGIN SET LOCAL session_replication_role = replica;"  # no scope here has a second observation
         f" INSERT INTO memory.rechecked VALUES (1, {mine}, 1, 2, 'same', now()); SET LOCAL session_replication_role = origin;"
         " END $$",
+        f"INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label) VALUES (1, {mine}, 1, 2, 'time', '')",
         "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.dialects VALUES ('http://localhost', 'scripted', 'chat', 'text')",
         "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",
@@ -857,8 +858,8 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-agent_settings digest_candidates known_at listed my_agent my_left_groups my_scopes my_user_ids observation_version
-read_messages search search_messages search_observations served_agent static_layer static_layer_at
+agent_settings digest_candidates entity known_at listed my_agent my_left_groups my_scopes my_user_ids observation_version
+read_messages search search_messages search_observations served_agent static_layer static_layer_at topics
 """.split()
 DEFINERS = """
     SELECT proname, proowner::regrole::text, proconfig, pronargs, has_function_privilege('public', oid, 'EXECUTE')

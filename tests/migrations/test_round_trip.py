@@ -39,6 +39,7 @@ async def fill(url: str) -> None:
         formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
         boat = await memory.observe("The boat needs paint.", agent_id="ada", group_id="harbor")
+        await memory.observe("The boat needs tar.", agent_id="ada", group_id="harbor")
         await memory.prompts.set(boat.scope.id, "extraction", "Boats.", agent_id="ada")
     await execute(
         url,
@@ -73,6 +74,8 @@ async def fill(url: str) -> None:
         "DO $$ BEGIN SET LOCAL session_replication_role = replica;"  # no scope here has a second observation
         " INSERT INTO memory.rechecked SELECT agent_key, scope_id, 1, 2, 'same', now() FROM memory.scopes;"
         " SET LOCAL session_replication_role = origin; END $$",
+        "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label)"
+        " SELECT agent_key, scope_id, seq, seq - 1, 'entity', 'boat' FROM memory.observations WHERE seq > 1",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",
     )
 

@@ -27,6 +27,7 @@ MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
 JON: dict[str, Any] = {**ADA, "user_id": "jon"}
 LEA: dict[str, Any] = {**ADA, "user_id": "lea"}
 SETTINGS = Settings(
+    graph=True,
     llm="offline",
     formation_min_messages=1,
     formation_cold_minutes=0.0,

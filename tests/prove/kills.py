@@ -45,6 +45,7 @@ SESSIONS, USERS, GENERATION = 12, 5, 50
 STATEMENT = "Release {} is deployed to staging."
 FROZEN_FOR = 5  # kills
 SETTINGS = Settings(
+    graph=True,
     llm="openai",
     llm_timeout_seconds=1.0,
     llm_max_retries=0,

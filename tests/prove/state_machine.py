@@ -36,6 +36,7 @@ R = TypeVar("R")
 
 BATCH = 2
 SETTINGS = Settings(
+    graph=True,
     llm="offline",
     formation_window_messages=3,
     observation_max_items=50,

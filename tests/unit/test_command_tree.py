@@ -21,6 +21,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 NOUNS = {
     "observations": "observation",
     "scopes": "scope",
+    "entities": "entity",
+    "topics": "topic",
     "prompts": "prompt",
     "conversations": "conversation",
     "groups": "group",

@@ -89,9 +89,9 @@ def test_any_text_can_be_asked(text: str) -> None:
 
 def test_each_number_of_the_weights_is_read_and_none_else() -> None:
     """One that is written down in the SQL again, or no longer read there, would be changed to no effect."""
-    told = json.loads(asked("tea").to_json(Weights(stages=Stages(), hot_first=True)))["weights"]
+    told = json.loads(asked("tea").to_json(Weights(stages=Stages(), hot_first=True, graph=True)))["weights"]
     read = {name for arm in ARMS for name in _record(ddl.script(arm))}
-    assert {"stages", "stale_hidden", "hot_first"}.isdisjoint(
+    assert {"stages", "stale_hidden", "hot_first", "graph"}.isdisjoint(
         json.loads(asked("tea").to_json(Weights()))["weights"]
     )  # as without them
     assert read == set(told) - {"source"}  # which only what joins the arms needs

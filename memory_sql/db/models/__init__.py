@@ -6,6 +6,7 @@ from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.dialects import DialectRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
 from memory_sql.db.models.keys import ApiKeyRow
+from memory_sql.db.models.links import LinkRow
 from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.models.people import DepartureRow, ForgottenIdRow, HoldRow, UserAliasRow
 from memory_sql.db.models.prices import PriceRow
@@ -36,6 +37,7 @@ __all__ = [
     "ImportedRow",
     "JudgedRow",
     "LineageRow",
+    "LinkRow",
     "MemberRow",
     "MessageRow",
     "ObservationFeedbackRow",

@@ -24,8 +24,6 @@ from memory_sql.db.models import (
     LineageRow,
     MemberRow,
     MessageRow,
-    ObservationFeedbackRow,
-    ObservationRetrievalRow,
     ObservationRow,
     ObservationStateRow,
     PromptRow,
@@ -34,6 +32,7 @@ from memory_sql.db.models import (
     UserAliasRow,
     columns_of,
 )
+from memory_sql.db.queries.personal_counts import FEEDBACK, LINKS, RETRIEVED
 from memory_sql.db.scope_rows import scope_ref
 from memory_sql.domain.exports import (
     ExportedAlias,
@@ -43,6 +42,7 @@ from memory_sql.domain.exports import (
     ExportedEvidence,
     ExportedFeedback,
     ExportedHold,
+    ExportedLink,
     ExportedMembership,
     ExportedMessage,
     ExportedObservation,
@@ -216,8 +216,9 @@ class PersonalRows:
                 case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
                 *(state.resolved, state.resolved_at, state.expires_at),
                 self._evidence().label("evidence"),
-                case((self._is_own, _RETRIEVED)).label("retrieved"),
-                case((self._is_own, _FEEDBACK)).label("feedback"),
+                case((self._is_own, RETRIEVED)).label("retrieved"),
+                case((self._is_own, FEEDBACK)).label("feedback"),
+                case((self._is_own, LINKS)).label("links"),
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
             .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
@@ -246,6 +247,7 @@ class PersonalRows:
             evidence=tuple(ExportedEvidence(**item) for item in row.evidence or ()),
             retrieved=row.retrieved or {},
             feedback=tuple(ExportedFeedback(**item) for item in row.feedback or ()),
+            links=tuple(ExportedLink(**item) for item in row.links or ()),
         )
 
     def _evidence(self) -> Any:
@@ -448,25 +450,6 @@ _STATE = (
     *("superseded_by", "resolved", "resolved_at", "expires_at"),
 )
 _ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
-
-
-_counts = (
-    select(ObservationRetrievalRow.surface, func.sum(ObservationRetrievalRow.times).label("times"))
-    .where(*(getattr(ObservationRetrievalRow, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .group_by(ObservationRetrievalRow.surface)
-    .correlate(_o)
-    .subquery("counts")
-)
-_RETRIEVED = select(func.jsonb_object_agg(_counts.c.surface, _counts.c.times)).correlate(_o).scalar_subquery()
-
-_f = ObservationFeedbackRow
-_of_day = func.jsonb_build_object("day", _f.day, "total", _f.total, "times", _f.times)
-_FEEDBACK = (
-    select(func.jsonb_agg(_of_day).aggregate_order_by(_f.day))
-    .where(*(getattr(_f, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .correlate(_o)
-    .scalar_subquery()
-)
 
 
 def _overlap(left: Any, right: Any) -> ColumnElement[bool]:

@@ -18,7 +18,7 @@ from memory_sql.db.direct import Reader
 from memory_sql.db.observation_rows import OWN, read_from, to_observation
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.query import Query, Weights
-from memory_sql.domain.reading import Explanation, Hit, MessageHit
+from memory_sql.domain.reading import Explanation, Followed, Hit, MessageHit
 
 # What memory.search returns. `observation` and `message` are rows of their tables.
 COLUMNS: tuple[ColumnClause[Any], ...] = (
@@ -189,5 +189,6 @@ def _explained(row: Any, query: Query) -> Explanation | None:
         parts={name: value for name, value in told["parts"].items() if value},
         terms=tuple((told.get("terms") or "").splitlines()),
         cold=bool(told.get("cold")),
+        links=tuple(Followed(**link) for link in told.get("links") or ()),
         matched=tuple(term.text for number, term in enumerate(query.terms) if mask >> number & 1),
     )

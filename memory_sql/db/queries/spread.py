@@ -42,7 +42,7 @@ def _made_of() -> Any:
     line = line.union(further)
     key = (line.c.agent_key, line.c.scope_id, line.c.seq)
     made = select(*key, func.min(line.c.level).label("level")).group_by(*key).subquery("made")
-    read = select_read(func.memory.observation_as_read(made.c.agent_key, made.c.scope_id, made.c.seq), made)
+    read = select_read(func.memory.observation_as_read(made.c.agent_key, made.c.scope_id, made.c.seq), each=made)
     return (
         read.where(~func.memory.is_aside(read.selected_columns["status"]))
         .order_by(made.c.level, made.c.scope_id, made.c.seq)

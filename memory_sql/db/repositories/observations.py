@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, date, datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ARRAY,
@@ -40,7 +40,9 @@ from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Source
 from memory_sql.errors import NotFoundError
 from memory_sql.languages.days import Days
+from memory_sql.languages.naming import cause_in, names_in
 from memory_sql.languages.text import HASH_VERSION, content_digest, former_digest
+from memory_sql.languages.wording import pieces
 from memory_sql.languages.words import search_extra
 from memory_sql.privacy import SENSITIVITIES
 from memory_sql.privacy.classify import classify
@@ -58,11 +60,27 @@ class Evidence:
     user_id: str | None = None
 
 
+class LinkedBy(NamedTuple):
+    """By what an observation is linked: the names that its text holds, and the words in it that tell a cause."""
+
+    names: tuple[str, ...] = ()
+    cause: str | None = None
+
+    @classmethod
+    def of(
+        cls, content: str, language: str, owners: Iterable[str | None] = (), known: Collection[str] = frozenset()
+    ) -> LinkedBy:
+        """`owners`: names of the one whose own scope it is in, by which all would be linked. `known`: as in `names_in`."""
+        own = frozenset[str]().union(*(pieces(name) for name in owners if name))
+        names = (name for name in names_in(content, language, known) if not pieces(name) <= own)
+        return cls(tuple(names), cause_in(content))
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """An observation that hasn't been stored. `categories` None: it is classified when it is saved.
 
-    `subjects` are the users whom it speaks of, `terms` words that it may be searched by.
+    `subjects` are the users whom it speaks of, `terms` words that it may be searched by. `links` None: it gets none.
     """
 
     scope: NewScope
@@ -92,6 +110,7 @@ class Draft:
     subjects: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
     lane: Lane = "absorb"
+    links: LinkedBy | None = None
 
     @property
     def related_users(self) -> list[str]:
@@ -247,6 +266,7 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
         "search_extra": _searched_beside(draft),
         "dates": f"{{{', '.join(f'[{days.first}, {days.last}]' for days in draft.dates)}}}" if draft.dates else None,
         "evidence": [asdict(item) for item in draft.evidence],
+        **({} if draft.links is None else {"links": draft.links._asdict()}),
     }
 
 

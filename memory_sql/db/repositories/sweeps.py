@@ -61,6 +61,12 @@ async def sweep_tiers(session: AsyncSession, batch: Batch, rules: Mapping[str, A
     return await _swept(session, "tiers", func.memory.sweep_tiers(*_given(batch, rules), now, batch.dry))
 
 
+async def decay_links(session: AsyncSession, agent_id: str | None, most: int, now: datetime) -> int:
+    """How many links have lost confidence; fewer than `most`: those were all that are due."""
+    decay = func.memory.decay_links(cast(agent_id, Text), most, now)
+    return int((await session.execute(select(decay))).scalar_one())
+
+
 def _given(batch: Batch, rules: Mapping[str, Any]) -> tuple[Any, ...]:
     after = cast(list(batch.after), ARRAY(BigInteger))
     return cast(batch.agent_id, Text), after, batch.most, batch.changes, cast(dict(rules), JSONB)

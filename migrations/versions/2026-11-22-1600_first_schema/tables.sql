@@ -992,6 +992,43 @@ COMMENT ON COLUMN memory.lineage.run_id IS 'The run that made it; null: none.';
 COMMENT ON COLUMN memory.lineage.created_at IS 'When it was made.';
 COMMENT ON COLUMN memory.lineage.whole IS 'True: made from this source alone, and kept while one such source is left; false: merged from several.';
 
+CREATE TABLE memory.links (
+    agent_key BIGINT NOT NULL,
+    scope_id BIGINT NOT NULL,
+    seq INTEGER NOT NULL,
+    to_seq INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    label TEXT NOT NULL,
+    weight DOUBLE PRECISION DEFAULT 1 NOT NULL,
+    confidence DOUBLE PRECISION,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    reinforced_at TIMESTAMP WITH TIME ZONE,
+    charged_until TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT links_pkey PRIMARY KEY (agent_key, scope_id, seq, to_seq, kind, label),
+    CONSTRAINT links_agent_key_scope_id_seq_fkey FOREIGN KEY(agent_key, scope_id, seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT links_agent_key_scope_id_to_seq_fkey FOREIGN KEY(agent_key, scope_id, to_seq) REFERENCES memory.observations (agent_key, scope_id, seq) ON DELETE CASCADE,
+    CONSTRAINT links_kind_check CHECK (kind = ANY ('{entity,time,cause}')),
+    CONSTRAINT links_to_seq_check CHECK (CASE WHEN kind = 'entity' THEN seq > to_seq ELSE seq < to_seq END),
+    CONSTRAINT links_label_check CHECK (length(label) <= 100),
+    CONSTRAINT links_weight_check CHECK (weight > 0 AND weight <= 1),
+    CONSTRAINT links_confidence_check CHECK (confidence BETWEEN 0 AND 1)
+)
+ WITH (fillfactor = 80);
+CREATE INDEX links_charged_until_idx ON memory.links (greatest(created_at, reinforced_at, charged_until)) WHERE confidence IS NULL OR confidence > 0.1;
+CREATE INDEX links_to_seq_idx ON memory.links (agent_key, scope_id, to_seq, seq);
+COMMENT ON TABLE memory.links IS 'One row per link: what two observations of a scope have in common, for searches.';
+COMMENT ON COLUMN memory.links.agent_key IS 'The agent.';
+COMMENT ON COLUMN memory.links.scope_id IS 'The scope.';
+COMMENT ON COLUMN memory.links.seq IS 'The observation from which it leads.';
+COMMENT ON COLUMN memory.links.to_seq IS 'The observation to which it leads: of an entity the older one, else the newer one.';
+COMMENT ON COLUMN memory.links.kind IS 'entity (both name the same, or are about the same user), time (said after it, in the same conversation) or cause (follows from it, by its words).';
+COMMENT ON COLUMN memory.links.label IS 'Of an entity its name, in lower case, or empty if both are about the same user; of a cause the words that say so.';
+COMMENT ON COLUMN memory.links.weight IS 'Above 0, up to 1: what it passes on.';
+COMMENT ON COLUMN memory.links.confidence IS '0 to 1: how sure it is; null: it was never seen again, nor has it lost any, which counts as 1.';
+COMMENT ON COLUMN memory.links.created_at IS 'When it was made.';
+COMMENT ON COLUMN memory.links.reinforced_at IS 'When it was last seen again; null: never.';
+COMMENT ON COLUMN memory.links.charged_until IS 'Up to when its confidence has been reduced for its age; null: not since it was last seen.';
+
 CREATE TABLE memory.observation_feedback (
     agent_key BIGINT NOT NULL,
     scope_id BIGINT NOT NULL,

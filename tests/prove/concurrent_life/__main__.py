@@ -51,6 +51,7 @@ PAUSE_SECONDS = 1.0  # between kills, on average
 DRAIN_SECONDS = 60.0  # without progress
 QUICK = {"fsync": "off"}  # what a stop without a checkpoint loses doesn't depend on it: the machine goes on
 SETTINGS = Settings(
+    graph=True,
     **{
         **WORKERS.model_dump(exclude_unset=True),
         "consolidation_threshold": 4,
@@ -58,7 +59,7 @@ SETTINGS = Settings(
         "max_errors": 1,
         "propagation_new_user_days": 0.0,
         "pool_size": 5,
-    }
+    },
 )
 LEFT = """
     SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations

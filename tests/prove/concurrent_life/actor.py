@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import text
 
 from memory_sql.db.principals import SERVICE
 from memory_sql.domain.observations import Observation
-from memory_sql.errors import ConflictError, DatabaseError
+from memory_sql.errors import ConflictError, DatabaseError, NotFoundError
 from memory_sql.memory import Memory
 from tests.prove.concurrent_life.ledger import TOKEN, Utterance
 from tests.prove.concurrent_life.world import AGENTS, REFUSALS, NothingToDoError, World
@@ -113,6 +113,12 @@ class Actor:
             *(hit.message.content or "" for hit in found.messages),
         ]
         self.none_of(gone, " ".join(shown), "a search")
+        named = await self.memory.entities.list(**user, limit=1000)
+        terms = await self.memory.topics.list(**user)
+        self.none_of(gone, " ".join([*(one.name for one in named), *(one.term for one in terms)]), "what is named")
+        with suppress(NotFoundError):
+            entity = await self.memory.entities.get("release", **user, limit=1000)
+            self.none_of(gone, " ".join(one.content for one in entity.newest), "an entity")
         self.none_of(gone, str(await self.memory.digest(**who, query="release staging")), "a digest")
         listed = await self.memory.conversations.messages(**user, limit=200)
         self.none_of(gone, " ".join(message.content or "" for message in listed), "the messages")

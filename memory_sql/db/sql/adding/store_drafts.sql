@@ -2,7 +2,7 @@
 -- go: to scopes that are active; what a run made, to a group only from people who are members of it now. One row per
 -- draft: its outcome is known, inactive_scope, not_a_member, or of what was stored its state. One row of the outcome
 -- stale, and nothing is stored: see memory.lock_scopes, which it calls. The drafts are those of
--- memory.save_observations. It ends with memory.refresh_due, unless one has a fact_key: then the caller does, once what the
+-- memory.save_observations, those with `links` are linked (memory.save_links). It ends with memory.refresh_due, unless one has a fact_key: then the caller does, once what the
 -- fact was before has given way and counts no more in a buffer.
 CREATE OR REPLACE FUNCTION memory.store_drafts(
     p_agent bigint, p_wanted jsonb, p_shown jsonb, p_drafts jsonb, p_run bigint, p_threshold integer, p_at timestamptz
@@ -43,6 +43,9 @@ BEGIN
     PERFORM memory.refresh_due(p_agent, array_agg(DISTINCT (f.value ->> 'scope_id')::bigint), p_threshold, p_at)
     FROM jsonb_array_elements(v_saved) f
     WHERE NOT jsonb_path_exists(p_drafts, '$[*] ? (@.fact_key != null)');
+    IF jsonb_path_exists(p_drafts, '$[*].links') THEN
+        PERFORM memory.save_links(p_agent, v_drafts, v_saved, p_at);
+    END IF;
     RETURN QUERY
     SELECT d.place, f.scope_id, f.seq,
            coalesce(d.outcome, CASE WHEN f.is_new THEN coalesce(t.status, 'active') ELSE 'known' END)

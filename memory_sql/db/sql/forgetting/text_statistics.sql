@@ -12,7 +12,7 @@ BEGIN
             ('observations', 'terms'), ('observations', 'cues'), ('observations', 'fact_key'),
             ('consolidations', 'content'), ('consolidations', 'contradictions'), ('scopes', 'display_name'),
             ('scopes', 'speakers'), ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'), ('runs', 'seen'),
-            ('events', 'reason'), ('holds', 'reason')
+            ('events', 'reason'), ('holds', 'reason'), ('links', 'label')
         ) AS c (table_name, column_name)
     LOOP
         EXECUTE format(

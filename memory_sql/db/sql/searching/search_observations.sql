@@ -23,7 +23,8 @@
 -- cues are. With `stages`, what is in use gains or loses such a share of its score by its stage; with `stale_hidden` what is
 -- stale or archived and not protected isn't found. Without a state of its own an observation is ranked as it is. With
 -- `hot_first` what is cold is left out as if it weren't there; only where the rest doesn't come to `enough` (else p_limit), not counting
--- what is near by chance, everything is searched. The past knows no tiers. Row-level policies don't stand between it and the tables: it
+-- what is near by chance, everything is searched. The past knows no tiers.
+-- With `graph`, and without operators, what is linked with the best hits is found as well (memory.activated). Row-level policies don't stand between it and the tables: it
 -- runs as its owner and asks memory.visible_scopes itself.
 CREATE OR REPLACE FUNCTION memory.search_observations(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_at timestamptz, p_as_of timestamptz,
@@ -41,6 +42,8 @@ DECLARE
     c_near CONSTANT integer := 500;  -- of the newest so many by meaning,
     c_newest CONSTANT integer := 20;  -- by time,
     c_gone CONSTANT integer := 10;  -- and of all these the best
+    c_seeds CONSTANT integer := 7;  -- from so many of the best hits links are followed,
+    c_least_seeds CONSTANT integer := 3;  -- if there are so many
     w record;
     f record;
     seen record;
@@ -70,7 +73,7 @@ BEGIN
     SELECT x.* INTO w
     FROM jsonb_to_record(p_query -> 'weights') AS x(
         k1 float8, b float8, terms float8, vector float8, date float8, disputed float8, archived float8,
-        large integer, newest integer, stages jsonb, stale_hidden boolean, hot_first boolean
+        large integer, newest integer, stages jsonb, stale_hidden boolean, hot_first boolean, graph boolean
     );
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
@@ -480,6 +483,66 @@ BEGIN
             WHERE e.agent_key = seen.agent AND e.scope_id = t.scope_id AND e.seq = t.seq AND e.kind = 'status'
               AND c.live AND c.contradictions @> jsonb_build_array(jsonb_build_object('older', t.seq))
         );
+    END IF;
+    IF w.graph AND p_as_of IS NULL AND f.scope IS NULL AND NOT (v_textual OR v_fitting OR v_all) THEN
+        -- What is linked with the best is ranked beside what was found: by B.4, with a score as a share of the best one's.
+        WITH hit AS MATERIALIZED (
+            SELECT b.*, b.score / nullif(max(b.score) OVER (), 0) AS share
+            FROM unnest(
+                best.scopes, best.seqs, best.times, best.statuses, best.pending, best.gone, best.scores, best.covered, best.near,
+                best.strong, best.explanations
+            ) b(scope_id, seq, observed_at, status, pending, gone, score, covered, near, strong, explanation)
+        ), seed AS MATERIALIZED (
+            SELECT h.*, row_number() OVER (ORDER BY h.score DESC, h.observed_at DESC, h.scope_id, h.seq) AS place
+            FROM hit h
+            WHERE NOT h.gone AND h.strong > 0 AND h.status = 'active'
+            ORDER BY place LIMIT c_seeds
+        ), reached AS MATERIALIZED (
+            SELECT a.scope_id, a.seq, a.path, o.observed_at,
+                   least(greatest(0.65 * a.activation / (1 + a.activation) + 0.35 * s.share, 0.05), 0.95) * s.score / s.share AS score
+            FROM (
+                SELECT array_agg(s.scope_id ORDER BY s.place) AS scopes, array_agg(s.seq ORDER BY s.place) AS seqs
+                FROM seed s HAVING count(*) >= c_least_seeds
+            ) b
+            CROSS JOIN LATERAL memory.activated(seen.agent, b.scopes, b.seqs) a
+            JOIN seed s ON s.place = a.seed
+            CROSS JOIN LATERAL (
+                SELECT coalesce(o.said_again_at, o.observed_at) AS observed_at
+                FROM memory.observations o
+                WHERE o.agent_key = seen.agent AND o.scope_id = a.scope_id AND o.seq = a.seq
+                  AND (v_outside IS NULL OR o.conversation_id IS DISTINCT FROM v_outside) AND NOT (v_hot AND o.cold)
+                LIMIT 1
+            ) o
+            WHERE w.stale_hidden IS NOT TRUE OR NOT EXISTS (
+                SELECT FROM memory.observation_states t
+                WHERE t.agent_key = seen.agent AND t.scope_id = a.scope_id AND t.seq = a.seq
+                  AND memory.is_faded(t.status, t.stage, t.policy)
+            )
+        )
+        SELECT array_agg(t.scope_id) AS scopes, array_agg(t.seq) AS seqs, array_agg(t.observed_at) AS times,
+               array_agg(t.status) AS statuses, array_agg(t.pending) AS pending, array_agg(t.gone) AS gone,
+               array_agg(t.score) AS scores, array_agg(t.covered) AS covered, array_agg(t.near) AS near, array_agg(t.strong) AS strong,
+               array_agg(t.explanation) AS explanations, best.any_gone AS any_gone
+        INTO best
+        FROM (
+            SELECT coalesce(h.scope_id, r.scope_id) AS scope_id, coalesce(h.seq, r.seq) AS seq, coalesce(h.observed_at, r.observed_at) AS observed_at,
+                   coalesce(h.status, 'active') AS status, h.pending, coalesce(h.gone, false) AS gone, x.score,
+                   coalesce(h.covered, 0) AS covered, coalesce(h.near, false) AS near,
+                   coalesce(greatest(h.strong, CASE WHEN x.lent > 0 THEN r.score END), r.score) AS strong,
+                   CASE WHEN p_explain AND x.lent > 0 THEN coalesce(h.explanation, jsonb_build_object('mask', NULL, 'terms', o.terms, 'cold', o.cold, 'admitted', 'graph'))
+                       || jsonb_build_object('parts', coalesce(h.explanation -> 'parts', '{}') || jsonb_build_object('graph', x.lent), 'links', r.path)
+                   ELSE h.explanation END AS explanation
+            FROM hit h
+            FULL JOIN reached r ON r.scope_id = h.scope_id AND r.seq = h.seq
+            CROSS JOIN LATERAL (
+                SELECT greatest(h.score, r.score) AS score, greatest(r.score - coalesce(h.score, 0), 0) AS lent
+            ) x
+            LEFT JOIN LATERAL (
+                SELECT o.terms, o.cold FROM memory.observations o
+                WHERE p_explain AND h.seq IS NULL AND o.agent_key = seen.agent AND o.scope_id = r.scope_id AND o.seq = r.seq
+                LIMIT 1
+            ) o ON true
+        ) t;
     END IF;
     FOREACH v_gone IN ARRAY CASE WHEN best.any_gone THEN '{false, true}' ELSE '{false}' END::boolean[] LOOP
         RETURN QUERY

@@ -2,7 +2,7 @@
 -- (memory.enter) sees and writes no row. The library's own work can read and write the rows of its agent, or of all agents.
 -- A user can only read: what is in the scopes that memory.visible_scopes returns, and the conversations that they took part
 -- in, unless they have left one of its groups; nothing that is withdrawn, and no runs, events, holds, prompts,
--- retrievals or feedback. Each (SELECT …) is computed once per query, not once per row. The owner of the tables bypasses the policies
+-- retrievals, feedback or links. Each (SELECT …) is computed once per query, not once per row. The owner of the tables bypasses the policies
 -- until `memory-sql db roles` forces them on it as well: a host with one role runs without walls.
 
 ALTER TABLE memory.agents ENABLE ROW LEVEL SECURITY;
@@ -18,7 +18,7 @@ BEGIN
     FOREACH v_table IN ARRAY ARRAY[
         'scopes', 'prompts', 'members', 'observations', 'observation_states', 'consolidations', 'evidence', 'lineage',
         'judged', 'conversations', 'messages', 'runs', 'events', 'holds', 'user_aliases', 'departures', 'forgotten_ids', 'retrievals', 'imported',
-        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals', 'observation_feedback', 'rechecked'
+        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals', 'observation_feedback', 'rechecked', 'links'
     ] LOOP
         EXECUTE format('ALTER TABLE memory.%I ENABLE ROW LEVEL SECURITY', v_table);
         EXECUTE format(

@@ -37,6 +37,9 @@ BEGIN
     PERFORM memory.refresh_due(p_agent, array_agg(DISTINCT (f.value ->> 'scope_id')::bigint), p_threshold, p_at)
     FROM jsonb_array_elements(v_saved) f
     WHERE NOT jsonb_path_exists(p_drafts, '$[*] ? (@.fact_key != null)');
+    IF jsonb_path_exists(p_drafts, '$[*].links') THEN
+        PERFORM memory.save_links(p_agent, v_drafts, v_saved, p_at);
+    END IF;
     RETURN QUERY
     SELECT d.place, f.scope_id, f.seq,
            coalesce(d.outcome, CASE WHEN f.is_new THEN coalesce(t.status, 'active') ELSE 'known' END)

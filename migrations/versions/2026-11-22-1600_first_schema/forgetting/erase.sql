@@ -266,6 +266,12 @@ BEGIN
     WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_losing) AND s.speakers <> '{}';
     DELETE FROM memory.prompts p WHERE p.agent_key = p_agent AND p.scope_id = ANY (p_scopes);
     IF cardinality(p_users) > 0 THEN
+        DELETE FROM memory.links l  -- where nobody is left whom both are about
+        USING memory.observations o, memory.observations t
+        WHERE o.agent_key = p_agent AND o.subjects <> '{}' AND o.subjects && p_users
+          AND l.agent_key = p_agent AND l.scope_id = o.scope_id AND l.seq = o.seq AND l.kind = 'entity' AND l.label = ''
+          AND t.agent_key = p_agent AND t.scope_id = l.scope_id AND t.seq = l.to_seq
+          AND NOT EXISTS (SELECT FROM unnest(o.subjects) u WHERE u = ANY (t.subjects) AND u <> ALL (p_users));
         UPDATE memory.observations o  -- what others have said of them stays, and says no more of whom
         SET subjects = ARRAY(
             SELECT s.user_id

@@ -10,7 +10,7 @@ BEGIN
     FOREACH v_table IN ARRAY ARRAY[
         'scopes', 'prompts', 'members', 'observations', 'observation_states', 'consolidations', 'evidence', 'lineage',
         'judged', 'conversations', 'messages', 'runs', 'events', 'holds', 'user_aliases', 'departures', 'forgotten_ids', 'retrievals', 'imported',
-        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals', 'observation_feedback', 'rechecked'
+        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals', 'observation_feedback', 'rechecked', 'links'
     ] LOOP
         EXECUTE format('ALTER TABLE memory.%I ENABLE ROW LEVEL SECURITY', v_table);
         EXECUTE format(

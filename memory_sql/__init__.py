@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from memory_sql.config.scopes import ScopeSettings
     from memory_sql.db.waiting import BlockingTransaction
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
+    from memory_sql.domain.episodes import Episode, SealReason
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
         ExportedDerivation,
+        ExportedEpisode,
         ExportedEvent,
         ExportedEvidence,
         ExportedFeedback,
@@ -170,6 +172,7 @@ if TYPE_CHECKING:
     from memory_sql.privacy import Sensitivity
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.episodes import Episodes
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -221,12 +224,15 @@ __all__ = [
     "EmbeddedError",
     "EmbeddingModel",
     "Engine",
+    "Episode",
+    "Episodes",
     "Explanation",
     "ExportHeader",
     "ExportLine",
     "ExportedAlias",
     "ExportedConversation",
     "ExportedDerivation",
+    "ExportedEpisode",
     "ExportedEvent",
     "ExportedEvidence",
     "ExportedFeedback",
@@ -339,6 +345,7 @@ __all__ = [
     "ScopeSetting",
     "ScopeSettings",
     "Scopes",
+    "SealReason",
     "SearchResult",
     "Secrets",
     "Selection",
@@ -388,10 +395,11 @@ _HOME = {
     "config.scopes": "ScopeSettings",
     "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
+    "domain.episodes": "Episode SealReason",
     "domain.exports": (
-        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedFeedback "
-        "ExportedHold ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun ExportedScope "
-        "ExportedConversation ExportedVersion"
+        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEpisode ExportedEvent ExportedEvidence "
+        "ExportedFeedback ExportedHold ExportedMembership ExportedMessage ExportedObservation ExportedPrompt "
+        "ExportedRun ExportedScope ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
@@ -430,6 +438,7 @@ _HOME = {
     "privacy": "Sensitivity",
     "resources.admin": "Admin",
     "resources.conversations": "Conversations",
+    "resources.episodes": "Episodes",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
     "resources.keys": "Keys",

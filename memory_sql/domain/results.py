@@ -174,6 +174,7 @@ class MaintainResult(Value):
     one was resolved or evicted because its time was over (`speculative_days`, `commitment_days`, its `until`). `stages`: how
     many have another stage, `archived`: how many were archived, `tiers`: how many became cold, or hot again; `examples`: up
     to 20 of each, only if it was a `dry_run`.
+    `episodes`: how many were ended because nothing more was said.
     `classified`: how many got a new kind and importance, because the rules have changed or hadn't seen them.
     `complete` False: the limit was reached, and there may be more.
     """
@@ -187,6 +188,7 @@ class MaintainResult(Value):
     stages: int = 0
     archived: int = 0
     tiers: int = 0
+    episodes: int = 0
     examples: tuple[Moved, ...] = ()
     dry_run: bool = False
     complete: bool

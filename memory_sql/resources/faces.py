@@ -10,6 +10,7 @@ from memory_sql.later import imported
 if TYPE_CHECKING:
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
+    from memory_sql.resources.episodes import Episodes
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -28,6 +29,7 @@ FACES = {
     "imports": "Imports",
     "prompts": "Prompts",
     "conversations": "Conversations",
+    "episodes": "Episodes",
     "groups": "Groups",
     "people": "People",
     "holds": "Holds",
@@ -48,6 +50,7 @@ class Faces:
         imports: Imports
         prompts: Prompts
         conversations: Conversations
+        episodes: Episodes
         groups: Groups
         people: People
         holds: Holds

@@ -4,6 +4,7 @@ from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.dialects import DialectRow
+from memory_sql.db.models.episodes import EpisodeRow, ObservationEpisodeRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
 from memory_sql.db.models.keys import ApiKeyRow
 from memory_sql.db.models.observations import EvidenceRow, ObservationRow, ObservationStateRow
@@ -24,6 +25,7 @@ __all__ = [
     "ConversationRow",
     "DepartureRow",
     "DialectRow",
+    "EpisodeRow",
     "EventRow",
     "EvidenceRow",
     "ForgottenIdRow",
@@ -37,6 +39,7 @@ __all__ = [
     "LineageRow",
     "MemberRow",
     "MessageRow",
+    "ObservationEpisodeRow",
     "ObservationFeedbackRow",
     "ObservationRetrievalRow",
     "ObservationRow",

@@ -62,7 +62,8 @@ class Evidence:
 class Draft:
     """An observation that hasn't been stored. `categories` None: it is classified when it is saved.
 
-    `subjects` are the users whom it speaks of, `terms` words that it may be searched by.
+    `subjects` are the users whom it speaks of, `terms` words that it may be searched by, `topics` what it is about, which
+    its episode keeps.
     """
 
     scope: NewScope
@@ -91,6 +92,7 @@ class Draft:
     categories: tuple[str, ...] | None = None
     subjects: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     lane: Lane = "absorb"
 
     @property
@@ -247,6 +249,7 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
         "search_extra": _searched_beside(draft),
         "dates": f"{{{', '.join(f'[{days.first}, {days.last}]' for days in draft.dates)}}}" if draft.dates else None,
         "evidence": [asdict(item) for item in draft.evidence],
+        **({"topics": draft.topics} if draft.topics else {}),
     }
 
 

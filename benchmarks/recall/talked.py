@@ -17,7 +17,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
@@ -59,7 +59,7 @@ class Talking(RecordedModel):
     async def generate(self, request: Request[T]) -> Answer[T]:
         answer: Answer[T] = await RecordedModel.generate(self, request)
         if isinstance(request.material, ExtractionTask):
-            schema = json.dumps(strict_schema(request.output), ensure_ascii=False, separators=(",", ":"))  # type: ignore[type-var]
+            schema = json.dumps(strict_schema(request.output), ensure_ascii=False, separators=(",", ":"))  # type: ignore[arg-type]
             self.costs.append(sum(map(count_tokens, (request.instructions, request.prompt, schema, answer.raw))))
         return answer
 
@@ -159,7 +159,7 @@ def _tokens(shown: Context) -> int:
 
 
 async def _answers(
-    memory: Memory, conversations: Conversations, question: Row, shown: Context, sources: dict[str, Sequence[str]]
+    memory: Memory, conversations: Conversations, question: Row, shown: Context, sources: Mapping[str, Sequence[str]]
 ) -> bool:
     said = {message["id"]: message["session_id"] for message in conversations.messages}
     episodes = await memory.episodes.list(agent_id=conversations.name, user_id=question["asker"])

@@ -133,7 +133,7 @@ async def test_what_waits_to_be_formed_keeps_it_open(episodic: Memory, llm: Scri
 
 async def test_the_host_ends_one(episodic: Memory, llm: Scripted, clock: Clock) -> None:
     await told(episodic, llm, clock, ("Mia has a kitchen.", KITCHEN))
-    where = {"agent_id": "ada", "conversation_id": "s"}
+    where: dict[str, Any] = {"agent_id": "ada", "conversation_id": "s"}
     assert await episodic.episodes.seal(**where) is True
     assert await episodic.episodes.seal(**where) is False
     with pytest.raises(NotFoundError):
@@ -257,7 +257,7 @@ async def test_tools_name_and_take_episodes_where_it_is_on(
 
 
 async def test_what_others_were_told_in_private_is_in_no_topic(episodic: Memory, llm: Scripted, clock: Clock) -> None:
-    group = {"group_ids": ["crew"]}
+    group: dict[str, Any] = {"group_ids": ["crew"]}
     for user in ("mia", "tom"):
         clock.goes_on(minutes=1)
         said = message(f"{user} says that.", created_at=clock.now) | {"id": f"m{user}", "name": user}

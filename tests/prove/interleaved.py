@@ -28,6 +28,7 @@ JON: dict[str, Any] = {**ADA, "user_id": "jon"}
 LEA: dict[str, Any] = {**ADA, "user_id": "lea"}
 SETTINGS = Settings(
     llm="offline",
+    episodes=True,
     formation_min_messages=1,
     formation_cold_minutes=0.0,
     consolidation_threshold=1,

@@ -23,6 +23,7 @@ NOUNS = {
     "scopes": "scope",
     "prompts": "prompt",
     "conversations": "conversation",
+    "episodes": "episode",
     "groups": "group",
     "people": "person",
     "holds": "hold",
@@ -34,7 +35,7 @@ NOUNS = {
 }
 SHORTER = {"add_member": "add", "remove_member": "remove"}  # `group add` says it
 WORKERS = {"claim", "catch_up"}  # what a worker calls to work
-ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show"}  # what a command prints
+ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show", ("episodes", "get"): "show"}  # what a command prints
 MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids", "find", "takes_part"}  # what `add` asks for, and what `serve` does
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`

@@ -29,9 +29,9 @@ class EpisodeRow(Base):
         CheckConstraint("(sealed_at IS NULL) = (seal_reason IS NULL)", name="sealed"),
         CheckConstraint("(sealed_at IS NULL) = (trace_id IS NULL)", name="trace_id"),
         CheckConstraint("trace_id <= episode_id", name="trace"),
-        Index("episodes_open_idx", "agent_key", "conversation_id", unique=True, postgresql_where=text(OPEN)),
-        Index("episodes_last_at_idx", "agent_key", "conversation_id", "last_at"),
-        Index("episodes_idle_idx", "last_at", postgresql_where=text(OPEN)),
+        Index("episodes_conversation_id_key", "agent_key", "conversation_id", unique=True, postgresql_where=text(OPEN)),
+        Index("episodes_conversation_id_last_at_idx", "agent_key", "conversation_id", "last_at"),
+        Index("episodes_last_at_idx", "last_at", postgresql_where=text(OPEN)),
         Index("episodes_trace_id_idx", "agent_key", "trace_id", "episode_id"),
         {
             "comment": "One row per stretch of a conversation, without a word of it: what it was about is asked of its"

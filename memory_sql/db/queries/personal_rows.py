@@ -26,8 +26,6 @@ from memory_sql.db.models import (
     MemberRow,
     MessageRow,
     ObservationEpisodeRow,
-    ObservationFeedbackRow,
-    ObservationRetrievalRow,
     ObservationRow,
     ObservationStateRow,
     PromptRow,
@@ -36,8 +34,8 @@ from memory_sql.db.models import (
     UserAliasRow,
     columns_of,
 )
+from memory_sql.db.queries.personal_uses import FEEDBACK, RETRIEVED
 from memory_sql.db.scope_rows import scope_ref
-from memory_sql.domain.episodes import episode_id
 from memory_sql.domain.exports import (
     ExportedAlias,
     ExportedConversation,
@@ -157,13 +155,14 @@ class PersonalRows:
 
     def _episodes(self) -> Part:
         e, s = EpisodeRow, ConversationRow
+        ids = ("e" + cast(e.episode_id, Text)).label("id"), ("e" + cast(e.trace_id, Text)).label("trace")
         rows = (
-            select(e.episode_id, e.trace_id, *columns_of(e, ExportedEpisode.model_fields))
+            select(*ids, *columns_of(e, ExportedEpisode.model_fields))
             .join(s, and_(s.agent_key == e.agent_key, s.conversation_id == e.conversation_id))
             .where(self._in_agent(e), _overlap(s.participants, self._array))
             .order_by(e.conversation_id, e.episode_id)
         )
-        return Part(rows, _episode)
+        return Part(rows, lambda row: ExportedEpisode(**row._mapping))
 
     def _messages(self) -> Part:
         m = MessageRow
@@ -219,8 +218,7 @@ class PersonalRows:
                 o.related_users,
                 o.subjects,
                 o.terms,
-                n.episode_id,
-                n.topics,
+                *(("e" + cast(n.episode_id, Text)).label("episode"), n.topics),
                 o.metadata_.label("about"),
                 o.kind.label("sort"),
                 o.dates,
@@ -233,8 +231,8 @@ class PersonalRows:
                 case((state.status == "superseded", state.superseded_by)).label("superseded_by"),
                 *(state.resolved, state.resolved_at, state.expires_at),
                 self._evidence().label("evidence"),
-                case((self._is_own, _RETRIEVED)).label("retrieved"),
-                case((self._is_own, _FEEDBACK)).label("feedback"),
+                case((self._is_own, RETRIEVED)).label("retrieved"),
+                case((self._is_own, FEEDBACK)).label("feedback"),
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
             .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
@@ -258,7 +256,7 @@ class PersonalRows:
             subjects=self._mine(row.subjects),
             terms=() if shared else tuple(row.terms.splitlines()),
             metadata={} if shared else row.about,
-            episode=None if row.episode_id is None else episode_id(row.episode_id),
+            episode=row.episode,
             topics=() if shared else tuple(row.topics or ()),
             kind=row.sort,
             dates=_days(row.dates),
@@ -470,25 +468,6 @@ _STATE = (
 _ABOUT = (_o.conversation_id, _o.speaker, _o.message_ids, _o.tags, _o.fact_key, _o.legacy_ref)
 
 
-_counts = (
-    select(ObservationRetrievalRow.surface, func.sum(ObservationRetrievalRow.times).label("times"))
-    .where(*(getattr(ObservationRetrievalRow, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .group_by(ObservationRetrievalRow.surface)
-    .correlate(_o)
-    .subquery("counts")
-)
-_RETRIEVED = select(func.jsonb_object_agg(_counts.c.surface, _counts.c.times)).correlate(_o).scalar_subquery()
-
-_f = ObservationFeedbackRow
-_of_day = func.jsonb_build_object("day", _f.day, "total", _f.total, "times", _f.times)
-_FEEDBACK = (
-    select(func.jsonb_agg(_of_day).aggregate_order_by(_f.day))
-    .where(*(getattr(_f, name) == getattr(_o, name) for name in ("agent_key", "scope_id", "seq")))
-    .correlate(_o)
-    .scalar_subquery()
-)
-
-
 def _overlap(left: Any, right: Any) -> ColumnElement[bool]:
     overlap: ColumnElement[bool] = left.op("&&", is_comparison=True)(right)
     return overlap
@@ -502,12 +481,6 @@ def _is_withdrawn(of: Any) -> ColumnElement[bool]:
 
 def _source(line: Any) -> Any:
     return tuple_(line.source_scope_id, line.source_seq)
-
-
-def _episode(row: Any) -> ExportedEpisode:
-    given = {name: value for name, value in row._mapping.items() if name not in ("episode_id", "trace_id")}
-    trace = None if row.trace_id is None else episode_id(row.trace_id)
-    return ExportedEpisode(**given, id=episode_id(row.episode_id), trace=trace)
 
 
 def _named(row: Any, columns: Sequence[Any]) -> dict[str, Any]:

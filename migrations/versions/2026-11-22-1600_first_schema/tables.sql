@@ -515,11 +515,11 @@ CREATE TABLE memory.episodes (
     CONSTRAINT episodes_trace_id_check CHECK ((sealed_at IS NULL) = (trace_id IS NULL)),
     CONSTRAINT episodes_trace_check CHECK (trace_id <= episode_id)
 );
-CREATE INDEX episodes_idle_idx ON memory.episodes (last_at) WHERE sealed_at IS NULL;
-CREATE INDEX episodes_last_at_idx ON memory.episodes (agent_key, conversation_id, last_at);
-CREATE UNIQUE INDEX episodes_open_idx ON memory.episodes (agent_key, conversation_id) WHERE sealed_at IS NULL;
+CREATE UNIQUE INDEX episodes_conversation_id_key ON memory.episodes (agent_key, conversation_id) WHERE sealed_at IS NULL;
+CREATE INDEX episodes_conversation_id_last_at_idx ON memory.episodes (agent_key, conversation_id, last_at);
+CREATE INDEX episodes_last_at_idx ON memory.episodes (last_at) WHERE sealed_at IS NULL;
 CREATE INDEX episodes_trace_id_idx ON memory.episodes (agent_key, trace_id, episode_id);
-COMMENT ON TABLE memory.episodes IS 'One row per stretch of a conversation, without anything that was said in it: what it was about is asked of its observations.';
+COMMENT ON TABLE memory.episodes IS 'One row per stretch of a conversation, without a word of it: what it was about is asked of its observations.';
 COMMENT ON COLUMN memory.episodes.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.episodes.episode_id IS 'Key of the episode; unique in the database.';
 COMMENT ON COLUMN memory.episodes.conversation_id IS 'The conversation. At most one of its episodes is open.';

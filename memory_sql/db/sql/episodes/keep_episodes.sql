@@ -1,42 +1,3 @@
--- memory.seal_episode(agent_key, episode_id, reason, at, rules): ends an open episode and says of which trace it is. That of an
--- episode with the same people and groups that was sealed within `trace_days` before, whose trace (its episodes of these days, taken
--- together) has a Jaccard index of at least `trace`: the likest, then the latest; else a new one, which has its own id. An episode
--- that was sealed meanwhile stays as it is.
-CREATE OR REPLACE FUNCTION memory.seal_episode(
-    p_agent bigint, p_episode bigint, p_reason text, p_at timestamptz, p_rules jsonb
-) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    UPDATE memory.episodes e
-    SET sealed_at = greatest(p_at, e.last_at), seal_reason = p_reason, trace_id = coalesce((
-        SELECT t.trace_id
-        FROM (
-            SELECT p.trace_id, max(p.sealed_at) AS sealed_at,
-                   memory.jaccard(memory.episode_topics(p_agent, p_episode), array_agg(DISTINCT u.topic)) AS likeness
-            FROM memory.conversations c
-            JOIN memory.conversations w ON memory.user_tokens(w.agent_key, w.participants) && memory.user_tokens(c.agent_key, c.participants)
-                AND w.agent_key IS NOT DISTINCT FROM c.agent_key
-                AND w.participants @> c.participants AND w.participants <@ c.participants
-                AND w.group_ids @> c.group_ids AND w.group_ids <@ c.group_ids AND NOT w.excluded
-            JOIN memory.episodes p ON p.agent_key = w.agent_key AND p.conversation_id = w.conversation_id
-                AND p.last_at <= p_at AND p.last_at >= p_at - make_interval(days => (p_rules ->> 'trace_days')::integer + 1)
-                AND p.sealed_at BETWEEN p_at - make_interval(days => (p_rules ->> 'trace_days')::integer) AND p_at
-                AND p.episode_id < p_episode
-            CROSS JOIN LATERAL unnest(memory.episode_topics(p.agent_key, p.episode_id)) u(topic)
-            WHERE c.agent_key = p_agent AND c.conversation_id = e.conversation_id
-            GROUP BY p.trace_id
-        ) t
-        WHERE t.likeness >= (p_rules ->> 'trace')::float8
-        ORDER BY t.likeness DESC, t.sealed_at DESC, t.trace_id DESC
-        LIMIT 1
-    ), e.episode_id)
-    WHERE e.agent_key = p_agent AND e.episode_id = p_episode AND e.sealed_at IS NULL;
-    RETURN FOUND;
-END
-$$;
-
-COMMENT ON FUNCTION memory.seal_episode IS 'Ends an open episode; whether it was open.';
-
 -- memory.keep_episodes(agent_key, conversation, stored, rules): puts what a formation has stored into episodes. `stored`: an array
 -- of objects, for each new observation scope_id, seq, observed_at and topics. What was said with a pause of `gap` seconds between
 -- counts as stored one after another. Each such stretch is appended to the open episode of the conversation, or seals it
@@ -107,6 +68,45 @@ END
 $$;
 
 COMMENT ON FUNCTION memory.keep_episodes IS 'Puts what a formation has stored into the episodes of its conversation.';
+
+-- memory.seal_episode(agent_key, episode_id, reason, at, rules): ends an open episode and says of which trace it is. That of an
+-- episode with the same people and groups that was sealed within `trace_days` before, whose trace (its episodes of these days, taken
+-- together) has a Jaccard index of at least `trace`: the likest, then the latest; else a new one, which has its own id. An episode
+-- that was sealed meanwhile stays as it is.
+CREATE OR REPLACE FUNCTION memory.seal_episode(
+    p_agent bigint, p_episode bigint, p_reason text, p_at timestamptz, p_rules jsonb
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE memory.episodes e
+    SET sealed_at = greatest(p_at, e.last_at), seal_reason = p_reason, trace_id = coalesce((
+        SELECT t.trace_id
+        FROM (
+            SELECT p.trace_id, max(p.sealed_at) AS sealed_at,
+                   memory.jaccard(memory.episode_topics(p_agent, p_episode), array_agg(DISTINCT u.topic)) AS likeness
+            FROM memory.conversations c
+            JOIN memory.conversations w ON memory.user_tokens(w.agent_key, w.participants) && memory.user_tokens(c.agent_key, c.participants)
+                AND w.agent_key IS NOT DISTINCT FROM c.agent_key
+                AND w.participants @> c.participants AND w.participants <@ c.participants
+                AND w.group_ids @> c.group_ids AND w.group_ids <@ c.group_ids AND NOT w.excluded
+            JOIN memory.episodes p ON p.agent_key = w.agent_key AND p.conversation_id = w.conversation_id
+                AND p.last_at <= p_at AND p.last_at >= p_at - make_interval(days => (p_rules ->> 'trace_days')::integer + 1)
+                AND p.sealed_at BETWEEN p_at - make_interval(days => (p_rules ->> 'trace_days')::integer) AND p_at
+                AND p.episode_id < p_episode
+            CROSS JOIN LATERAL unnest(memory.episode_topics(p.agent_key, p.episode_id)) u(topic)
+            WHERE c.agent_key = p_agent AND c.conversation_id = e.conversation_id
+            GROUP BY p.trace_id
+        ) t
+        WHERE t.likeness >= (p_rules ->> 'trace')::float8
+        ORDER BY t.likeness DESC, t.sealed_at DESC, t.trace_id DESC
+        LIMIT 1
+    ), e.episode_id)
+    WHERE e.agent_key = p_agent AND e.episode_id = p_episode AND e.sealed_at IS NULL;
+    RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION memory.seal_episode IS 'Ends an open episode; whether it was open.';
 
 -- memory.seal_idle(agent, rules, most, at): ends at most so many open episodes, of one agent or all, in whose conversation nothing has
 -- been said for `gap` seconds and nothing waits to be formed; returns how many. As of then, whenever it is called. What somebody

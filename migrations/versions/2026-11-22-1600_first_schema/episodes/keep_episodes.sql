@@ -1,36 +1,3 @@
-CREATE OR REPLACE FUNCTION memory.seal_episode(
-    p_agent bigint, p_episode bigint, p_reason text, p_at timestamptz, p_rules jsonb
-) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    UPDATE memory.episodes e
-    SET sealed_at = greatest(p_at, e.last_at), seal_reason = p_reason, trace_id = coalesce((
-        SELECT t.trace_id
-        FROM (
-            SELECT p.trace_id, max(p.sealed_at) AS sealed_at,
-                   memory.jaccard(memory.episode_topics(p_agent, p_episode), array_agg(DISTINCT u.topic)) AS likeness
-            FROM memory.conversations c
-            JOIN memory.conversations w ON memory.user_tokens(w.agent_key, w.participants) && memory.user_tokens(c.agent_key, c.participants)
-                AND w.agent_key IS NOT DISTINCT FROM c.agent_key
-                AND w.participants @> c.participants AND w.participants <@ c.participants
-                AND w.group_ids @> c.group_ids AND w.group_ids <@ c.group_ids AND NOT w.excluded
-            JOIN memory.episodes p ON p.agent_key = w.agent_key AND p.conversation_id = w.conversation_id
-                AND p.last_at <= p_at AND p.last_at >= p_at - make_interval(days => (p_rules ->> 'trace_days')::integer + 1)
-                AND p.sealed_at BETWEEN p_at - make_interval(days => (p_rules ->> 'trace_days')::integer) AND p_at
-                AND p.episode_id < p_episode
-            CROSS JOIN LATERAL unnest(memory.episode_topics(p.agent_key, p.episode_id)) u(topic)
-            WHERE c.agent_key = p_agent AND c.conversation_id = e.conversation_id
-            GROUP BY p.trace_id
-        ) t
-        WHERE t.likeness >= (p_rules ->> 'trace')::float8
-        ORDER BY t.likeness DESC, t.sealed_at DESC, t.trace_id DESC
-        LIMIT 1
-    ), e.episode_id)
-    WHERE e.agent_key = p_agent AND e.episode_id = p_episode AND e.sealed_at IS NULL;
-    RETURN FOUND;
-END
-$$;
-COMMENT ON FUNCTION memory.seal_episode IS 'Ends an open episode; whether it was open.';
 CREATE OR REPLACE FUNCTION memory.keep_episodes(p_agent bigint, p_conversation text, p_stored jsonb, p_rules jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -96,6 +63,39 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION memory.keep_episodes IS 'Puts what a formation has stored into the episodes of its conversation.';
+CREATE OR REPLACE FUNCTION memory.seal_episode(
+    p_agent bigint, p_episode bigint, p_reason text, p_at timestamptz, p_rules jsonb
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE memory.episodes e
+    SET sealed_at = greatest(p_at, e.last_at), seal_reason = p_reason, trace_id = coalesce((
+        SELECT t.trace_id
+        FROM (
+            SELECT p.trace_id, max(p.sealed_at) AS sealed_at,
+                   memory.jaccard(memory.episode_topics(p_agent, p_episode), array_agg(DISTINCT u.topic)) AS likeness
+            FROM memory.conversations c
+            JOIN memory.conversations w ON memory.user_tokens(w.agent_key, w.participants) && memory.user_tokens(c.agent_key, c.participants)
+                AND w.agent_key IS NOT DISTINCT FROM c.agent_key
+                AND w.participants @> c.participants AND w.participants <@ c.participants
+                AND w.group_ids @> c.group_ids AND w.group_ids <@ c.group_ids AND NOT w.excluded
+            JOIN memory.episodes p ON p.agent_key = w.agent_key AND p.conversation_id = w.conversation_id
+                AND p.last_at <= p_at AND p.last_at >= p_at - make_interval(days => (p_rules ->> 'trace_days')::integer + 1)
+                AND p.sealed_at BETWEEN p_at - make_interval(days => (p_rules ->> 'trace_days')::integer) AND p_at
+                AND p.episode_id < p_episode
+            CROSS JOIN LATERAL unnest(memory.episode_topics(p.agent_key, p.episode_id)) u(topic)
+            WHERE c.agent_key = p_agent AND c.conversation_id = e.conversation_id
+            GROUP BY p.trace_id
+        ) t
+        WHERE t.likeness >= (p_rules ->> 'trace')::float8
+        ORDER BY t.likeness DESC, t.sealed_at DESC, t.trace_id DESC
+        LIMIT 1
+    ), e.episode_id)
+    WHERE e.agent_key = p_agent AND e.episode_id = p_episode AND e.sealed_at IS NULL;
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION memory.seal_episode IS 'Ends an open episode; whether it was open.';
 CREATE OR REPLACE FUNCTION memory.seal_idle(p_agent text, p_rules jsonb, p_most integer, p_at timestamptz) RETURNS integer
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

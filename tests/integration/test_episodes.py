@@ -101,6 +101,13 @@ async def test_nothing_is_kept_and_nothing_asked_where_it_is_off(memory: Memory,
     assert "RecentEpisodes" not in (await memory.context(**MIA, message="my kitchen?")).xml
 
 
+async def test_what_has_no_topic_is_kept_all_the_same(episodic: Memory, llm: Scripted, clock: Clock) -> None:
+    await told(episodic, llm, clock, ("Mia has a kitchen.", []), ("Kev builds it.", []))
+    assert [(one.topics, one.observations) for one in await seen(episodic)] == [((), 2)]
+    assert "] no topic (2 memories, e1)" in (await episodic.context(**MIA, message="hello")).xml
+    await sound(episodic)
+
+
 async def test_where_it_is_on_a_model_is_asked_what_it_is_about(episodic: Memory, llm: Scripted, clock: Clock) -> None:
     await told(episodic, llm, clock, ("Mia has a kitchen.", KITCHEN))
     (request,) = llm.requests

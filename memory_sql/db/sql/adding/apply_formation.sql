@@ -64,7 +64,8 @@ BEGIN
             v_known := v_known + (outcome = 'known')::integer;
             IF p_limits ? 'episodes' AND scope_id IS NOT NULL AND outcome <> 'known' THEN
                 v_kept := v_kept || jsonb_build_array(jsonb_build_object(
-                    'scope_id', scope_id, 'seq', seq, 'observed_at', p_drafts -> place -> 'observed_at', 'topics', p_drafts -> place -> 'topics'
+                    'scope_id', scope_id, 'seq', seq, 'observed_at', p_drafts -> place -> 'observed_at',
+                    'topics', coalesce(p_drafts -> place -> 'topics', '[]')
                 ));
             END IF;
             IF scope_id IS NULL THEN

@@ -1,6 +1,6 @@
 -- What a formation has put into an episode was said in its conversation, and while it went on.
 SELECT a.agent_id, format('o%s-%s', o.scope_id, o.seq) AS key, CASE
-           WHEN o.conversation_id <> e.conversation_id THEN format('its episode e%s is of another conversation', e.episode_id)
+           WHEN o.conversation_id <> e.conversation_id THEN format('e%s is of another conversation', e.episode_id)
            ELSE format('it was said before or after its episode e%s', e.episode_id)
        END AS detail
 FROM memory.observation_episodes n

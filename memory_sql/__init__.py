@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from memory_sql.db.waiting import BlockingTransaction
     from memory_sql.domain.adding import AddResult, FormationOutcome, RefusedMessage
     from memory_sql.domain.entities import Entity, EntitySummary, NamedIn, Topic
+    from memory_sql.domain.episodes import Episode, SealReason
     from memory_sql.domain.exports import (
         ExportedAlias,
         ExportedConversation,
         ExportedDerivation,
+        ExportedEpisode,
         ExportedEvent,
         ExportedEvidence,
         ExportedFeedback,
@@ -178,6 +180,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
     from memory_sql.resources.entities import Entities
+    from memory_sql.resources.episodes import Episodes
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -235,12 +238,15 @@ __all__ = [
     "Entities",
     "Entity",
     "EntitySummary",
+    "Episode",
+    "Episodes",
     "Explanation",
     "ExportHeader",
     "ExportLine",
     "ExportedAlias",
     "ExportedConversation",
     "ExportedDerivation",
+    "ExportedEpisode",
     "ExportedEvent",
     "ExportedEvidence",
     "ExportedFeedback",
@@ -360,6 +366,7 @@ __all__ = [
     "ScopeSetting",
     "ScopeSettings",
     "Scopes",
+    "SealReason",
     "SearchResult",
     "Secrets",
     "Selection",
@@ -412,10 +419,11 @@ _HOME = {
     "db.waiting": "BlockingTransaction",
     "domain.adding": "AddResult FormationOutcome RefusedMessage",
     "domain.entities": "Entity EntitySummary NamedIn Topic",
+    "domain.episodes": "Episode SealReason",
     "domain.exports": (
-        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEvent ExportedEvidence ExportedFeedback "
-        "ExportedHold ExportedLink ExportedMembership ExportedMessage ExportedObservation ExportedPrompt ExportedRun "
-        "ExportedScope ExportedConversation ExportedVersion"
+        "ExportHeader ExportLine ExportedAlias ExportedDerivation ExportedEpisode ExportedEvent ExportedEvidence "
+        "ExportedFeedback ExportedHold ExportedLink ExportedMembership ExportedMessage ExportedObservation "
+        "ExportedPrompt ExportedRun ExportedScope ExportedConversation ExportedVersion"
     ),
     "domain.groups": "Departure Group Member MemberSource",
     "domain.ids": "Id OwnedKind ScopeKind",
@@ -458,6 +466,7 @@ _HOME = {
     "resources.admin": "Admin",
     "resources.conversations": "Conversations",
     "resources.entities": "Entities",
+    "resources.episodes": "Episodes",
     "resources.groups": "Groups",
     "resources.holds": "Holds",
     "resources.keys": "Keys",

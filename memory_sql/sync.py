@@ -31,6 +31,7 @@ from memory_sql.resources import (
     admin,
     conversations,
     entities,
+    episodes,
     groups,
     holds,
     imports,
@@ -168,6 +169,12 @@ class Groups(Face):
     list = _Blocking(groups.Groups.list)
 
 
+class Episodes(Face):
+    list = _Blocking(episodes.Episodes.list)
+    get = _Blocking(episodes.Episodes.get)
+    seal = _Blocking(episodes.Episodes.seal)
+
+
 class People(Face):
     list = _Blocking(people.People.list)
     merge = _Blocking(people.People.merge)
@@ -264,6 +271,7 @@ class Memory(Face):
         self.imports = Imports(portal, memory.imports)
         self.prompts = Prompts(portal, memory.prompts)
         self.conversations = Conversations(portal, memory.conversations)
+        self.episodes = Episodes(portal, memory.episodes)
         self.groups = Groups(portal, memory.groups)
         self.people = People(portal, memory.people)
         self.holds = Holds(portal, memory.holds)

@@ -581,6 +581,35 @@ class LifecycleSettings(Section):
     ] = False
 
 
+class EpisodeSettings(Section):
+    """Episodes of conversations"""
+
+    episodes: Annotated[
+        bool,
+        setting("formation divides conversations into episodes, and contexts show the latest (docs/episodes.md)"),
+    ] = False
+    episode_topic_shift: Annotated[
+        float, setting("likeness of topics (Jaccard index) below which an episode ends and another begins", ge=0, le=1)
+    ] = 0.35
+    episode_gap_minutes: Annotated[
+        float, setting("minutes of silence after which an episode ends", ge=0.1, le=MOST_MINUTES)
+    ] = 30.0
+    episode_max_observations: Annotated[
+        int, setting("observations of an episode; the formation that exceeds them ends it", ge=1, le=10_000)
+    ] = 50
+    episode_trace_likeness: Annotated[
+        float, setting("likeness of topics from which an episode goes on with an earlier one", ge=0, le=1)
+    ] = 0.4
+    episode_trace_days: Annotated[
+        int, setting("days within which an episode goes on with an earlier one", ge=1, le=366)
+    ] = 7
+    context_episodes: Annotated[int, setting("episodes in a context; 0: none", ge=0, le=100)] = 5
+    context_episode_days: Annotated[
+        float,
+        setting("days of which a context shows episodes, beside those of days that the message names", ge=0, le=366),
+    ] = 3.0
+
+
 class SearchSettings(Section):
     """Search"""
 

@@ -252,6 +252,7 @@ def _composed(turn: Turn, plan: _Plan, static: Static, decided: Decided | None, 
             reason=_reason(turn, decision),
             messages=decided.messages if decided else [],
             conversation_id=turn.principal["conversation_id"],
+            episodes=found.episodes,
         )
         whole = whole if part is None else digests.beside(whole, part)
     more = found.layer.more if whole.parts else 0

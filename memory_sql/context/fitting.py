@@ -17,7 +17,7 @@ TEXTS_SHARE = 0.75  # of a budget that the texts alone exceed
 
 # Who is served first where shares are rounded, or where not even the least of each has room.
 TEXTS = ("individual", "group", "collective", "conversation", "entity", "agent", "guideline")
-LINES = ("disputed", "retrieved", "messages", "buffer", "pending")
+LINES = ("disputed", "retrieved", "messages", "buffer", "pending", "episodes")
 
 
 class Fitted(NamedTuple):

@@ -22,7 +22,7 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = bytes({*range(32), 127} - {9, 10, 13})
 
 Attributes = tuple[tuple[str, str], ...]
-Role = Literal["text", "buffer", "pending", "disputed", "retrieved", "messages"]
+Role = Literal["text", "buffer", "pending", "disputed", "retrieved", "messages", "episodes"]
 
 
 class Block(NamedTuple):

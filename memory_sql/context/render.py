@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from memory_sql.config import ContextFormat, ContextKind, Settings
 from memory_sql.context.fitting import Fitted, fit
 from memory_sql.context.layouts import LAYOUTS, Attributes, Block, escape, escape_lines
+from memory_sql.domain.episodes import Episode
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.layer import PendingObservation, ScopeRef, ScopeText
 from memory_sql.domain.observations import Observation
@@ -31,6 +32,7 @@ ELEMENTS = {
     "conversation": ("SessionMemory", "conversation"),
 }
 RETRIEVED = "RetrievedObservations"
+EPISODES = "RecentEpisodes"
 Told = Callable[[Sequence[str], Sequence[datetime]], list[str]]  # when each of these texts was said, in words
 
 
@@ -116,14 +118,16 @@ def render(
     reason: str | None = None,
     messages: Sequence[MessageHit] = (),
     conversation_id: str | None = None,
+    episodes: Sequence[Episode] = (),
 ) -> Context:
     """The whole context. `hits`, without what is `told_in` it, and `messages` come best first.
 
-    Left out are messages of `conversation_id` and those behind what is shown. `reason`: why any were looked for.
+    Left out are messages of `conversation_id` and those behind what is shown. `reason`: why any were looked for. `episodes`:
+    the newest first.
     """
     style = static.style
     layout = LAYOUTS[style.layout]
-    blocks = list(_blocks(static, hits, messages, conversation_id, now))
+    blocks = list(_blocks(static, hits, messages, conversation_id, now, episodes))
     fitted = Fitted(blocks)
     if style.max_tokens is not None:
         fitted = fit(blocks, layout, int(style.max_tokens * CHARACTERS_PER_TOKEN))
@@ -160,6 +164,7 @@ def _blocks(
     messages: Sequence[MessageHit],
     conversation_id: str | None,
     now: datetime,
+    episodes: Sequence[Episode],
 ) -> Iterator[Block]:
     scopes, style = static.scopes, static.style
     told = days_from(now, style.zone)
@@ -172,6 +177,7 @@ def _blocks(
     )
     yield from sorted(pending, key=lambda block: not block.own)
     yield from (block for scope in scopes for block in _disputed(scope, told))
+    yield from _episodes(episodes, style.zone)
     if not hits and not messages:
         return
     yield from _retrieved(hits, told)
@@ -349,6 +355,21 @@ def _messages(hits: Sequence[MessageHit], told: Told, characters: int) -> Iterat
             for m, text, when in zip(said, texts, told([m.content for m in said], times), strict=True)
         ]
         yield Block("messages", "RetrievedMessages", lines=tuple(lines), times=times)
+
+
+def _episodes(episodes: Sequence[Episode], zone: tzinfo) -> Iterator[Block]:
+    """What was talked about lately, a line an episode: when it was, what it was about, how much is remembered of it."""
+    if episodes:
+        topics = escape_lines([", ".join(one.topics) or "no topic" for one in episodes])
+        lines = [ContextLine(one.id, _of_episode(one, said, zone)) for one, said in zip(episodes, topics, strict=True)]
+        yield Block("episodes", EPISODES, lines=tuple(lines), times=tuple(one.last_at for one in episodes))
+
+
+def _of_episode(one: Episode, topics: str, zone: tzinfo) -> str:
+    began = one.opened_at.astimezone(zone)
+    since = "" if one.trace_since is None else f", goes on from {one.trace_since.astimezone(zone):%Y-%m-%d}"
+    memories = "1 memory" if one.observations == 1 else f"{one.observations} memories"
+    return f"- [{began:%A %Y-%m-%d %H:%M}{since}] {topics} ({memories}, {one.id})"
 
 
 # Attributes and lines

@@ -76,6 +76,19 @@ class ExportedConversation(ExportLine):
     last_activity_at: datetime
 
 
+class ExportedEpisode(ExportLine):
+    """A stretch of one of these conversations; what it was about is said with its observations."""
+
+    type: Literal["episode"] = "episode"
+    id: str
+    conversation_id: str
+    opened_at: datetime
+    last_at: datetime
+    sealed_at: datetime | None
+    seal_reason: str | None
+    trace: str | None
+
+
 class ExportedMessage(ExportLine):
     type: Literal["message"] = "message"
     conversation_id: str
@@ -172,10 +185,10 @@ class ExportedLink(Value):
 class ExportedObservation(ExportLine):
     """An observation in one of the person's own scopes, or one in a shared scope that comes from what they said.
 
-    `subjects`: those of the person's ids of whom it speaks. `terms`: its search cues. `retrieved`: how often it was used
-    recently in a context, search or digest, `feedback`: what was thought of it, and `links`: what it is linked with; only in
-    their own scopes, since elsewhere it was for others as well. If it comes from other people's words too (`shared`), the
-    data that belongs to those people is left out.
+    `subjects`: those of the person's ids of whom it speaks. `terms`: its search cues. `episode`: in which it was said, and
+    `topics`: what it is about. `retrieved`: how often it was used recently in a context, search or digest, `feedback`: what
+    was thought of it, and `links`: what it is linked with; only in their own scopes, since elsewhere it was for others as
+    well. If it comes from other people's words too (`shared`), the data that belongs to those people is left out.
     """
 
     type: Literal["observation"] = "observation"
@@ -220,6 +233,8 @@ class ExportedObservation(ExportLine):
     fact_key: str | None
     dates: tuple[str, ...]
     legacy_ref: str | None
+    episode: str | None
+    topics: tuple[str, ...]
     evidence: tuple[ExportedEvidence, ...]
     retrieved: dict[str, int]
     feedback: tuple[ExportedFeedback, ...]

@@ -88,7 +88,7 @@ class Query(NamedTuple):
     from outside the conversation `outside`; with `elsewhere`, observations too. `unformed`: only messages that formation
     hasn't read. `text`: the query without operators, for a search by meaning. `superseded`: also superseded observations;
     else at most `overtaken` of those that a consolidation found overtaken are listed separately. `scope`: only that scope.
-    `absorbed`: only what is active there and in its text.
+    `absorbed`: only what is active there and in its text. `episode`: only what belongs to the episode with this key.
     """
 
     text: str = ""
@@ -108,6 +108,7 @@ class Query(NamedTuple):
     absorbed: bool = False
     superseded: bool = False
     overtaken: int = 0
+    episode: int | None = None
     left_out: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -116,7 +117,8 @@ class Query(NamedTuple):
 
     def __bool__(self) -> bool:
         """Whether there is anything to look for. Only exclusions are not a search."""
-        return bool(self.terms or self.spans or self.phrases or self.said_by or self.tags or self.after or self.before)
+        named = self.said_by or self.tags or self.after or self.before or self.episode
+        return bool(self.terms or self.spans or self.phrases or named)
 
     def to_json(self, weights: Weights) -> str:
         """The parameter of memory.search."""
@@ -124,7 +126,7 @@ class Query(NamedTuple):
             {
                 "terms": [{"words": term.words, "extra": term.extra} for term in self.terms],
                 "names": self.names,
-                "spans": _multirange(self.spans),
+                "spans": multirange(self.spans),
                 "phrases": self.phrases,
                 "without": self.without,
                 "said_by": self.said_by,
@@ -138,6 +140,7 @@ class Query(NamedTuple):
                 "absorbed": self.absorbed,
                 "superseded": self.superseded,
                 "overtaken": self.overtaken,
+                **({} if self.episode is None else {"episode": self.episode}),
                 "weights": _numbers(weights),
             }
         )
@@ -155,5 +158,5 @@ def _numbers(weights: Weights) -> dict[str, Any]:
     return {**numbers, **bounds}
 
 
-def _multirange(spans: Iterable[Days]) -> str:
+def multirange(spans: Iterable[Days]) -> str:
     return "{" + ",".join(f"[{days.first},{days.last}]" for days in spans) + "}"

@@ -179,6 +179,7 @@ class MaintainResult(Value):
     one was resolved or evicted because its time was over (`speculative_days`, `commitment_days`, its `until`). `stages`: how
     many have another stage, `archived`: how many were archived, `tiers`: how many became cold, or hot again; `examples`: up
     to 20 of each, only if it was a `dry_run`. `links`: how many became less sure (`link_decay`).
+    `episodes`: how many were ended because nothing more was said.
     `classified`: how many got a new kind and importance, because the rules have changed or hadn't seen them.
     `guidelines`: how many agents have new guidelines (setting `guidelines`), `unlearned`: for how many that failed.
     `complete` False: the limit was reached, and there may be more.
@@ -194,6 +195,7 @@ class MaintainResult(Value):
     archived: int = 0
     tiers: int = 0
     links: int = 0
+    episodes: int = 0
     guidelines: int = 0
     unlearned: int = 0
     examples: tuple[Moved, ...] = ()

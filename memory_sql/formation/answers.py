@@ -143,6 +143,7 @@ class ClassifiedFinding(Finding):
     category: str | None = None
     sure: Sure | None = None
     until: str | None = None
+    topics: list[str] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -150,6 +151,11 @@ class ClassifiedFinding(Finding):
         # What has the three fields of their own was stored so, or answers an older prompt.
         label = value.get("label") if isinstance(value, dict) else None
         return _said_by(label) | value if isinstance(label, str) and isinstance(value, dict) else value
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _only_topics(cls, value: object) -> object:
+        return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
     @field_validator("category", mode="before")
     @classmethod
@@ -224,7 +230,7 @@ class Extraction:
     @property
     def as_json(self) -> str:
         """An answer that reads as this again: the flat list, and a key without meaning for each that was unknown."""
-        lists = {FLAT: [item.model_dump() for item in self.observations]}
+        lists = {FLAT: [item.model_dump(exclude=None if item.topics else {"topics"}) for item in self.observations]}
         if self.requests:
             lists[REQUESTS] = [one.model_dump() for one in self.requests]
         return json.dumps(lists | {f"?{n}": None for n in range(self.unknown)}, ensure_ascii=False)
@@ -299,13 +305,15 @@ def _requests(value: object) -> Iterator[Asking]:
 
 
 @lru_cache(maxsize=256)
-def answer_for(aliases: tuple[str, ...], *, classified: bool = False) -> type[ExtractionAnswer]:
+def answer_for(aliases: tuple[str, ...], *, classified: bool = False, topics: bool = False) -> type[ExtractionAnswer]:
     """The answer that offers these scopes; its schema has one list for each, one of requests, and nothing else.
 
-    `classified`: what an observation is, is asked for as well.
+    `classified`: what an observation is, is asked for as well; `topics`: what it is about.
     """
-    finding = Labelled if classified else Finding
-    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[finding], ...)), REQUESTS: (list[Asking], ...)}  # type: ignore[valid-type]
+    finding: type[Finding] = Labelled if classified else Finding
+    if topics:
+        finding = create_model(finding.__name__, __base__=finding, topics=(list[str], Field(default_factory=list)))
+    lists: dict[str, Any] = {**dict.fromkeys(aliases, (list[finding], ...)), REQUESTS: (list[Asking], ...)}
     shape = create_model("Extraction", **lists)
 
     class Extraction(ExtractionAnswer):

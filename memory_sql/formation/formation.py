@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.conversations import BufferedMessage, ConversationRepository, ConversationState
+from memory_sql.db.repositories.episodes import EpisodeRepository
 from memory_sql.db.repositories.formations import MOST_GROUPS, Claimed, FormationRepository, Outcome
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.observations import Draft, Saved, observation_of
@@ -397,7 +398,12 @@ async def save(
     """
     agent_key, run_id = loaded.conversation.agent_key, loaded.run.run_id
     outcomes = await FormationRepository(session).store(agent_key, drafts, loaded.shown, run_id, settings, now)
-    return _saved(loaded, outcomes, refused)
+    saved = _saved(loaded, outcomes, refused)
+    if settings.episodes:
+        placed = [(one.key, drafts[one.place]) for one in outcomes if one.key and one.place is not None]
+        new = [(key, draft.observed_at, draft.topics) for key, draft in placed if key in saved.stored]
+        await EpisodeRepository(session).rejoin(agent_key, loaded.conversation.conversation_id, new, settings)
+    return saved
 
 
 def _saved(loaded: Loaded, outcomes: Sequence[Outcome], refused: Counter[str]) -> Saved:

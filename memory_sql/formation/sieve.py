@@ -17,6 +17,7 @@ from memory_sql.db.repositories.conversations import BufferedMessage
 from memory_sql.db.repositories.observations import Draft, Evidence, LinkedBy, by_rules
 from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.domain.classification import CONFIDENCE
+from memory_sql.domain.episodes import topics_of
 from memory_sql.formation.answers import ExtractedObservation, Extraction
 from memory_sql.formation.requests import MOST_REQUESTS, Asked, asked_in
 from memory_sql.formation.window import Loaded, Target
@@ -32,6 +33,7 @@ from memory_sql.privacy.contact import names_whom_it_reaches, without_contact
 from memory_sql.privacy.persons import is_about_somebody
 
 MOST_TERMS, MOST_TERM_CHARACTERS = 8, 60
+MOST_TOPICS_SAID = 3  # by a model, of one observation
 OF_PEOPLE = frozenset({"financial", "health", "identity", "intimate"})  # and of a shop, a dish or a church as well
 AGENT_ROLES = frozenset({"assistant", "agent"})
 _NOWHERE: Mapping[int, tuple[Evidence, ...]] = {}
@@ -311,6 +313,8 @@ class _Sieve:
         )
         if self._settings.classification == "model":
             draft = self._as_the_model_says(draft, item)
+        if self._settings.episodes:
+            draft = replace(draft, topics=topics_of(self._topics(item, placed, found), draft.tags, draft.category))
         return by_rules(draft, self._settings.classification)
 
     def _as_the_model_says(self, draft: Draft, item: ExtractedObservation) -> Draft:
@@ -340,6 +344,15 @@ class _Sieve:
                 continue
             terms.setdefault(normal_form(term), term)
         return tuple(terms.values())[:MOST_TERMS]
+
+    def _topics(self, item: ExtractedObservation, placed: _Placed, found: Classification) -> Iterator[str]:
+        """Those that hold no secret and, where others read along, tell nothing of a kind that the text doesn't."""
+        is_own = placed.target.kind == "individual" and placed.proposed is None
+        for given in item.topics[:MOST_TOPICS_SAID]:
+            topic = one_line(as_written(clean(given)[0]))
+            told = set() if is_own else set(classify(topic).categories) - set(found.categories)
+            if not mask(topic).found and not told:
+                yield topic
 
     def _linked_by(self, placed: _Placed) -> LinkedBy:
         target = placed.target

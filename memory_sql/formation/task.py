@@ -24,6 +24,9 @@ CLASSES = """
 - `label`: how sure it is (said, implied, guessed), then {categories}, then when a plan ends, if
   known: "said fact", "implied commitment until <day>"."""
 OF_CATEGORIES = {"commitment": "commitment (promise, plan)", "moment": "moment (happened once)"}
+TOPICS = """
+- `topics`: one to three subjects that it is about, in one or two words each, the same words for the same subject: "kitchen",
+  "hip operation"."""
 ANOTHER = "== another conversation; nothing in it answers what was said above"
 MEMORY = """
 What memory already says, so that you don't write it again (it isn't part of the conversation):
@@ -39,7 +42,7 @@ class ExtractionTask:
 
     `silent`: the names, by their handles, of members who say nothing. `max_items` and `group_items` hold for scopes that have
     no limit of their own. `cues`: search cues are asked for; `requests`: what people ask of the memory itself;
-    `categories`: which of these an observation is, empty: that isn't asked for.
+    `categories`: which of these an observation is, empty: that isn't asked for; `topics`: what it is about is.
     """
 
     turns: tuple[Turn, ...]
@@ -52,6 +55,7 @@ class ExtractionTask:
     cues: bool = True
     requests: bool = True
     categories: tuple[str, ...] = ()
+    topics: bool = False
 
     def request(self, model: str, wrong: str | None = None) -> Request[ExtractionAnswer]:
         """`wrong`: why the answer can't be used that is asked for again."""
@@ -74,7 +78,7 @@ class ExtractionTask:
             repair=self._asked_besides(wrong),
             classes=self._classes(),
         )
-        answer = answer_for(aliases, classified=bool(self.categories))
+        answer = answer_for(aliases, classified=bool(self.categories), topics=self.topics)
         return Request("extraction", model, instructions, text, answer, self, prompt.version, mark)
 
     def _prompt(self) -> prompts.Prompt:
@@ -115,7 +119,8 @@ class ExtractionTask:
 
     def _classes(self) -> str:
         *others, last = (OF_CATEGORIES.get(name, name) for name in self.categories or ("",))
-        return CLASSES.format(categories=f"{', '.join(others)} or {last}") if self.categories else ""
+        classes = CLASSES.format(categories=f"{', '.join(others)} or {last}") if self.categories else ""
+        return classes + (TOPICS if self.topics else "")
 
     def _asked_besides(self, wrong: str | None) -> str:
         repair = f"A first answer could not be used: {wrong}. Answer again, in that form, and briefly." if wrong else ""

@@ -294,4 +294,5 @@ def task(loaded: Loaded, settings: Settings) -> ExtractionTask:
         cues=settings.search_cues,
         requests=settings.spoken_requests != "off",
         categories=(*CATEGORIES, *settings.categories) if settings.classification == "model" else (),
+        topics=settings.episodes,
     )

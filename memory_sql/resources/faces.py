@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.admin import Admin
     from memory_sql.resources.conversations import Conversations
     from memory_sql.resources.entities import Entities
+    from memory_sql.resources.episodes import Episodes
     from memory_sql.resources.groups import Groups
     from memory_sql.resources.holds import Holds
     from memory_sql.resources.imports import Imports
@@ -32,6 +33,7 @@ FACES = {
     "imports": "Imports",
     "prompts": "Prompts",
     "conversations": "Conversations",
+    "episodes": "Episodes",
     "groups": "Groups",
     "people": "People",
     "holds": "Holds",
@@ -54,6 +56,7 @@ class Faces:
         imports: Imports
         prompts: Prompts
         conversations: Conversations
+        episodes: Episodes
         groups: Groups
         people: People
         holds: Holds

@@ -47,6 +47,7 @@ from memory_sql.domain.results import (
     Trimmed,
     Waiting,
 )
+from memory_sql.episodes import sealing
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.lifecycle import classify, eviction, forecast, requests, restoring, retention
@@ -185,8 +186,9 @@ class Work(Face):
         of agents whose `retention` is budget, deletes at most `limit` retrieval counts (`count_days`), and
         classifies by the rules at most `limit` observations that these haven't seen. It writes down what the journal of
         forgetting lacks. Where they are on, it stores the stages of observations (`lifecycle`), archives what is old and
-        unused (`archival`), makes cold what is old and worth little (`tiering`), and makes links less sure that haven't been
-        seen for long (`link_decay`). Concurrent calls share the work. A `Worker` does this automatically.
+        unused (`archival`), makes cold what is old and worth little (`tiering`), makes links less sure that haven't been
+        seen for long (`link_decay`), and ends episodes in which nothing more is said (`episodes`). Concurrent calls share the
+        work. A `Worker` does this automatically.
 
         `dry_run` changes nothing and only reports what would expire and, whether or not they are on, what the sweeps of
         stages, archival and tiers would change, with examples; `at`, only with it: as if it were then, and nothing were used
@@ -212,7 +214,10 @@ class Work(Face):
         requested, expired = await self._erase_requested(agent, most), await self._sweeps.expire(agent, most)
         evicted, counts = await self._trim_all(agent, most), await self._end_counts(agent, most)
         classified = await self._classify(agent, most)
-        complete = sweep.after is None and expired.is_whole and max(evicted, counts, requested, classified) < most
+        sealed = await self._seal_episodes(agent, most) if self._settings.episodes else 0
+        complete = (
+            sweep.after is None and expired.is_whole and max(evicted, counts, requested, classified, sealed) < most
+        )
         done = MaintainResult(
             messages=sweep.messages,
             evicted=evicted,
@@ -220,6 +225,7 @@ class Work(Face):
             requested=requested,
             expired=expired.changed,
             classified=classified,
+            episodes=sealed,
             complete=complete,
         )
         if self._settings.guidelines:
@@ -263,6 +269,16 @@ class Work(Face):
                 after = outdated[-1][:3]
             if len(outdated) < at_once:
                 break
+        return done
+
+    async def _seal_episodes(self, agent_id: str | None, most: int) -> int:
+        """Ends what nobody goes on with, batch by batch, and returns how many."""
+        done, sealed = 0, CHANGED_AT_ONCE
+        while done < most and sealed == CHANGED_AT_ONCE:
+            at_once, now = min(CHANGED_AT_ONCE, most - done), self._now()
+            step = partial(sealing.seal, agent_id=agent_id, most=at_once, settings=self._settings, now=now)
+            sealed = await self._database.write(step, principal=service(agent_id))
+            done += sealed
         return done
 
     async def _erase_requested(self, agent_id: str | None, most: int) -> int:

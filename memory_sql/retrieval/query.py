@@ -13,6 +13,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any, NamedTuple
 
+from memory_sql.domain.episodes import is_episode_id, parse_episode_id
 from memory_sql.domain.query import Query
 from memory_sql.languages.data import of_all, table
 from memory_sql.languages.dates import DateFound, find_dates, merged
@@ -50,7 +51,8 @@ def _searched(language: str) -> _Searched:
 def parse(text: str, now: datetime, zone: tzinfo, language: str = "english", *, operators: bool = True) -> Query:
     """The query of a text: at most its first `MAX_CHARACTERS`, and `MAX_TERMS` of its words.
 
-    With `operators` it may hold "a phrase", -word, from:name, after: and before: (2026, 2026-05 or 2026-05-17) and tag:.
+    With `operators` it may hold "a phrase", -word, from:name, after: and before: (2026, 2026-05 or 2026-05-17), tag: and
+    episode: (e12).
     """
     asked = text[:MAX_CHARACTERS].replace("\x00", " ")
     given: dict[str, Any] = {}
@@ -117,6 +119,10 @@ def _operators(text: str) -> tuple[str, dict[str, Any]]:
                 if days is None:
                     return found[0]
                 given[bound] = days.last + timedelta(days=1) if bound == "after" else days.first
+            case _, "episode":
+                if not is_episode_id(value):
+                    return found[0]
+                given["episode"] = parse_episode_id(value)
             case _:
                 given["phrases"].append(value)
         return " "
@@ -160,6 +166,6 @@ def _in_year(days: Days, year: int) -> Days | None:
 
 
 _OPERATOR = re.compile(
-    r"(?<!\S)(?P<sign>-?)(?:(?P<name>from|after|before|tag):)?(?:\"(?P<quoted>[^\"]*)\"|(?P<plain>(?<=[:-])[^\s\"-][^\s\"]*))",
+    r"(?<!\S)(?P<sign>-?)(?:(?P<name>from|after|before|tag|episode):)?(?:\"(?P<quoted>[^\"]*)\"|(?P<plain>(?<=[:-])[^\s\"-][^\s\"]*))",
     re.IGNORECASE,
 )

@@ -70,7 +70,9 @@ async def answer(reads: Reads, question: Question, session: Joinable | None = No
     sought = _sought(question, settings, meant)
     async with reads.database.reading(session, _walled_as(question, session)) as reader:
         began = time.perf_counter()
-        hits, messages = await search(reader, question.principal, query, sought, weights=reads.weights)
+        hits, messages = await search(
+            reader, question.principal, query, sought, weights=reads.weights, episodes=settings.episodes
+        )
         seconds = time.perf_counter() - began
     agent, found = question.principal["agent_id"], len(hits) + len(messages)
     shown = [hit.observation.id for hit in hits]

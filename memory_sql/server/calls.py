@@ -91,6 +91,9 @@ CALLS: tuple[Call, ...] = (
     Call("POST", "scopes/{scope_id}/consolidate", "scopes.consolidate", "write"),
     Call("POST", "scopes/{scope_id}/undo", "scopes.undo", "write"),
     Call("POST", "propagate", "scopes.propagate", "write", example={"dry_run": True}),
+    # Episodes
+    Call("GET", "episodes", "episodes.list", "read", "read"),
+    Call("GET", "episodes/{episode_id}", "episodes.get", "read", "read"),
     # Groups
     Call("GET", "groups", "groups.list", "read", "read"),
     Call("PUT", "groups/{group_id}", "groups.create", "write", example={"display_name": "The harbour"}),

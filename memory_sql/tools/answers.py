@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from memory_sql.context.digest import as_data, cut
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation
+from memory_sql.domain.reading import Hit
 from memory_sql.domain.receipts import Receipt
 from memory_sql.languages.text import count_tokens
 
@@ -44,8 +45,18 @@ def fitted(lines: Iterable[str], *after: str) -> tuple[str, int]:
     return "\n".join([*taken, *more, *after]), others
 
 
-def observation_line(o: Observation) -> str:
+def hit_line(hit: Hit) -> str:
+    return observation_line(hit.observation, hit.episode)
+
+
+def hit_data(hit: Hit) -> dict[str, Any]:
+    return observation_data(hit.observation) | ({} if hit.episode is None else {"episode": hit.episode})
+
+
+def observation_line(o: Observation, episode: str | None = None) -> str:
     facts = [o.said_at.date().isoformat()]
+    if episode:
+        facts.append(f"episode {episode}")
     if o.source.speaker:
         facts.append(f"said by {_name(o.source.speaker)}")
     if o.scope.kind != "individual":

@@ -116,7 +116,10 @@ class MemoryTools:
 
     def schema(self, tool: Tool) -> dict[str, Any]:
         """JSON Schema of its arguments here, each time anew."""
-        return tool.schema(self._groups)
+        return tool.schema(self._groups, episodes=self._memory.settings.episodes)
+
+    def _strict(self, tool: Tool) -> dict[str, Any]:
+        return tool.strict_schema(self._groups, episodes=self._memory.settings.episodes)
 
     def openai(self, *, strict: bool = False) -> list[dict[str, Any]]:
         """For `tools=` of OpenAI's Responses API. `strict`: the form that its strict mode takes."""
@@ -125,7 +128,7 @@ class MemoryTools:
                 "type": "function",
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": tool.strict_schema(self._groups) if strict else self.schema(tool),
+                "parameters": self._strict(tool) if strict else self.schema(tool),
                 "strict": strict,
             }
             for tool in self.tools
@@ -202,6 +205,7 @@ class MemoryTools:
 
     async def _recall(self, given: declared.Recall) -> Answer:
         days = [f"{name}:{day}" for name, day in (("after", given.after), ("before", given.before)) if day]
+        days += [f"episode:{given.episode}"] if given.episode else []
         query = " ".join([(given.query or "").strip(), *days]).strip()
         if not query:
             return await self._most_important(given.limit)
@@ -216,8 +220,8 @@ class MemoryTools:
         known = {one.id for one in memories}
         said = [hit.message for hit in found.messages if known.isdisjoint(hit.observations)]
         return self._told(
-            [*map(answers.observation_line, memories), *map(answers.message_line, said)],
-            memories=[*map(answers.observation_data, memories)],
+            [*map(answers.hit_line, found.results), *map(answers.message_line, said)],
+            memories=[*map(answers.hit_data, found.results)],
             messages=[*map(answers.message_data, said)],
         )
 

@@ -34,6 +34,7 @@ def _a_day(value: str) -> str:
 
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_a_day)]
 ObservationId = Annotated[str, Field(pattern=r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$")]
+EpisodeId = Annotated[str, Field(pattern=r"^e[1-9]\d{0,17}$")]
 Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -46,6 +47,7 @@ class Recall(Arguments):
     limit: Annotated[int, Field(strict=True, ge=1, le=20)] = 5
     after: Annotated[Day | None, Field(description="Only said after this day: 2026-11-24.")] = None
     before: Annotated[Day | None, Field(description="Only said before this day.")] = None
+    episode: Annotated[EpisodeId | None, Field(description="Only what was said in this episode: e12.")] = None
     include_past: Annotated[Flag, Field(description="Also what is no longer true.")] = False
 
 
@@ -95,8 +97,11 @@ class Tool(NamedTuple):
     reads_only: bool = False
     destroys: bool = False
 
-    def schema(self, groups: tuple[str, ...] = ()) -> dict[str, Any]:
-        """JSON Schema 2020-12 of the arguments, each time anew. `groups`: those that `remember` may name."""
+    def schema(self, groups: tuple[str, ...] = (), *, episodes: bool = False) -> dict[str, Any]:
+        """JSON Schema 2020-12 of the arguments, each time anew. `groups`: those that `remember` may name.
+
+        `episodes`: `recall` may name one.
+        """
         made = self.arguments.model_json_schema()
         properties = {name: _plain(one) for name, one in made["properties"].items()}
         if "group" in properties:
@@ -104,12 +109,14 @@ class Tool(NamedTuple):
                 properties["group"]["enum"] = list(groups)
             else:
                 del properties["group"]
+        if not episodes:
+            properties.pop("episode", None)
         required = {"required": made["required"]} if "required" in made else {}
         return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 
-    def strict_schema(self, groups: tuple[str, ...] = ()) -> dict[str, Any]:
+    def strict_schema(self, groups: tuple[str, ...] = (), *, episodes: bool = False) -> dict[str, Any]:
         """As OpenAI's strict mode takes it: everything required and, where it may be left out, nullable; no bounds."""
-        schema = self.schema(groups)
+        schema = self.schema(groups, episodes=episodes)
         needed = schema.get("required", [])
         properties = {name: _unbounded(one, name not in needed) for name, one in schema["properties"].items()}
         return {**schema, "properties": properties, "required": list(properties)}
@@ -222,6 +229,8 @@ def _said(kind: type[Arguments], error: Any) -> str:
             return f"{name}: it may not be empty"
         case "string_pattern_mismatch" if "observation" in name:
             return f"{name}: an id looks like o12-3; find it with recall"
+        case "string_pattern_mismatch" if name == "episode":
+            return f"{name}: an id looks like e12; find it with recall"
         case "string_pattern_mismatch":
             return f"{name}: write a day as 2026-11-24"
         case "day":

@@ -671,7 +671,7 @@ SERVING = [("serve",), ("inspect",), ("mcp",)]
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 110
+    assert len(listed) == 113
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
@@ -687,8 +687,8 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "demo", "add", "observe", "context", "digest", "search", "forget", "run-due", "configure"
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", faces, re.M) == [
-        "observation", "scope", "prompt", "entity", "topic", "conversation", "group", "person", "hold", "key", "model",
-        "import", "work", "admin",
+        "observation", "scope", "prompt", "entity", "topic", "conversation", "episode", "group", "person", "hold", "key",
+        "model", "import", "work", "admin",
     ]  # fmt: skip
     assert re.findall(r"^  (\S+)", operations, re.M) == [
         "estimate",

@@ -433,7 +433,33 @@ STANDING = """
         WHERE (t.agent_key, t.scope_id, t.seq) = (o.agent_key, o.scope_id, o.seq)
     ), 'active')
 """
+IN_WAITING = "FROM memory.conversations WHERE conversation_id = 'waiting'"
+IN_S = "FROM memory.conversations WHERE conversation_id = 's'"
+EPISODE = (
+    "INSERT INTO memory.episodes (agent_key, conversation_id, opened_at, last_at)"
+    " SELECT agent_key, conversation_id, now() - interval '{past}', now() - interval '{last}'"
+)
+FORMED_IN_S = (
+    "INSERT INTO memory.observation_episodes (agent_key, scope_id, seq, episode_id)"
+    " SELECT o.agent_key, o.scope_id, o.seq, e.episode_id FROM memory.observations o JOIN memory.episodes e USING (agent_key)"
+    " WHERE o.conversation_id = 's' AND o.source_kind = 'formation'"
+)
+SOMETHING = (
+    "INSERT INTO memory.observation_episodes (agent_key, scope_id, seq, episode_id)"
+    " SELECT agent_key, 0, episode_id, episode_id FROM memory.episodes"
+)
+TRACED = (
+    "INSERT INTO memory.episodes"
+    " (agent_key, conversation_id, episode_id, opened_at, last_at, sealed_at, seal_reason, trace_id)"
+    " SELECT agent_key, 's', n, now(), now(), now(), 'forced', n - 1 FROM memory.agents, generate_series(1002, 1003) n"
+)
 PLANTED: dict[str, list[str]] = {
+    "episodes_have_observations": [f"{EPISODE.format(past='1 day', last='1 day')} {IN_S}"],
+    "episodes_are_of_one_conversation": [
+        f"{EPISODE.format(past='20 years', last='-1 day')} {IN_WAITING};{FORMED_IN_S}",
+        f"{EPISODE.format(past='20 years', last='19 years')} {IN_S};{FORMED_IN_S}",
+    ],
+    "traces_begin_with_their_episode": [f"{TRACED};{SOMETHING}"],
     "standings_are_the_statuses": [
         "UPDATE memory.observations SET standing = 'archived' WHERE standing = 'superseded'",
         "INSERT INTO memory.observation_vectors (agent_key, scope_id, seq, model, bits, standing)"

@@ -34,7 +34,7 @@ ORDER BY 1
 async def fill(url: str) -> None:
     """Gives every table a row."""
     llm = Scripted(extracted(("Mia likes tea.", "individual")), "Tea.")
-    async with Memory(url, llm, Settings(llm="offline")) as memory:
+    async with Memory(url, llm, Settings(llm="offline", episodes=True)) as memory:
         await memory.add(conversation(4), agent_id="ada", user_id="mia", conversation_id="s", group_ids=["harbor"])
         formed = await memory.conversations.form(agent_id="ada", conversation_id="s")
         await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)

@@ -29,6 +29,7 @@ LEA: dict[str, Any] = {**ADA, "user_id": "lea"}
 SETTINGS = Settings(
     graph=True,
     llm="offline",
+    episodes=True,
     formation_min_messages=1,
     formation_cold_minutes=0.0,
     consolidation_threshold=1,

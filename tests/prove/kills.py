@@ -55,6 +55,7 @@ SETTINGS = Settings(
     formation_window_messages=9,
     observation_max_items=50,
     conversation_scope="summary",
+    episodes=True,
     consolidation_threshold=8,
     consolidation_min_ratio=0.0,
     consolidation_max_words=100_000,

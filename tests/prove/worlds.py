@@ -57,6 +57,7 @@ NOUNS, VALUES = ("printer", "freezer"), ("grey", "blue")
 WORDINGS = ("The {0} in the hall is {1}.", "{2} in the hall is {1}.")  # the second says the same, and nothing more
 SETTINGS = Settings(
     llm="offline",
+    episodes=True,
     formation_min_messages=1,
     consolidation_threshold=2,
     consolidation_min_ratio=0.0,

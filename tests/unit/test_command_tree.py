@@ -25,6 +25,7 @@ NOUNS = {
     "topics": "topic",
     "prompts": "prompt",
     "conversations": "conversation",
+    "episodes": "episode",
     "groups": "group",
     "people": "person",
     "holds": "hold",
@@ -36,7 +37,7 @@ NOUNS = {
 }
 SHORTER = {"add_member": "add", "remove_member": "remove"}  # `group add` says it
 WORKERS = {"claim", "catch_up"}  # what a worker calls to work
-ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show"}  # what a command prints
+ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show", ("episodes", "get"): "show"}  # what a command prints
 MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids", "find", "known", "link", "redeem", "takes_part", "note_action"}  # of `add`, `serve` and tools
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`

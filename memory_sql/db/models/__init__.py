@@ -4,6 +4,7 @@ from memory_sql.db.models.agents import AgentRow, RetrievalRow
 from memory_sql.db.models.base import SCHEMA, Base, columns_of
 from memory_sql.db.models.conversations import ConversationRow, MessageRow
 from memory_sql.db.models.dialects import DialectRow
+from memory_sql.db.models.episodes import EpisodeRow, ObservationEpisodeRow
 from memory_sql.db.models.imports import ForgottenRefRow, ImportedMessageRow, ImportedRow, ImportRejectRow, ImportRow
 from memory_sql.db.models.keys import ApiKeyRow
 from memory_sql.db.models.links import LinkRow
@@ -26,6 +27,7 @@ __all__ = [
     "ConversationRow",
     "DepartureRow",
     "DialectRow",
+    "EpisodeRow",
     "EventRow",
     "EvidenceRow",
     "ForgottenIdRow",
@@ -40,6 +42,7 @@ __all__ = [
     "LinkRow",
     "MemberRow",
     "MessageRow",
+    "ObservationEpisodeRow",
     "ObservationFeedbackRow",
     "ObservationRetrievalRow",
     "ObservationRow",

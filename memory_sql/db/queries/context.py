@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import FromClause, Select, false, select
@@ -11,8 +12,10 @@ from memory_sql.config import Settings
 from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import CANDIDATES, Wanted, candidates_at, candidates_of
 from memory_sql.db.queries.digest_candidates import NAMED as OF_CANDIDATE
+from memory_sql.db.queries.episodes import OF_EPISODE, SEEN, episodes_in, lately
 from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, search
 from memory_sql.db.queries.static_layer import LAYER, layer_of, limits_of, static_layer_at
+from memory_sql.domain.episodes import Episode
 from memory_sql.domain.layer import StaticLayer
 from memory_sql.domain.observations import Candidate
 from memory_sql.domain.query import Query, Weights
@@ -22,20 +25,23 @@ _SCOPE = tuple(item.label(f"l_{item.name}") for item in LAYER.c)
 _Scope: Any = namedtuple("_Scope", LAYER.c.keys())  # type: ignore[misc]  # its columns are the function's
 
 
-def _statement(*, searches: bool, digests: bool) -> Select[Any]:
-    """A row for each scope, then for each match, then for each candidate; columns of the other kinds are null."""
+def _statement(*, searches: bool, digests: bool, episodes: bool) -> Select[Any]:
+    """A row for each scope, then for each match, candidate and episode; columns of the other kinds are null."""
     columns, source = list[Any](_SCOPE), cast(FromClause, LAYER)
     if searches:
         columns, source = [*columns, *FOUND], source.join(MATCHES, false(), full=True)
     if digests:
         columns, source = [*columns, *OF_CANDIDATE], source.join(CANDIDATES, false(), full=True)
+    if episodes:
+        columns, source = [*columns, *OF_EPISODE], source.join(SEEN, false(), full=True)
     return select(*columns).select_from(source)
 
 
 _STATEMENTS = {
-    (searches, digests): _statement(searches=searches, digests=digests)
+    (searches, digests, episodes): _statement(searches=searches, digests=digests, episodes=episodes)
     for searches in (False, True)
     for digests in (False, True)
+    for episodes in (False, True)
 }
 
 
@@ -50,6 +56,7 @@ class Found(NamedTuple):
     candidates: list[Candidate]
     hits: list[Hit]
     messages: list[MessageHit]
+    episodes: Sequence[Episode] = ()
 
 
 async def read_context(
@@ -57,7 +64,8 @@ async def read_context(
 ) -> Found:
     """One statement; as of a past moment up to three.
 
-    Nothing is searched where `sought` wants none; `digests`: for a digest, as `wanted` says.
+    Nothing is searched where `sought` wants none; `digests`: for a digest, as `wanted` says. Of the past no
+    episodes are read.
     """
     searches = max(sought.observations, sought.messages) > 0
     if sought.as_of is not None:
@@ -70,7 +78,12 @@ async def read_context(
         parameters |= given(wanted.principal, query, sought, weights)
     if digests:
         parameters |= wanted.parameters
-    rows = list(await reader.execute(_STATEMENTS[searches, digests], parameters))
+    episodes = settings.episodes and settings.context_episodes > 0
+    if episodes:
+        parameters |= lately(settings, query, sought.now)
+    rows = list(await reader.execute(_STATEMENTS[searches, digests, episodes], parameters))
     scopes = [_Scope._make(row[: len(_SCOPE)]) for row in rows if _is_of_layer(row)]
     matches = [row for row in rows if row.arm is not None] if searches else []
-    return Found(layer_of(scopes), candidates_of(rows) if digests else [], *found_in(matches, query))
+    hits, messages = found_in(matches, query)
+    seen = episodes_in(row[-len(OF_EPISODE) :] for row in rows) if episodes else ()
+    return Found(layer_of(scopes), candidates_of(rows) if digests else [], hits, messages, seen)

@@ -18,12 +18,14 @@ from sqlalchemy.orm import aliased
 from memory_sql.db.models import (
     ConsolidationRow,
     ConversationRow,
+    EpisodeRow,
     EventRow,
     EvidenceRow,
     HoldRow,
     LineageRow,
     MemberRow,
     MessageRow,
+    ObservationEpisodeRow,
     ObservationRow,
     ObservationStateRow,
     PromptRow,
@@ -38,6 +40,7 @@ from memory_sql.domain.exports import (
     ExportedAlias,
     ExportedConversation,
     ExportedDerivation,
+    ExportedEpisode,
     ExportedEvent,
     ExportedEvidence,
     ExportedFeedback,
@@ -91,6 +94,7 @@ class PersonalRows:
             "hold": self._holds(),
             "membership": self._memberships(),
             "conversation": self._conversations(),
+            "episode": self._episodes(),
             "message": self._messages(),
             "scope": self._scopes(),
             "prompt": self._prompts(),
@@ -150,6 +154,17 @@ class PersonalRows:
         given = {name: row._mapping[name] for name in row._mapping if name not in ("user_id", "participants")}
         return ExportedConversation(**given, user_ids=users)
 
+    def _episodes(self) -> Part:
+        e, s = EpisodeRow, ConversationRow
+        ids = ("e" + cast(e.episode_id, Text)).label("id"), ("e" + cast(e.trace_id, Text)).label("trace")
+        rows = (
+            select(*ids, *columns_of(e, ExportedEpisode.model_fields))
+            .join(s, and_(s.agent_key == e.agent_key, s.conversation_id == e.conversation_id))
+            .where(self._in_agent(e), _overlap(s.participants, self._array))
+            .order_by(e.conversation_id, e.episode_id)
+        )
+        return Part(rows, lambda row: ExportedEpisode(**row._mapping))
+
     def _messages(self) -> Part:
         m = MessageRow
         columns = columns_of(m, ExportedMessage.model_fields)
@@ -195,7 +210,7 @@ class PersonalRows:
         return Part(rows, lambda row: ExportedVersion(**self._placed(row, "v", row.version), **_named(row, columns)))
 
     def _observations(self) -> Part:
-        o, state = ObservationRow, ObservationStateRow
+        o, state, n = ObservationRow, ObservationStateRow, ObservationEpisodeRow
         rows = (
             select(
                 *_SCOPE,
@@ -204,6 +219,7 @@ class PersonalRows:
                 o.related_users,
                 o.subjects,
                 o.terms,
+                *(("e" + cast(n.episode_id, Text)).label("episode"), n.topics),
                 o.metadata_.label("about"),
                 o.kind.label("sort"),
                 o.dates,
@@ -222,6 +238,7 @@ class PersonalRows:
             )
             .join(ScopeRow, and_(ScopeRow.agent_key == o.agent_key, ScopeRow.scope_id == o.scope_id))
             .outerjoin(state, and_(state.agent_key == o.agent_key, state.scope_id == o.scope_id, state.seq == o.seq))
+            .outerjoin(n, and_(n.agent_key == o.agent_key, n.scope_id == o.scope_id, n.seq == o.seq))
             .where(self._in_agent(o), self._is_said(), ~_is_withdrawn(o))
             .order_by(o.scope_id, o.seq)
         )
@@ -241,6 +258,8 @@ class PersonalRows:
             subjects=self._mine(row.subjects),
             terms=() if shared else tuple(row.terms.splitlines()),
             metadata={} if shared else row.about,
+            episode=row.episode,
+            topics=() if shared else tuple(row.topics or ()),
             kind=row.sort,
             dates=_days(row.dates),
             **{name: getattr(row, name) for name in _STATE},

@@ -16,6 +16,7 @@ from sqlalchemy.types import ARRAY, BigInteger, Boolean, DateTime, Double, Integ
 
 from memory_sql.db.direct import Reader
 from memory_sql.db.observation_rows import OWN, read_from, to_observation
+from memory_sql.domain.episodes import episode_id
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Explanation, Followed, Hit, MessageHit
@@ -71,6 +72,12 @@ FOUND = (
 )
 """A match with the columns of its observation, as `to_observation` reads them, or of its message."""
 _SEARCH = select(*FOUND)
+_row = MATCHES.c.observation
+_EPISODE = func.memory.episode_of(
+    *read_from(_row, (column("agent_key", BigInteger), column("scope_id", BigInteger), column("seq", Integer)), "of_"),
+    type_=BigInteger,
+).label("episode_id")
+_SEARCH_EPISODES = select(*FOUND, _EPISODE)
 
 
 class _Explain(Executable, ClauseElement):
@@ -106,15 +113,22 @@ class Sought(NamedTuple):
 
 
 async def search(
-    reader: Reader, principal: Mapping[str, Any], query: Query, sought: Sought, weights: Weights | None = None
+    reader: Reader,
+    principal: Mapping[str, Any],
+    query: Query,
+    sought: Sought,
+    weights: Weights | None = None,
+    *,
+    episodes: bool = False,
 ) -> tuple[list[Hit], list[MessageHit]]:
-    """Each arm best first, equal ones newest first, then by id."""
+    """Each arm best first, equal ones newest first, then by id. `episodes`: hits name theirs."""
     if not query:
         return [], []
-    return found_in(await reader.execute(_SEARCH, given(principal, query, sought, weights)), query)
+    statement = _SEARCH_EPISODES if episodes else _SEARCH
+    return found_in(await reader.execute(statement, given(principal, query, sought, weights)), query, episodes=episodes)
 
 
-def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[MessageHit]]:
+def found_in(rows: Iterable[Any], query: Query, *, episodes: bool = False) -> tuple[list[Hit], list[MessageHit]]:
     """Observations and messages separately, each in order."""
     hits: list[Hit] = []
     messages: list[MessageHit] = []
@@ -128,6 +142,7 @@ def found_in(rows: Iterable[Any], query: Query) -> tuple[list[Hit], list[Message
                     covered=row.covered,
                     near=row.near,
                     explanation=_explained(row, query),
+                    episode=episode_id(row.episode_id) if episodes and row.episode_id is not None else None,
                 )
             )
         else:

@@ -40,6 +40,7 @@ from memory_sql.db.models.conversations import RESTS
 from memory_sql.db.queries.related import RELATED, asked_as
 from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.db.repositories.conversations import STATE, BufferedMessage, ConversationState, is_free, to_state
+from memory_sql.db.repositories.episodes import episode_rules
 from memory_sql.db.repositories.groups import TAKING_FROM, taking_from
 from memory_sql.db.repositories.observations import Draft, ObservationKey, stored_as
 from memory_sql.db.repositories.runs import RunKey
@@ -229,6 +230,7 @@ class FormationRepository:
             **formation_limits(settings),
             "message_retention_days": settings.message_retention_days,
             "keep_verbatim": settings.keep_verbatim,
+            **({"episodes": episode_rules(settings)} if settings.episodes else {}),
         }
         given = {"agent_id": state.agent_id, "run": read, "limits": kept, **_given(drafts, shown, settings, now)}
         return _outcomes(await ask(self._session, _APPLY, given))

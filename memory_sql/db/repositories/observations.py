@@ -80,7 +80,8 @@ class LinkedBy(NamedTuple):
 class Draft:
     """An observation that hasn't been stored. `categories` None: it is classified when it is saved.
 
-    `subjects` are the users whom it speaks of, `terms` words that it may be searched by. `links` None: it gets none.
+    `subjects` are the users whom it speaks of, `terms` words that it may be searched by, `topics` what it is about, which
+    its episode keeps. `links` None: it gets none.
     """
 
     scope: NewScope
@@ -109,6 +110,7 @@ class Draft:
     categories: tuple[str, ...] | None = None
     subjects: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     lane: Lane = "absorb"
     links: LinkedBy | None = None
 
@@ -267,6 +269,7 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
         "dates": f"{{{', '.join(f'[{days.first}, {days.last}]' for days in draft.dates)}}}" if draft.dates else None,
         "evidence": [asdict(item) for item in draft.evidence],
         **({} if draft.links is None else {"links": draft.links._asdict()}),
+        **({"topics": draft.topics} if draft.topics else {}),
     }
 
 

@@ -39,6 +39,7 @@ from memory_sql.db.models import (
     Base,
     ConversationRow,
     DepartureRow,
+    EpisodeRow,
     EventRow,
     EvidenceRow,
     HoldRow,
@@ -81,6 +82,7 @@ IDS: Mapping[RenameKind, Sequence[Column]] = {
         EvidenceRow.conversation_id,
         RunRow.conversation_id,
         ObservationRow.conversation_id,
+        EpisodeRow.conversation_id,
         EventRow.conversation_id,
     ),
 }
@@ -101,7 +103,7 @@ OWNER_KINDS: Mapping[RenameKind, Sequence[str]] = {
 }
 TABLES = (
     AgentRow, ScopeRow, MemberRow, ConversationRow, MessageRow, RunRow, ObservationRow, EvidenceRow, EventRow, HoldRow,
-    UserAliasRow, DepartureRow, ImportedMessageRow,
+    UserAliasRow, DepartureRow, ImportedMessageRow, EpisodeRow,
 )  # fmt: skip
 
 

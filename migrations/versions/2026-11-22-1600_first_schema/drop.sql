@@ -1,9 +1,9 @@
 -- Written by `make schema`: the way back.
 
-DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_feedback, memory.v_retrieved, memory.v_retrieval,
-    memory.v_model_cost, memory.v_latency, memory.v_formation_funnel, memory.v_events, memory.v_users, memory.v_waiting,
-    memory.v_pending, memory.v_backlog, memory.v_contradictions, memory.v_scope_timeline, memory.v_messages,
-    memory.v_lifecycle, memory.v_observations;
+DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_episodes, memory.v_feedback, memory.v_retrieved,
+    memory.v_retrieval, memory.v_model_cost, memory.v_latency, memory.v_formation_funnel, memory.v_events,
+    memory.v_users, memory.v_waiting, memory.v_pending, memory.v_backlog, memory.v_contradictions,
+    memory.v_scope_timeline, memory.v_messages, memory.v_lifecycle, memory.v_observations;
 DO $$
 DECLARE
     v_policy record;
@@ -13,6 +13,8 @@ BEGIN
     END LOOP;
 END
 $$;
+DROP TRIGGER observation_episodes_are_left ON memory.observation_episodes;
+DROP TRIGGER events_follow_corrections ON memory.events;
 DROP TRIGGER observations_guard_privacy ON memory.observations;
 DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
@@ -34,16 +36,19 @@ DROP FUNCTION memory.forecast, memory.decayed, memory.reinforced, memory.decay_l
     memory.next_that_may_expire, memory.expiring, memory.expiring_of, memory.expiry_rules, memory.expires, memory.moved,
     memory.is_kept_as_it_is, memory.lock_swept, memory.next_found, memory.next_in_use, memory.lived, memory.next_tier,
     memory.next_stage, memory.lifecycle, memory.digest_candidates, memory.agent_settings, memory.correct_one,
-    memory.advance_conversation, memory.apply_formation, memory.end_of_day, memory.end_counts, memory.end_retention,
-    memory.is_verbatim, memory.read_messages, memory.static_layer_at, memory.search, memory.search_messages,
-    memory.search_observations, memory.activated, memory.heirs, memory.neighbours, memory.nearest, memory.similar,
-    memory.searched_scopes, memory.newest_sought, memory.words_sampled, memory.words_worth, memory.word_rarities,
-    memory.word_points, memory.rarest_words, memory.observations_with, memory.holds_text, memory.words_held,
-    memory.eight_held, memory.lexeme_queries, memory.query_lexemes, memory.known_at, memory.static_layer,
-    memory.scope_rank, memory.topics, memory.entity, memory.newest_known, memory.listed, memory.observation_as_read,
-    memory.observation_version, memory.undo_import, memory.imported_beside, memory.imported_texts, memory.erase_agent,
-    memory.forget_one, memory.waits_for, memory.erase, memory.count_unformed, memory.take_back_evidence, memory.detach,
-    memory.speakers_of, memory.newest_speakers, memory.kept_beside, memory.tainted_versions, memory.forget_closure,
+    memory.advance_conversation, memory.apply_formation, memory.episode_of, memory.episode_observations,
+    memory.episodes_seen, memory.drop_empty_episode, memory.follow_correction, memory.rejoin_episodes, memory.seal_idle,
+    memory.seal_episode, memory.keep_episodes, memory.episode_topics, memory.episode_members, memory.best_topics,
+    memory.seal_reason, memory.jaccard, memory.end_of_day, memory.end_counts, memory.end_retention, memory.is_verbatim,
+    memory.read_messages, memory.static_layer_at, memory.search, memory.search_messages, memory.search_observations,
+    memory.activated, memory.heirs, memory.neighbours, memory.nearest, memory.similar, memory.searched_scopes,
+    memory.newest_sought, memory.words_sampled, memory.words_worth, memory.word_rarities, memory.word_points,
+    memory.rarest_words, memory.observations_with, memory.holds_text, memory.words_held, memory.eight_held,
+    memory.lexeme_queries, memory.query_lexemes, memory.known_at, memory.static_layer, memory.scope_rank, memory.topics,
+    memory.entity, memory.newest_known, memory.listed, memory.observation_as_read, memory.observation_version,
+    memory.undo_import, memory.imported_beside, memory.imported_texts, memory.erase_agent, memory.forget_one,
+    memory.waits_for, memory.erase, memory.count_unformed, memory.take_back_evidence, memory.detach, memory.speakers_of,
+    memory.newest_speakers, memory.kept_beside, memory.tainted_versions, memory.forget_closure,
     memory.held_contradictions, memory.unsettled, memory.derived, memory.alike, memory.peers, memory.shareable,
     memory.people_behind, memory.trust, memory.propagation_targets, memory.members_of, memory.person, memory.released,
     memory.is_held_message, memory.is_held_observation, memory.held_messages, memory.held_observations,
@@ -63,9 +68,10 @@ DROP FUNCTION memory.forecast, memory.decayed, memory.reinforced, memory.decay_l
     memory.keep_standing, memory.supports, memory.is_faded, memory.is_aside, memory.is_sought, memory.is_found,
     memory.in_use;
 DROP TABLE memory.installation, memory.rechecked, memory.observation_vectors, memory.observation_states,
-    memory.observation_retrievals, memory.observation_feedback, memory.links, memory.lineage, memory.judged,
-    memory.evidence, memory.observations, memory.imported_messages, memory.consolidations, memory.runs, memory.prompts,
-    memory.messages, memory.members, memory.departures, memory.user_aliases, memory.scopes, memory.retrievals,
-    memory.holds, memory.forgotten_refs, memory.forgotten_ids, memory.events, memory.conversations, memory.prices,
-    memory.imports, memory.imported, memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
+    memory.observation_retrievals, memory.observation_feedback, memory.observation_episodes, memory.links,
+    memory.lineage, memory.judged, memory.evidence, memory.observations, memory.imported_messages,
+    memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.episodes,
+    memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs,
+    memory.forgotten_ids, memory.events, memory.conversations, memory.prices, memory.imports, memory.imported,
+    memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
 DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

@@ -18,6 +18,7 @@ VIEWS = (
     "v_events",
     "v_retrieved",
     "v_feedback",
+    "v_episodes",
     "v_pending",
     "v_contradictions",
     "v_scope_timeline",
@@ -94,6 +95,16 @@ class Looking(Actor):
             agent_id=agent, user_id=self.name(agent, "user"), conversation_id=self.place(agent)[0]
         ), await self.memory.conversations.unformed(agent_id=agent)
 
+    async def look_at_episodes(self, agent: str) -> object:
+        """What was talked about; now and then something else begins."""
+        who: dict[str, Any] = {"agent_id": agent, "user_id": self.name(agent, "user")}
+        if self.random.randrange(3) == 0:
+            await self.memory.episodes.seal(agent_id=agent, conversation_id=self.place(agent)[0])
+        found = await self.memory.episodes.list(**who)
+        if not found:
+            raise NothingToDoError
+        return found, await self.memory.episodes.get(found[0].id, **who)
+
     async def number_messages(self, agent: str) -> object:
         texts = [f"{agent} {n}" for n in range(3)]
         numbers = [await self.memory.conversations.message_ids(texts) for _ in range(2)]
@@ -157,7 +168,7 @@ LOOKS: dict[str, Callable[[Looking, str], Awaitable[object]]] = {
     name: getattr(Looking, name)
     for name in (
         "export_view", "look_at_scope", "look_at_prompt", "look_at_observation", "look_back", "look_at_group",
-        "look_at_person", "look_at_messages", "number_messages", "look_at_work", "look_at_store", "look_at_journal",
-        "make_group", "open_conversation", "use_key",
+        "look_at_person", "look_at_messages", "look_at_episodes", "number_messages", "look_at_work", "look_at_store",
+        "look_at_journal", "make_group", "open_conversation", "use_key",
     )
 }  # fmt: skip

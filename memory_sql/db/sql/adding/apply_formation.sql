@@ -1,6 +1,6 @@
 -- memory.apply_formation(agent, read, wanted, shown, drafts, threshold, limits, at): all that ends a formation: stores
 -- what came of it, moves the cursor, ends the run, and takes the texts of the messages where `limits` say that they
--- aren't kept. `read` is an object: agent and conversation (its keys), fence, formed (number) and epoch as they were
+-- aren't kept, and puts it into episodes where `limits` have rules for them. `read` is an object: agent and conversation (its keys), fence, formed (number) and epoch as they were
 -- read, run and run_fence, up_to (number), refused (counts by reason), beside (other conversations that were read along with
 -- it: their epochs by id; null: none). Rows as of memory.store_drafts; where there was
 -- no draft one of the outcome nothing. One of the outcome moved, ended (the run) or stale, and nothing is changed.
@@ -18,6 +18,7 @@ DECLARE
     v_counts jsonb := p_read -> 'refused';
     v_stored integer := 0;
     v_known integer := 0;
+    v_kept jsonb := '[]';
 BEGIN
     SELECT r.* INTO v_read
     FROM jsonb_to_record(p_read) AS r (
@@ -61,6 +62,12 @@ BEGIN
             RETURN NEXT;
             v_stored := v_stored + (scope_id IS NOT NULL AND outcome <> 'known')::integer;
             v_known := v_known + (outcome = 'known')::integer;
+            IF p_limits ? 'episodes' AND scope_id IS NOT NULL AND outcome <> 'known' THEN
+                v_kept := v_kept || jsonb_build_array(jsonb_build_object(
+                    'scope_id', scope_id, 'seq', seq, 'observed_at', p_drafts -> place -> 'observed_at',
+                    'topics', coalesce(p_drafts -> place -> 'topics', '[]')
+                ));
+            END IF;
             IF scope_id IS NULL THEN
                 v_counts := v_counts || jsonb_build_object(outcome, coalesce((v_counts ->> outcome)::integer, 0) + 1);
             END IF;
@@ -70,6 +77,9 @@ BEGIN
         RETURN NEXT;
         PERFORM memory.leave(v_before);
         RETURN;
+    END IF;
+    IF v_kept <> '[]' THEN
+        PERFORM memory.keep_episodes(v_read.agent, v_read.conversation, v_kept, p_limits -> 'episodes');
     END IF;
     PERFORM memory.advance_conversation(v_read.agent, v_read.conversation, v_read.fence, v_read.up_to, p_limits, p_at);
     IF p_limits @> '{"message_retention_days": 0}' THEN  -- without waiting for the sweep

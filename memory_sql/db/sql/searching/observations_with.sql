@@ -8,7 +8,7 @@ RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE sql STABLE AS $$
     WITH asked AS (
         SELECT x.*
-        FROM jsonb_to_record(p_query) AS x(phrases text[], without text[], said_by text, after date, before date, tags text[])
+        FROM jsonb_to_record(p_query) AS x(phrases text[], without text[], said_by text, after date, before date, tags text[], episode bigint)
     ), form AS (
         SELECT t.g, l.language, u.lexeme
         FROM (SELECT DISTINCT o.language FROM memory.observations o WHERE o.agent_key = p_agent) l
@@ -31,6 +31,10 @@ LANGUAGE sql STABLE AS $$
       AND (f.after IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date >= f.after)
       AND (f.before IS NULL OR (coalesce(o.said_again_at, o.observed_at) AT TIME ZONE 'UTC')::date < f.before)
       AND o.tags @> f.tags
+      AND (f.episode IS NULL OR EXISTS (
+          SELECT FROM memory.observation_episodes n
+          WHERE n.agent_key = p_agent AND n.scope_id = o.scope_id AND n.seq = o.seq AND n.episode_id = f.episode
+      ))
 $$;
 
 COMMENT ON FUNCTION memory.observations_with(bigint, jsonb) IS

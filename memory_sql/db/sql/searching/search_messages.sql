@@ -49,8 +49,8 @@ BEGIN
         names text[], spans datemultirange, phrases text[], without text[], said_by text,
         after date, before date, tags text[], outside text, unformed boolean
     );
-    IF cardinality(f.tags) > 0 THEN
-        RETURN;  -- messages have none
+    IF cardinality(f.tags) > 0 OR p_query ? 'episode' THEN
+        RETURN;  -- messages have neither
     END IF;
     SELECT memory.retention_start(a.settings, p_days, p_at), EXISTS (
                SELECT FROM memory.observation_states t WHERE t.agent_key = a.agent_key AND memory.is_aside(t.status)

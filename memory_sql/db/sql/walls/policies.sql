@@ -18,7 +18,8 @@ BEGIN
     FOREACH v_table IN ARRAY ARRAY[
         'scopes', 'prompts', 'members', 'observations', 'observation_states', 'consolidations', 'evidence', 'lineage',
         'judged', 'conversations', 'messages', 'runs', 'events', 'holds', 'user_aliases', 'departures', 'forgotten_ids', 'retrievals', 'imported',
-        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals', 'observation_feedback', 'rechecked', 'links'
+        'imported_messages', 'forgotten_refs', 'observation_vectors', 'observation_retrievals', 'observation_feedback',
+        'rechecked', 'links', 'episodes', 'observation_episodes'
     ] LOOP
         EXECUTE format('ALTER TABLE memory.%I ENABLE ROW LEVEL SECURITY', v_table);
         EXECUTE format(
@@ -93,6 +94,22 @@ CREATE POLICY users ON memory.messages FOR SELECT USING (
     withdrawn_by IS NULL AND EXISTS (  -- the policy of conversations applies here too, as in memory.visible_conversations
         SELECT FROM memory.conversations s
         WHERE s.agent_key = messages.agent_key AND s.conversation_id = messages.conversation_id AND NOT s.excluded
+    )
+);
+
+CREATE POLICY users ON memory.episodes FOR SELECT USING (
+    EXISTS (  -- the policy of conversations applies here too
+        SELECT FROM memory.conversations s
+        WHERE s.agent_key = episodes.agent_key AND s.conversation_id = episodes.conversation_id AND NOT s.excluded
+    )
+);
+
+CREATE POLICY users ON memory.observation_episodes FOR SELECT USING (
+    agent_key = (SELECT memory.my_agent()) AND scope_id = ANY ((SELECT memory.my_scopes())::bigint[])
+    AND EXISTS (SELECT FROM memory.episodes e WHERE e.agent_key = observation_episodes.agent_key AND e.episode_id = observation_episodes.episode_id)
+    AND EXISTS (
+        SELECT FROM memory.observations o
+        WHERE o.agent_key = observation_episodes.agent_key AND o.scope_id = observation_episodes.scope_id AND o.seq = observation_episodes.seq
     )
 );
 

@@ -11,6 +11,7 @@ DECLARE
     v_counts jsonb := p_read -> 'refused';
     v_stored integer := 0;
     v_known integer := 0;
+    v_kept jsonb := '[]';
 BEGIN
     SELECT r.* INTO v_read
     FROM jsonb_to_record(p_read) AS r (
@@ -54,6 +55,12 @@ BEGIN
             RETURN NEXT;
             v_stored := v_stored + (scope_id IS NOT NULL AND outcome <> 'known')::integer;
             v_known := v_known + (outcome = 'known')::integer;
+            IF p_limits ? 'episodes' AND scope_id IS NOT NULL AND outcome <> 'known' THEN
+                v_kept := v_kept || jsonb_build_array(jsonb_build_object(
+                    'scope_id', scope_id, 'seq', seq, 'observed_at', p_drafts -> place -> 'observed_at',
+                    'topics', coalesce(p_drafts -> place -> 'topics', '[]')
+                ));
+            END IF;
             IF scope_id IS NULL THEN
                 v_counts := v_counts || jsonb_build_object(outcome, coalesce((v_counts ->> outcome)::integer, 0) + 1);
             END IF;
@@ -63,6 +70,9 @@ BEGIN
         RETURN NEXT;
         PERFORM memory.leave(v_before);
         RETURN;
+    END IF;
+    IF v_kept <> '[]' THEN
+        PERFORM memory.keep_episodes(v_read.agent, v_read.conversation, v_kept, p_limits -> 'episodes');
     END IF;
     PERFORM memory.advance_conversation(v_read.agent, v_read.conversation, v_read.fence, v_read.up_to, p_limits, p_at);
     IF p_limits @> '{"message_retention_days": 0}' THEN  -- without waiting for the sweep

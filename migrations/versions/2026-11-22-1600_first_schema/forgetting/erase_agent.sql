@@ -15,7 +15,7 @@ BEGIN
     ON CONFLICT (agent_key, kind, id_hash) DO UPDATE SET forgotten_at = greatest(f.forgotten_at, excluded.forgotten_at);
     FOREACH what IN ARRAY ARRAY[
         'imported', 'imported_messages', 'judged', 'lineage', 'evidence', 'observation_states', 'observation_vectors',
-        'observation_retrievals', 'observation_feedback', 'rechecked', 'links', 'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
+        'observation_retrievals', 'observation_feedback', 'rechecked', 'links', 'observation_episodes', 'episodes', 'observations', 'consolidations', 'members', 'departures', 'user_aliases', 'runs', 'messages', 'conversations',
         'prompts', 'scopes', 'holds', 'retrievals'
     ] LOOP
         IF what = 'observation_states' THEN  -- each goes along with its observation

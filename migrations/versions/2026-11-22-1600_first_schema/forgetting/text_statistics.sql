@@ -7,7 +7,7 @@ BEGIN
             ('messages', 'content'), ('messages', 'speaker'), ('messages', 'search_extra'), ('messages', 'search'),
             ('observations', 'content'), ('observations', 'speaker'), ('observations', 'tags'),
             ('observations', 'metadata'), ('observations', 'search_extra'), ('observations', 'search'),
-            ('observations', 'terms'), ('observations', 'cues'), ('observations', 'fact_key'),
+            ('observations', 'terms'), ('observations', 'cues'), ('observations', 'fact_key'), ('observation_episodes', 'topics'),
             ('consolidations', 'content'), ('consolidations', 'contradictions'), ('scopes', 'display_name'),
             ('scopes', 'speakers'), ('prompts', 'body'), ('runs', 'answer'), ('runs', 'held'), ('runs', 'seen'),
             ('events', 'reason'), ('holds', 'reason'), ('links', 'label')

@@ -50,7 +50,8 @@ BEGIN
     SELECT x.* INTO f
     FROM jsonb_to_record(p_query) AS x(
         spans datemultirange, phrases text[], without text[], said_by text, after date, before date, tags text[],
-        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean, enough bigint
+        scope bigint, absorbed boolean, superseded boolean, overtaken integer, outside text, elsewhere boolean, enough bigint,
+        episode bigint
     );
     v_apart := f.overtaken > 0;
     v_superseded := f.superseded OR v_apart;
@@ -176,7 +177,7 @@ BEGIN
     END IF;
     v_textual := cardinality(f.phrases) > 0 OR cardinality(f.without) > 0;
     v_dated := NOT isempty(f.spans);
-    v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL;
+    v_fitting := cardinality(f.tags) > 0 OR f.said_by IS NOT NULL OR f.after IS NOT NULL OR f.before IS NOT NULL OR f.episode IS NOT NULL;
     -- Where no word is left to look for, all that was said by somebody or fits; nothing for words that say nothing.
     v_all := lexemes.found = 0 AND NOT v_dated AND v_fitting;
     IF v_all OR v_dated THEN
@@ -196,7 +197,16 @@ BEGIN
                         SELECT o.* FROM memory.observations o
                         WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = n.seq LIMIT 1
                     ) o
-                    WHERE p_as_of IS NULL
+                    WHERE p_as_of IS NULL AND f.episode IS NULL
+                    UNION ALL
+                    SELECT o.scope_id, o.seq, o.observed_at, o.said_again_at, o.dates
+                    FROM memory.observation_episodes n
+                    CROSS JOIN LATERAL (
+                        SELECT o.* FROM memory.observations o
+                        WHERE o.agent_key = seen.agent AND o.scope_id = s.scope_id AND o.seq = n.seq LIMIT 1
+                    ) o
+                    WHERE p_as_of IS NULL AND n.agent_key = seen.agent AND n.episode_id = f.episode AND n.scope_id = s.scope_id
+                      AND memory.is_sought(o.standing, v_superseded)
                     UNION ALL
                     SELECT k.scope_id, k.seq, o.observed_at, NULL, o.dates
                     FROM (
@@ -234,6 +244,10 @@ BEGIN
                        AND (f.after IS NULL OR (CASE WHEN p_as_of IS NULL THEN coalesce(o.said_again_at, o.observed_at) ELSE o.observed_at END AT TIME ZONE 'UTC')::date >= f.after)
                        AND (f.before IS NULL OR (o.observed_at AT TIME ZONE 'UTC')::date < f.before)
                        AND o.tags @> f.tags
+                       AND (f.episode IS NULL OR EXISTS (
+                           SELECT FROM memory.observation_episodes n
+                           WHERE n.agent_key = seen.agent AND n.scope_id = o.scope_id AND n.seq = o.seq AND n.episode_id = f.episode
+                       ))
                    )) AS fits
         FROM (
             SELECT o.*, NULL::double precision AS meaning, false AS near, false AS close,

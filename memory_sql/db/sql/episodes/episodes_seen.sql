@@ -1,0 +1,91 @@
+-- memory.episodes_seen(agent, user, conversation, spans, since, after, only, episode, most, days, at): the episodes that a principal may see: those
+-- of conversations that they may see (memory.visible_conversations) of which they may see an observation
+-- (memory.visible_scopes, in p_conversation), newest first, at most so many. One row each. Topics, numbers and the goal come from these
+-- observations alone. With `since` only what went on after it, or in `spans` (days in UTC), what did first; with `after` what stands behind that
+-- episode in the list; `only`: of that conversation; `episode`: that one. p_conversation's open one is left out where
+-- `since` is given: the host has what is said there. `days`: how long messages are kept, as in memory.retention_start. Runs as its
+-- owner, and asks who may see what itself, so that it takes one round trip.
+CREATE OR REPLACE FUNCTION memory.episodes_seen(
+    p_agent text, p_user text, p_conversation text, p_spans datemultirange, p_since timestamptz, p_after bigint, p_only text,
+    p_episode bigint, p_most bigint, p_days double precision, p_at timestamptz
+) RETURNS TABLE (
+    episode_id bigint, episode_conversation text, opened_at timestamptz, last_at timestamptz, sealed_at timestamptz,
+    seal_reason text, topics text[], observations integer, trace_id bigint, trace_since timestamptz, goal text,
+    scope_ids bigint[], seqs integer[]
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_agent bigint;
+    v_scopes bigint[];
+    v_conversations text[];
+    v_kept_since timestamptz;
+    v_after record;
+    v_left bigint := p_most;
+    v_found record;
+    v_from timestamptz := CASE WHEN p_since IS NULL THEN '-infinity' ELSE least(p_since, lower(p_spans)::timestamp AT TIME ZONE 'UTC') END;
+BEGIN
+    SELECT max(v.agent_key), array_agg(v.scope_id) INTO v_agent, v_scopes FROM memory.visible_scopes(p_agent, p_user, p_conversation) v;
+    IF v_agent IS NULL THEN
+        RETURN;
+    END IF;
+    v_conversations := ARRAY(SELECT v.conversation_id FROM memory.visible_conversations(p_agent, p_user, NULL, p_only) v);
+    SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_kept_since FROM memory.agents a WHERE a.agent_key = v_agent;
+    SELECT e.last_at, e.episode_id INTO v_after FROM memory.episodes e WHERE e.agent_key = v_agent AND e.episode_id = p_after;
+    FOR v_found IN
+        SELECT e.*, coalesce(datemultirange(daterange(
+            (e.opened_at AT TIME ZONE 'UTC')::date, (e.last_at AT TIME ZONE 'UTC')::date, '[]'
+        )) && p_spans, false) AS is_named
+        FROM unnest(v_conversations) c(conversation_id)
+        JOIN memory.episodes e ON e.agent_key = v_agent AND e.conversation_id = c.conversation_id
+        WHERE e.opened_at <= p_at
+          AND (p_episode IS NULL OR e.episode_id = p_episode)
+          AND (p_after IS NULL OR (e.last_at, e.episode_id) < (v_after.last_at, v_after.episode_id))
+          AND e.last_at >= v_from
+          AND (p_since IS NULL OR e.sealed_at IS NOT NULL OR e.conversation_id IS DISTINCT FROM p_conversation)
+          AND (p_since IS NULL OR e.last_at >= p_since OR coalesce(datemultirange(daterange(
+              (e.opened_at AT TIME ZONE 'UTC')::date, (e.last_at AT TIME ZONE 'UTC')::date, '[]'
+          )) && p_spans, false))
+        ORDER BY is_named DESC, e.last_at DESC, e.episode_id DESC
+    LOOP
+        EXIT WHEN v_left <= 0;
+        SELECT array_agg(m.scope_id), array_agg(m.seq), memory.best_topics(jsonb_agg(to_jsonb(m.topics))), count(*)
+        INTO scope_ids, seqs, topics, observations
+        FROM memory.episode_members(v_agent, v_found.episode_id) m
+        WHERE m.scope_id = ANY (v_scopes);
+        CONTINUE WHEN observations = 0;
+        v_left := v_left - 1;
+        episode_id := v_found.episode_id;
+        episode_conversation := v_found.conversation_id;
+        opened_at := v_found.opened_at;
+        last_at := v_found.last_at;
+        sealed_at := v_found.sealed_at;
+        seal_reason := v_found.seal_reason;
+        trace_id := v_found.trace_id;
+        SELECT min(b.opened_at) INTO trace_since
+        FROM memory.episodes b
+        WHERE b.agent_key = v_agent AND b.trace_id = v_found.trace_id AND b.episode_id < v_found.episode_id
+          AND b.conversation_id = ANY (v_conversations) AND EXISTS (
+              SELECT FROM memory.episode_members(v_agent, b.episode_id) m WHERE m.scope_id = ANY (v_scopes)
+          );
+        SELECT left(m.content, 100) INTO goal
+        FROM (
+            SELECT DISTINCT e.number
+            FROM unnest(scope_ids, seqs) k(scope_id, seq)
+            JOIN memory.evidence e ON e.agent_key = v_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+                AND e.conversation_id = v_found.conversation_id AND e.withdrawn_by IS NULL
+        ) n
+        CROSS JOIN LATERAL (
+            SELECT m.* FROM memory.messages_since(v_agent, v_found.conversation_id, v_kept_since, NULL) m
+            WHERE m.number = n.number AND m.role = 'user' OFFSET 0
+        ) m
+        ORDER BY n.number
+        LIMIT 1;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION memory.episodes_seen FROM PUBLIC;
+
+COMMENT ON FUNCTION memory.episodes_seen IS 'The episodes that a user of an agent may see, newest first; one row each.';

@@ -1,0 +1,1 @@
+"""Episodes: stretches of conversations in which one thing was talked about, and when they end."""

@@ -96,7 +96,7 @@ async def live(memory: Memory, said: str) -> None:
     await memory.scopes.consolidate(agent_id="ada", scope_id=found.scope.id)
     assert said in (await memory.search("What is my dog called?", **MIA)).results[0].observation.content
     assert said in str(await memory.context(message="What is my dog called?", **MIA))
-    assert await memory.digest(**MIA)
+    assert str(await memory.digest(**MIA))
     await memory.observe("Mia likes tea.", **MIA)
     await memory.work.maintain()
     await memory.work.backlog()
@@ -138,7 +138,7 @@ async def test_nothing_of_one_is_seen_or_changed_in_the_other(url: str, both: tu
     before = await everything(url, "memory")
     await live(other, OTHERS)
     assert await everything(url, "memory") == before
-    mine, others = (str(await everything(url, schema)) for schema in ("memory", ODD))
+    mine, others = [str(await everything(url, schema)) for schema in ("memory", ODD)]
     assert ("Quetzal" in mine, "Xylander" in mine, "Quetzal" in others, "Xylander" in others) == (
         True,
         False,

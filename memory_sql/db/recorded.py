@@ -21,8 +21,8 @@ UNRELEASED = (
     " directory, or `memory-sql db reset`, which deletes everything in it"
 )
 NOT_OURS = (
-    "the schema that is to be memory_sql's is somebody else's: name another (MEMORY_SQL_SCHEMA), use another database, or"
-    " rename yours (ALTER SCHEMA … RENAME TO …)"
+    "the schema of this name isn't memory_sql's, which needs one of its own: name another (MEMORY_SQL_SCHEMA), use another"
+    " database, or rename yours (ALTER SCHEMA memory RENAME TO …)"
 )
 MADE_BY_US = "Long-term memory of AI agents (memory_sql)."  # the comment on the schema
 VERSION_TABLE = "alembic_version"

@@ -7,6 +7,7 @@ prints what would be run.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,14 +18,20 @@ from sqlalchemy import Connection
 from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.db.engine import connect_once
-from memory_sql.db.migrate import CREATE_SCHEMA, is_ours, prepare, refuse_what_others_made
-from memory_sql.db.models import SCHEMA, Base
+from memory_sql.db.migrate import (
+    CREATE_SCHEMA,
+    Translated,
+    is_ours,
+    prepare,
+    refuse_what_others_made,
+    schema_of_settings,
+)
+from memory_sql.db.models import Base
 from memory_sql.db.recorded import VERSION_TABLE
 
 OPTIONS: dict[str, Any] = {
     "target_metadata": Base.metadata,
     "version_table": VERSION_TABLE,
-    "version_table_schema": SCHEMA,
     "include_schemas": True,
     "include_name": is_ours,
     "compare_server_default": True,
@@ -32,12 +39,22 @@ OPTIONS: dict[str, Any] = {
 
 
 def print_sql() -> None:
-    context.configure(dialect_name="postgresql", literal_binds=True, dialect_opts={"paramstyle": "named"}, **OPTIONS)
+    schema = schema_of_settings()
+    context.configure(
+        dialect_name="postgresql",
+        literal_binds=True,
+        dialect_opts={"paramstyle": "named"},
+        version_table_schema=schema,
+        output_buffer=Translated(  # type: ignore[arg-type]  # it has what is used of a file
+            context.config.output_buffer or sys.stdout, schema
+        ),
+        **OPTIONS,
+    )
     run_migrations()
 
 
 def migrate(connection: Connection) -> None:
-    context.configure(connection=connection, **OPTIONS)
+    context.configure(connection=connection, version_table_schema=schema_of_settings(), **OPTIONS)
     run_migrations(connection)
 
 
@@ -64,7 +81,7 @@ def database_url() -> Iterator[str]:
 
 async def run() -> None:
     with database_url() as url:
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema_of_settings()) as connection:
             await connection.run_sync(migrate)
 
 

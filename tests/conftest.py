@@ -17,6 +17,7 @@ from memory_sql.db import migrate
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.memory import Memory
+from tests import recycling
 from tests.database import OWNERS
 from tests.factories import Clock
 from tests.fakes import Scripted
@@ -38,7 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--server", choices=("url", "container", "embedded"), help="where the Postgres of the tests comes from"
     )
     parser.addoption("--pgbouncer", action="store_true", help="run behind a PgBouncer in transaction mode")
+    parser.addoption("--schema", metavar="NAME", help="run in a schema of this name, while there is no default one")
     parser.addoption("--walled", action="store_true", help="run as the role of an application behind walls")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    name = config.getoption("--schema")
+    if name is not None:
+        os.environ["MEMORY_SQL_SCHEMA"] = recycling.SCHEMA = name  # here for settings that modules make too
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -61,6 +69,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("MEMORY_SQL_", "OPENAI_")) and name != "MEMORY_SQL_TEST_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("MEMORY_SQL_CONFIG", os.devnull)
+    monkeypatch.setenv("MEMORY_SQL_SCHEMA", recycling.SCHEMA)
     monkeypatch.setenv("MEMORY_SQL_LLM", "offline")
     monkeypatch.setenv("MEMORY_SQL_EMBEDDING", "off")
 
@@ -106,7 +115,7 @@ def template(server_url: str) -> Iterator[str]:
     """The name of a database built by the migrations. Nobody connects to it."""
     name = f"memory_sql_template_{os.getpid()}"
     asyncio.run(administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}"))
-    migrate.upgrade(named(server_url, name))
+    migrate.upgrade(named(server_url, name), schema=recycling.SCHEMA)
     yield name
     asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
 
@@ -133,10 +142,10 @@ def walled_template(server_url: str, template: str, roles: Roles) -> Iterator[st
     asyncio.run(
         administer(server_url, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}")
     )
-    asyncio.run(make(named(server_url, name), roles))
+    asyncio.run(make(named(server_url, name), roles, recycling.SCHEMA))
     asyncio.run(administer(server_url, f"CREATE ROLE {login(roles)} LOGIN PASSWORD 'walled' IN ROLE {roles.app}"))
     yield name
-    asyncio.run(drop(named(server_url, name), roles))
+    asyncio.run(drop(named(server_url, name), roles, recycling.SCHEMA))
     asyncio.run(administer(server_url, f"DROP ROLE {login(roles)}", f"DROP DATABASE {name}"))
 
 

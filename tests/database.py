@@ -42,7 +42,7 @@ async def _of_owner(memory: Memory) -> AsyncIterator[Database]:
     if memory.database.url.database not in OWNERS:
         yield memory.database
         return
-    database = Database(OWNERS[memory.database.url.database])
+    database = Database(OWNERS[memory.database.url.database], schema=memory.database.schema)
     try:
         await database.look()
         yield database

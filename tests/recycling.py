@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
+from memory_sql.db.naming import quoted
 from memory_sql.db.urls import asyncpg_url
 
 # Errors of a database that a test has dropped, renamed or closed to us.
@@ -26,7 +27,7 @@ GONE = (
     asyncpg.InterfaceError,
     OSError,
 )
-SCHEMA = "memory"
+SCHEMA = "memory"  # another with --schema
 PATIENCE_MS = 10_000  # how long to wait for a session to end
 _numbers = itertools.count(1)
 
@@ -41,13 +42,13 @@ FROM pg_sequences WHERE schemaname = $1 ORDER BY sequencename
 # that way and the plans of kept connections stay valid. Planning costs most tests more than all other work of the server.
 USED = """
 SELECT c.relname, pg_relation_size(c.oid) > $2 OR c.reltuples <> -1 FROM pg_class c
-WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
+WHERE c.relnamespace = quote_ident($1)::regnamespace AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
 """
 SMALL = 8 * 8192
 # VACUUM frees the pages of an emptied table but not those of its indexes, whose size the planner uses.
 LARGEST = """
 SELECT coalesce(max(pg_relation_size(indexrelid)), 0) FROM pg_index JOIN pg_class c ON c.oid = indrelid
-WHERE c.relnamespace = $1::regnamespace
+WHERE c.relnamespace = quote_ident($1)::regnamespace
 """
 LARGEST_KEPT = 64 * 1024
 # Settings and grants of the database itself are in catalogues of the whole server, together with other databases'.
@@ -68,7 +69,15 @@ SELECT pid, pid = ANY ($1::int[]) OR pg_terminate_backend(pid, $2)
 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 # If VACUUM saw a table empty, the planner expects it to stay empty. For a new table it expects some pages.
-FRESH = "UPDATE pg_class SET reltuples = -1 WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND reltuples = 0"
+FRESH = """
+UPDATE pg_class SET reltuples = -1
+WHERE relnamespace = quote_ident($1)::regnamespace AND relkind = 'r' AND reltuples = 0
+"""
+
+
+def of_schema(name: str) -> str:
+    """The relation, within a literal."""
+    return f'{quoted(SCHEMA)}."{name}"'.replace("'", "''")
 
 
 def named(url: str, database: str) -> str:
@@ -122,10 +131,10 @@ class Contents:
 
         Returns whether that changed a catalogue.
         """
-        used = {f'{SCHEMA}."{table}"': grown for table, grown in await connection.fetch(USED, SCHEMA, SMALL)}
+        used = {f'{quoted(SCHEMA)}."{table}"': grown for table, grown in await connection.fetch(USED, SCHEMA, SMALL)}
         emptying = "".join(f"DELETE FROM {table};" for table in used)
         counting = "".join(
-            f"SELECT setval('{SCHEMA}.\"{name}\"', {value}, {str(called).lower()});"
+            f"SELECT setval('{of_schema(name)}', {value}, {str(called).lower()});"
             for name, value, called in self.sequences
         )
         async with connection.transaction():

@@ -25,6 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from memory_sql.db import engine as product
 from memory_sql.db.engine import Database
+from memory_sql.db.naming import translating
+from tests import recycling
 
 # What a session may have changed for itself. Prepared statements stay with their plans, which is why the session is kept.
 # A plan for many rows is dropped when its table is emptied (tests/recycling.py). Its counts are flushed; otherwise the
@@ -54,7 +56,8 @@ class Warm:
         """Whether a session wasn't closed, or a test left a listener behind."""
         pool, dispatch = self.engine.pool, self.engine.sync_engine.dispatch
         assert isinstance(pool, AsyncAdaptedQueuePool)
-        return bool(pool.checkedout() or dispatch.before_cursor_execute or dispatch.after_cursor_execute)
+        left = [one for one in dispatch.before_cursor_execute if one is not translating(recycling.SCHEMA)]
+        return bool(pool.checkedout() or left or dispatch.after_cursor_execute)
 
     async def reset(self) -> bool:
         """Returns whether all of its connections are as new. Otherwise they are closed."""

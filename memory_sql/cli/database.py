@@ -63,8 +63,16 @@ def _reachable(url: str | None, data: Data) -> Iterator[str]:
         yield server.url
 
 
+def _schema() -> str:
+    from memory_sql.config import Settings
+
+    return Settings.load().schema
+
+
 def _print(revision: str | None, as_json: bool) -> None:
-    output.one({"revision": revision}, lambda r: r["revision"] or "none: the database has no memory schema", as_json)
+    output.one(
+        {"revision": revision}, lambda r: r["revision"] or "none: the database has no schema of memory_sql", as_json
+    )
 
 
 @app.command()
@@ -87,8 +95,8 @@ def upgrade(
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
-        _patiently(wait, lambda: migrate.upgrade(target, revision))
-        _print(migrate.current(target), as_json)
+        _patiently(wait, lambda: migrate.upgrade(target, revision, schema=_schema()))
+        _print(migrate.current(target, schema=_schema()), as_json)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision
@@ -113,9 +121,9 @@ def downgrade(
 
     with _reachable(url, data) as target:
         if not yes:
-            _ask_to_drop(contents(target), f"Go back to {revision} and lose what it can't store of this?")
-        migrate.downgrade(target, revision, drop=True)
-        _print(migrate.current(target), as_json)
+            _ask_to_drop(contents(target, _schema()), f"Go back to {revision} and lose what it can't store of this?")
+        migrate.downgrade(target, revision, drop=True, schema=_schema())
+        _print(migrate.current(target, schema=_schema()), as_json)
 
 
 @app.command()
@@ -128,7 +136,7 @@ def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
-        _print(migrate.current(target), as_json)
+        _print(migrate.current(target, schema=_schema()), as_json)
 
 
 @app.command()
@@ -143,7 +151,9 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     from memory_sql.db import migrate
 
     with _reachable(url, data) as target:
-        output.one({"revision": migrate.check(target)}, lambda r: f"{r['revision']}: up to date", as_json)
+        output.one(
+            {"revision": migrate.check(target, schema=_schema())}, lambda r: f"{r['revision']}: up to date", as_json
+        )
 
 
 @app.command()
@@ -166,9 +176,9 @@ def reset(
 
     with _reachable(url, data) as target:
         if not yes:
-            _ask_to_drop(migrate.contents_to_drop(target), "Delete everything that this database remembers?")
-        migrate.reset(target)
-        _print(migrate.current(target), as_json)
+            _ask_to_drop(migrate.contents_to_drop(target, _schema()), "Delete everything that this database remembers?")
+        migrate.reset(target, schema=_schema())
+        _print(migrate.current(target, schema=_schema()), as_json)
 
 
 def _ask_to_drop(counting: Coroutine[Any, Any, Contents], question: str) -> None:
@@ -216,14 +226,14 @@ def roles(
 
     named = walls.Roles.of(owner, app, analyst)
     if show:
-        print(walls.script(named, drop=drop), end="")
+        print(walls.script(named, drop=drop, schema=_schema()), end="")
         return
     with _reachable(url, data) as target:
         if drop:
-            left = asyncio.run(walls.drop(target, named))
+            left = asyncio.run(walls.drop(target, named, _schema()))
             output.one({"left": left}, lambda r: f"dropped; still there: {', '.join(r['left']) or 'none'}", as_json)
         else:
-            walled = _patiently(wait, lambda: asyncio.run(walls.make(target, named)))
+            walled = _patiently(wait, lambda: asyncio.run(walls.make(target, named, _schema())))
             made = ", ".join(asdict(named).values())
             output.one(
                 {**asdict(named), "walled": walled}, lambda r: made if r["walled"] else f"{made}: {_NO_WALLS}", as_json
@@ -304,7 +314,7 @@ def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     from memory_sql.db.vacuum import PHYSICAL, vacuum
 
     with _reachable(url, data) as target:
-        asyncio.run(vacuum(target))
+        asyncio.run(vacuum(target, _schema()))
     output.one({"statements": PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)
 
 
@@ -325,5 +335,5 @@ def renew(url: Url = None, data: Data = None, yes: Yes = False, as_json: AsJson 
     if not yes and not typer.confirm("Is this a copy beside the original, and no restored backup?"):
         raise typer.Exit(1)
     with _reachable(url, data) as target:
-        found = asyncio.run(renew(target))
+        found = asyncio.run(renew(target, _schema()))
     output.one({"database": found}, lambda one: f"this database is {one['database']} from now on", as_json)

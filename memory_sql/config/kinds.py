@@ -22,6 +22,8 @@ MOST_MINUTES = 5_256_000.0  # ten years
 MOST_DAYS = 36_500.0
 MOST_ITEMS, MOST_CHARACTERS, MOST_TOKENS = 1_000, 200_000, 400_000  # of a digest's budget
 MOST_MESSAGE_CHARACTERS = 1_000_000
+DEFAULT_SCHEMA = "memory"
+NAME_BYTES = 63  # of a schema: Postgres would cut off longer names
 MOST_READ_CHARACTERS, MOST_WORDS = 10_000_000, 100_000  # of one model call
 MOST_CONTEXT_TOKENS = 10_000_000
 MOST_COUNTED = 1_000_000  # messages, tokens or people in a threshold
@@ -150,6 +152,17 @@ def _written(ids: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(lower_uuid, ids))
 
 
+def _schema(name: str) -> str:
+    """`public` is refused because other programs keep their tables there, and `db reset` drops the whole schema."""
+    if not name.isprintable() or not 1 <= len(name.encode(errors="replace")) <= NAME_BYTES:
+        raise ValueError(f"must have 1 to {NAME_BYTES} bytes in UTF-8, all printable; choose a shorter or plainer name")
+    if name.startswith("pg_") or name in ("information_schema", "public"):
+        raise ValueError(
+            "is a name that Postgres or other programs use (pg_…, information_schema, public); choose another"
+        )
+    return name
+
+
 def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | None:
     text = value.get_secret_value() if isinstance(value, SecretStr) else str(value or "")
     if len(text) > TEXT_CHARACTERS:
@@ -175,6 +188,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_cle
 Phrases = Annotated[Names, AfterValidator(_phrases)]
 Ids = Annotated[Names, AfterValidator(_written)]  # of the host
 Language = Annotated[str, AfterValidator(_language)]
+SchemaName = AfterValidator(_schema)  # put after the field
 Plain = AfterValidator(_plain)  # put after the field, for a text, path or URL
 Filled = AfterValidator(_filled)  # put after the field, for a URL: an empty one must not mean the embedded Postgres
 Sensitivities = Annotated[tuple[Sensitivity, ...], BeforeValidator(_listed)]

@@ -4,6 +4,7 @@
 states the unit and what no value means; range and default are added wherever it is shown (`describe`).
 """
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from memory_sql.config.fields import ADD, DIGEST, per_agent, setting
 from memory_sql.config.kinds import (
     CONTEXT_KINDS,
     CONTEXT_LEAST_TOKENS,
+    DEFAULT_SCHEMA,
     MOST_CHARACTERS,
     MOST_CONTEXT_TOKENS,
     MOST_COUNTED,
@@ -43,6 +45,7 @@ from memory_sql.config.kinds import (
     Names,
     Phrases,
     Plain,
+    SchemaName,
     Secrets,
     Sensitivities,
     Sharing,
@@ -55,32 +58,46 @@ class Section(BaseModel):
     model_config = ConfigDict(defer_build=True, allow_inf_nan=False)  # only `Settings` is ever validated
 
 
-class DatabaseSettings(Section):
-    """Database"""
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", 'Field name "schema"')  # of a method of pydantic that it gave up for another
 
-    url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres"), Plain, Filled] = None
-    data_dir: Annotated[
-        Path | None, setting("directory of the embedded Postgres; unset: in the user's data directory"), Plain
-    ] = None
-    read_url: Annotated[
-        SecretStr | None,
-        setting("Postgres URL of a replica from which context, digest and search read; unset: they read from url"),
-        Plain,
-        Filled,
-    ] = None
-    pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
-    lock_timeout_seconds: Annotated[
-        float,
-        setting("seconds that a call waits for a lock, also in the host's transaction (session=)", ge=0.001, le=3600),
-    ] = 5.0
-    pool_timeout_seconds: Annotated[
-        float,
-        setting("seconds that a call waits for one of these connections, or for its turn to write", ge=0.001, le=3600),
-    ] = 10.0
-    idle_timeout_seconds: Annotated[
-        float,
-        setting("seconds that a transaction may be idle before Postgres ends it and releases its locks", ge=1, le=3600),
-    ] = 60.0
+    class DatabaseSettings(Section):
+        """Database"""
+
+        url: Annotated[SecretStr | None, setting("Postgres URL; unset: the embedded Postgres"), Plain, Filled] = None
+        schema: Annotated[
+            str,
+            setting("schema of the database in which everything is; each installation in a database has its own"),
+            SchemaName,
+        ] = DEFAULT_SCHEMA  # type: ignore[assignment]
+        data_dir: Annotated[
+            Path | None, setting("directory of the embedded Postgres; unset: in the user's data directory"), Plain
+        ] = None
+        read_url: Annotated[
+            SecretStr | None,
+            setting("Postgres URL of a replica from which context, digest and search read; unset: they read from url"),
+            Plain,
+            Filled,
+        ] = None
+        pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
+        lock_timeout_seconds: Annotated[
+            float,
+            setting(
+                "seconds that a call waits for a lock, also in the host's transaction (session=)", ge=0.001, le=3600
+            ),
+        ] = 5.0
+        pool_timeout_seconds: Annotated[
+            float,
+            setting(
+                "seconds that a call waits for one of these connections, or for its turn to write", ge=0.001, le=3600
+            ),
+        ] = 10.0
+        idle_timeout_seconds: Annotated[
+            float,
+            setting(
+                "seconds that a transaction may be idle before Postgres ends it and releases its locks", ge=1, le=3600
+            ),
+        ] = 60.0
 
 
 class ModelSettings(Section):

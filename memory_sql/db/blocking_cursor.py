@@ -25,7 +25,7 @@ from memory_sql.db.failures import code_of
 Run = Callable[[Callable[[], None]], Future[None]]  # what is given is done in the host's thread
 
 PSYCOPG, PSYCOPG2 = ("psycopg", "Connection"), ("psycopg2.extensions", "connection")
-_PLACE = re.compile(r"\$(\d+)")
+_PLACE = re.compile(r"""\$(\d+)|"(?:[^"]|"")*"|'(?:[^']|'')*'""")  # not within a name or a literal
 
 
 def is_of(kind: tuple[str, str], connection: object) -> bool:
@@ -128,7 +128,7 @@ def _named(operation: str, given: Sequence[Any]) -> tuple[str, dict[str, Any] | 
 @lru_cache(maxsize=256)
 def _rewritten(operation: str) -> str:
     """In brackets: psycopg2 writes the value itself, and a cast binds closer than a minus."""
-    return _PLACE.sub(r"(%(p\1)s)", operation.replace("%", "%%"))
+    return _PLACE.sub(lambda found: f"(%(p{found[1]})s)" if found[1] else found[0], operation.replace("%", "%%"))
 
 
 def _written(value: Any) -> Any:

@@ -9,6 +9,8 @@ from sqlalchemy import and_, column, func, literal, select, table, text, union_a
 from sqlalchemy.dialects.postgresql import pg_catalog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
+from memory_sql.db import naming
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
 from memory_sql.db.foreign import refuse_not_ours
@@ -29,7 +31,7 @@ _TABLES = (
     .join(_schema, _schema.c.oid == _relation.c.relnamespace)
     .outerjoin(_column, and_(_column.c.attrelid == _relation.c.oid, _column.c.attname == "released_at"))
     .where(
-        _schema.c.nspname == SCHEMA,
+        _schema.c.nspname == naming.SCHEMA,
         _relation.c.relkind.in_(("r", "p")),
         _relation.c.relname.not_in((VERSION_TABLE, INSTALLATION)),
     )
@@ -57,10 +59,10 @@ class Contents:
             raise HeldError(self.holds)
 
 
-async def contents(url: str) -> Contents:
-    """Empty if the database has no `memory` schema. Raises `SchemaError` if that isn't the library's."""
+async def contents(url: str, schema: str = DEFAULT_SCHEMA) -> Contents:
+    """Empty if the database has no such schema. Raises `SchemaError` if that isn't the library's."""
     with named_errors():
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema) as connection:
             await refuse_not_ours(connection, await recorded(connection))
             return await contents_of(connection)
 

@@ -19,7 +19,9 @@ from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import greenlet_spawn
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.failures import RAISED, raise_named
+from memory_sql.db.naming import in_schema, schema_of
 from memory_sql.db.principals import Principal, serving
 
 ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself, on a connection that this lends
@@ -60,14 +62,14 @@ class _Prepared(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _prepared(statement: Select[Any], dialect: Dialect) -> _Prepared:
+def _prepared(statement: Select[Any], dialect: Dialect, schema: str) -> _Prepared:
     """Compiled once, if the statement was built at import; otherwise it would be compiled each time."""
     compiled: Any = statement.compile(dialect=dialect)
     asked = [name for name, bound in compiled.binds.items() if bound.required]
     written = compiled.construct_expanded_state(dict.fromkeys(asked))
     readers = enumerate(_reader(item.type, dialect) for item in statement.selected_columns)
     return _Prepared(
-        sql=written.statement,
+        sql=in_schema(written.statement, schema),
         given=tuple((name, _writer(compiled.binds.get(name), dialect)) for name in written.positiontup or ()),
         own={name: value for name, value in written.parameters.items() if name not in asked},
         row=_row_of(*statement.selected_columns.keys()),
@@ -98,17 +100,19 @@ def _row_of(*columns: str) -> Callable[[Iterable[Any]], Any]:
 class Direct:
     """A pooled connection without SQLAlchemy: no transaction, cursor or result object; each statement is one round trip.
 
-    `_served`: the principal that each statement names, of the library's own work; None: it names none.
+    Statements are sent for `_schema`. `_served`: the principal that each statement names, of the library's own work; None:
+    it names none.
     """
 
     _connection: Any
     _dialect: Dialect
     _served: Principal | None = None
+    _schema: str = DEFAULT_SCHEMA
 
     async def execute(self, statement: Select[Any], parameters: Mapping[str, Any], /) -> list[Any]:
         if self._served is not None:
             statement, parameters = serving(statement), {**parameters, "serves": self._served["agent_id"]}
-        prepared = _prepared(statement, self._dialect)
+        prepared = _prepared(statement, self._dialect, self._schema)
         try:
             records = await self._connection.fetch(prepared.sql, *prepared.values(parameters))
         except asyncpg.InternalClientError:
@@ -146,8 +150,9 @@ class Lent:
     open a connection, or to close one because there are too many.
     """
 
-    def __init__(self, engine: AsyncEngine, served: Principal | None = None) -> None:
+    def __init__(self, engine: AsyncEngine, served: Principal | None = None, schema: str = DEFAULT_SCHEMA) -> None:
         self._engine = engine
+        self._schema = schema
         self._served = served
 
     async def __aenter__(self) -> Direct:
@@ -155,7 +160,7 @@ class Lent:
             self._pooled = await self._taken()
         except RAISED as error:
             raise_named(error, self._engine.url)
-        return Direct(self._pooled.driver_connection, self._engine.dialect, self._served)
+        return Direct(self._pooled.driver_connection, self._engine.dialect, self._served, self._schema)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
@@ -185,7 +190,9 @@ async def ask(session: AsyncSession | Direct, statement: Select[Any], parameters
         return list(await session.execute(statement, parameters))
     if session.in_transaction():  # it has a connection, and may be the one that gets the last
         connection = await session.connection()
-        below = Direct((await connection.get_raw_connection()).driver_connection, connection.dialect)
+        below = Direct(
+            (await connection.get_raw_connection()).driver_connection, connection.dialect, None, schema_of(session)
+        )
         return await below.execute(statement, parameters)
     async with lent() as direct:
         return await direct.execute(statement, parameters)

@@ -20,10 +20,12 @@ from sqlalchemy.orm import Session as SyncSession
 from sqlalchemy.orm import SessionTransaction, sessionmaker
 from sqlalchemy.pool import NullPool
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.connecting import POOLED, connect
 from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.identity import Identity
+from memory_sql.db.naming import NAMED, name_schema, named_within
 from memory_sql.db.pooling import Pool
 from memory_sql.db.principals import SERVICE, Principal, entering, looked_at, named, serves
 from memory_sql.db.recorded import recorded
@@ -68,10 +70,10 @@ OTHER_LOOP = (
 )
 
 
-def engine_to(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEngine:
-    """An engine of the library's own, with these settings for its sessions."""
+def engine_to(url: URL, settings: Mapping[str, str], schema: str = DEFAULT_SCHEMA, **options: Any) -> AsyncEngine:
+    """An engine of the library's own, with these settings for its sessions, for our schema of that name."""
     own = {**settings, **{name: value for name, value in url.query.items() if name in LIBPQ_OPTIONS}}
-    return create_async_engine(
+    engine = create_async_engine(
         url.difference_update_query(OWN_OPTIONS),
         hide_parameters=True,  # an error message must not contain remembered text
         connect_args={
@@ -82,6 +84,8 @@ def engine_to(url: URL, settings: Mapping[str, str], **options: Any) -> AsyncEng
         },
         **options,
     )
+    name_schema(engine.sync_engine, schema)
+    return engine
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -132,17 +136,25 @@ class Database:
 
     _saves = True  # a savepoint may be sent with BEGIN
 
-    def __init__(self, url: str | URL, *, pool_size: int = 5, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        pool_size: int = 5,
+        limits: Limits | None = None,
+        schema: str = DEFAULT_SCHEMA,
+    ) -> None:
+        self.schema = schema
         self.url = asyncpg_url(url)
         self.pooled = is_pooled(self.url)
         limits = limits or Limits()
         settings = POOLED_SETTINGS if self.pooled else {**SERVER_SETTINGS, **limits.of_sessions}
         waits = limits.connection.total_seconds()
         engine = engine_to(
-            self.url, settings, poolclass=Pool, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits
+            self.url, settings, schema, poolclass=Pool, pool_size=pool_size, max_overflow=OVERFLOW, pool_timeout=waits
         )
         event.listen(engine.sync_engine, "checkout", drop_if_gone)
-        self._go_by(engine, limits, partial(Lent, engine), connections=pool_size + OVERFLOW)
+        self._go_by(engine, limits, partial(Lent, engine, schema=schema), connections=pool_size + OVERFLOW)
 
     def _go_by(self, engine: AsyncEngine, limits: Limits, lent: Callable[..., Lent], *, connections: int) -> None:
         """`connections`: the most that are open at once."""
@@ -161,7 +173,10 @@ class Database:
         event.listen(units, "after_begin", self._limit)
         self._units = async_sessionmaker(self._view(), sync_session_class=units, expire_on_commit=False)
         alone = self._view("AUTOCOMMIT")
-        self._statements = async_sessionmaker(alone, expire_on_commit=False, info={ALONE: self._lent})
+        self._statements = async_sessionmaker(alone, expire_on_commit=False, info=self._info(**{ALONE: self._lent}))
+
+    def _info(self, **info: Any) -> dict[str, Any]:
+        return {**info, NAMED: self.schema}
 
     def _view(self, isolation_level: str | None = None) -> AsyncEngine:
         return self.engine.execution_options(isolation_level=isolation_level) if isolation_level else self.engine
@@ -170,7 +185,7 @@ class Database:
         """Runs before BEGIN is sent, which happens with the first statement."""
         limits = self._of_reads if session.info.get("snapshot") else self._of_writes
         served = session.info.get(SERVED)
-        naming = entering(served) if served else ""
+        naming = entering(served, self.schema) if served else ""
         saving = f"SAVEPOINT {FIRST};" if session.info.get(SAVED) else ""
         connection.connection.driver_connection.limits = limits + naming + saving
 
@@ -189,7 +204,7 @@ class Database:
     @asynccontextmanager
     async def apart(self, connections: int) -> AsyncIterator[Database]:
         """The same, with this many connections of its own, closed at the end together with what their sessions created."""
-        own = Database(self.url, pool_size=connections, limits=self._limits)
+        own = Database(self.url, pool_size=connections, limits=self._limits, schema=self.schema)
         own.walled, own._principal = self.walled, self._principal
         try:
             yield own
@@ -214,8 +229,11 @@ class Database:
         by taking locks, and may release them again (`under_locks`). Raises `LockTimeoutError`, `PoolFullError`.
         """
         if session is not None:
-            host = await self._hosts(session)
-            async with joined(host, self._limits.lock), self._as(host, principal):
+            async with (
+                self._hosts(session) as host,
+                joined(host, self._limits.lock),
+                self._as(host, principal),
+            ):
                 return await step(host)
         for attempt in self.attempts(principal, single=single, direct=direct, locks=locks):
             async with attempt as unit:
@@ -268,8 +286,7 @@ class Database:
         naming a principal, so it is done before. Writers use `write`. `locks` as there.
         """
         if session is not None:
-            host = await self._hosts(session)
-            async with self._as(host, principal):
+            async with self._hosts(session) as host, self._as(host, principal):
                 yield host
             return
         self._check_loop()
@@ -278,7 +295,7 @@ class Database:
             locks and self._saves and (served or not self.walled)
         )  # a principal that is named later would be rolled back too
         try:
-            info = {"snapshot": snapshot, SERVED: served, SAVED: saved, UNUSED: saved, OWN: 0}
+            info = self._info(**{"snapshot": snapshot, SERVED: served, SAVED: saved, UNUSED: saved, OWN: 0})
             async with self._units(info=info) as own, own.begin():
                 if snapshot and self.walled:
                     await own.execute(SNAPSHOT)
@@ -309,7 +326,7 @@ class Database:
         if served is None:
             own = self._statements()
         else:  # what `ask` sends names it; with anything else a transaction begins, which names it as well
-            own = self._units(info={ALONE: partial(self._lent, served=served), SERVED: served, OWN: 0})
+            own = self._units(info=self._info(**{ALONE: partial(self._lent, served=served), SERVED: served, OWN: 0}))
         try:
             try:
                 yield own
@@ -349,12 +366,14 @@ class Database:
     ) -> AbstractAsyncContextManager[AsyncSession]:
         return self.statement(session, principal)
 
-    async def _hosts(self, session: Joinable) -> AsyncSession:
+    @asynccontextmanager
+    async def _hosts(self, session: Joinable) -> AsyncIterator[AsyncSession]:
         """The session that a host passed as `session=`. Raises `InputError`, also for one of another database."""
         self._check_process()
         host = await session_of(session)
-        await self.identity.check(host)
-        return host
+        async with named_within(host, self.schema):
+            await self.identity.check(host)
+            yield host
 
     def _check_process(self) -> None:
         """Raises `ForkedError` in a forked child: its connections are the parent's."""
@@ -465,9 +484,9 @@ def _rolled_back(connection: Connection, name: str, _context: None) -> None:
 
 
 @asynccontextmanager
-async def connect_once(url: str | URL) -> AsyncIterator[AsyncConnection]:
+async def connect_once(url: str | URL, schema: str = DEFAULT_SCHEMA) -> AsyncIterator[AsyncConnection]:
     """One connection in one transaction, without a pool."""
-    engine = engine_to(asyncpg_url(url), {}, poolclass=NullPool)
+    engine = engine_to(asyncpg_url(url), {}, schema, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             yield connection

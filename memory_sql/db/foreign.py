@@ -11,8 +11,9 @@ from sqlalchemy import ColumnElement, Select, Text, and_, cast, column, exists, 
 from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_sql.db import naming
 from memory_sql.db.ddl import AFTER_TABLES, BEFORE_TABLES, VIEWS, script
-from memory_sql.db.models import SCHEMA, Base
+from memory_sql.db.models import Base
 from memory_sql.db.recorded import INSTALLATION, NOT_OURS, VERSION_TABLE, Recorded
 from memory_sql.errors import SchemaError
 
@@ -38,7 +39,7 @@ def _found(kind: ColumnElement[str], of: Any, name: str, namespace: str) -> Sele
     return (
         select(kind, of.c[name])
         .join(_schema, _schema.c.oid == of.c[namespace])
-        .where(_schema.c.nspname == SCHEMA, _independent(of.name, of.c.oid))
+        .where(_schema.c.nspname == naming.SCHEMA, _independent(of.name, of.c.oid))
     )
 
 
@@ -84,7 +85,7 @@ async def refuse_all_foreign(connection: AsyncConnection, found: Recorded) -> No
     beside = (await connection.execute(unknown(fits=found.fits))).all()
     if beside:
         raise SchemaError(
-            f"nothing was changed: the schema {SCHEMA} also holds what memory_sql didn't make ({_named(beside)}); move it"
+            f"nothing was changed: our schema also holds what memory_sql didn't make ({_named(beside)}); move it"
             " away (ALTER … SET SCHEMA …) or drop it"
         )
 

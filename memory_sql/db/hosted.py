@@ -20,10 +20,12 @@ from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.pool import NullPool, Pool, PoolProxiedConnection, QueuePool
 from sqlalchemy.util import await_only, greenlet_spawn
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.connecting import POOLED, RECIPE
 from memory_sql.db.direct import Direct, Lent, has_unread
 from memory_sql.db.engine import OVERFLOW, SERVED, SERVER_SETTINGS, Database
 from memory_sql.db.failures import RAISED, named_errors, raise_named
+from memory_sql.db.naming import name_schema
 from memory_sql.db.principals import Principal
 from memory_sql.db.urls import is_pooled
 from memory_sql.db.waiting import Joinable, Limits, limits_locks
@@ -76,13 +78,21 @@ class HostDatabase(Database):
 
     _saves = False
 
-    def __init__(self, engine: AsyncEngine, *, pool_size: int = 5, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        *,
+        pool_size: int = 5,
+        limits: Limits | None = None,
+        schema: str = DEFAULT_SCHEMA,
+    ) -> None:
+        self.schema = schema
         self.url = engine.url
         self.pooled = is_pooled(engine.url)  # until check_schema has checked a connection
         self._pool = engine.pool
         size = engine.pool.size() if isinstance(engine.pool, QueuePool) else 0
         limits = limits or Limits()
-        lent = partial(Borrowed, engine, limits.lock_limit)
+        lent = partial(Borrowed, engine, limits.lock_limit, schema=schema)
         self._go_by(engine, limits, lent, connections=size or pool_size + OVERFLOW)
 
     def _view(self, isolation_level: str | None = None) -> AsyncEngine:
@@ -92,6 +102,7 @@ class HostDatabase(Database):
         event.listen(
             view.sync_engine, "engine_connect", _make_usable
         )  # for this one only; before setting the level, which rolls back
+        name_schema(view.sync_engine, self.schema)
         return view
 
     def _limit(self, session: SyncSession, _transaction: SessionTransaction, connection: Connection) -> None:
@@ -153,7 +164,7 @@ class HostDatabase(Database):
             pool_size=connections,
             connect_args={**unnamed, "async_creator_fn": lambda *_, **__: self._taken_out()},
         )
-        own = HostDatabase(engine, limits=self._limits)
+        own = HostDatabase(engine, limits=self._limits, schema=self.schema)
         own.walled, own._principal, own.pooled = self.walled, self._principal, self.pooled
         try:
             yield own
@@ -183,8 +194,14 @@ class HostDatabase(Database):
 class Borrowed(Lent):
     """A connection of the host's pool, whose pings and listeners may have to be awaited."""
 
-    def __init__(self, engine: AsyncEngine, lock_limit: str, served: Principal | None = None) -> None:
-        super().__init__(engine, served)
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        lock_limit: str,
+        served: Principal | None = None,
+        schema: str = DEFAULT_SCHEMA,
+    ) -> None:
+        super().__init__(engine, served, schema)
         self._lock_limit = lock_limit
 
     async def __aenter__(self) -> Direct:
@@ -192,7 +209,9 @@ class Borrowed(Lent):
             self._pooled = await greenlet_spawn(_checked_out, self._engine.sync_engine)
         except RAISED as error:
             raise_named(error, self._engine.url)
-        return Limiting(self._pooled.driver_connection, self._engine.dialect, self._served, self._lock_limit)
+        return Limiting(
+            self._pooled.driver_connection, self._engine.dialect, self._served, self._schema, self._lock_limit
+        )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None

@@ -7,11 +7,12 @@ from weakref import WeakSet
 from sqlalchemy import URL, Dialect, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
+from memory_sql.db.naming import of_schema
 from memory_sql.errors import InputError
 
 PLACE = "memory_sql.place"  # in `Session.info`: where a connection leads that has no engine of its own
 
-_THERE = select(func.current_database(), func.to_regprocedure("memory.incarnation()").is_not(None))
+_THERE = select(func.current_database(), func.to_regprocedure(of_schema("incarnation()")).is_not(None))
 _INCARNATION = select(func.memory.incarnation())
 
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from alembic import command, context
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, event, func, select, text
 from sqlalchemy.schema import DropSchema
 
+from memory_sql.config import Settings
 from memory_sql.db.contents import ENTER, Contents, contents, contents_of
 from memory_sql.db.ddl import scripts as scripts
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
 from memory_sql.db.foreign import anything, refuse_all_foreign, refuse_whole
-from memory_sql.db.models import SCHEMA
+from memory_sql.db.models import SCHEMA, Base
+from memory_sql.db.naming import OURS, in_schema, names_schema, translating_ours
 from memory_sql.db.recorded import (
     INSTALLATION,
     MADE_BY_US,
@@ -35,10 +37,11 @@ from memory_sql.db.recorded import (
     Recorded,
     recorded,
 )
-from memory_sql.errors import InputError, SchemaError
+from memory_sql.errors import ConfigurationError, InputError, SchemaError
 
 LOCK_KEY = 0x6D656D6F7279  # "memory"; concurrent upgrades take turns
 LOCK_TIMEOUT = "3s"
+NAME = "memory_sql_schema"  # among the attributes of a `Config`
 DROP = "drop"  # the value in `alembic -x memory_sql=drop`
 # CREATE SCHEMA IF NOT EXISTS requires the right to create schemas even if the schema exists.
 CREATE_SCHEMA = f"""DO $$ BEGIN
@@ -58,48 +61,49 @@ _KEPT_BY_THE_HOST = (
 )
 
 
-def alembic_config(url: str | None = None, output: TextIO | None = None) -> Config:
+def alembic_config(url: str | None = None, output: TextIO | None = None, schema: str | None = None) -> Config:
     config = Config(stdout=output) if output is not None else Config()
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["url"] = url
+    config.attributes[NAME] = schema
     return config
 
 
-def upgrade(url: str, revision: str = "head") -> None:
+def upgrade(url: str, revision: str = "head", *, schema: str = SCHEMA) -> None:
     with _named_errors():
-        command.upgrade(alembic_config(url), revision)
+        command.upgrade(alembic_config(url, schema=schema), revision)
 
 
-def downgrade(url: str, revision: str, *, drop: bool = False) -> None:
+def downgrade(url: str, revision: str, *, drop: bool = False, schema: str = SCHEMA) -> None:
     """Raises `HeldError` while a legal hold is open, and `InputError` if anything is remembered, unless `drop` allows
     deleting it.
     """
-    held = asyncio.run(contents(url))
+    held = asyncio.run(contents(url, schema))
     held.refuse_held()
     if held and not drop:
         raise InputError(
             f"nothing was changed: what the older schema can't store would be lost, of {held}; pass drop=True"
         )
-    config = alembic_config(url)
+    config = alembic_config(url, schema=schema)
     config.attributes["memory_sql"] = DROP if drop else None
     with _named_errors():
         command.downgrade(config, revision)
 
 
-def reset(url: str) -> None:
+def reset(url: str, *, schema: str = SCHEMA) -> None:
     """Drops the schema with all that is in it and all that refers to it, and creates it again.
 
     Raises `HeldError` while a legal hold is open, and `SchemaError` if the host's Alembic keeps the schema (its version
     table would still list our revision), or if anything in the schema isn't ours.
     """
-    asyncio.run(_drop(url))
-    upgrade(url)
+    asyncio.run(_drop(url, schema))
+    upgrade(url, schema=schema)
 
 
-async def _drop(url: str) -> None:
+async def _drop(url: str, schema: str) -> None:
     with named_errors():
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema) as connection:
             found = await recorded(connection)
             await refuse_all_foreign(connection, found)
             if found.tables and not found.own:
@@ -111,10 +115,10 @@ async def _drop(url: str) -> None:
             await connection.execute(DropSchema(SCHEMA, cascade=True, if_exists=True))
 
 
-async def contents_to_drop(url: str) -> Contents:
+async def contents_to_drop(url: str, schema: str = SCHEMA) -> Contents:
     """What `reset` would delete. Raises `SchemaError` as it does."""
     with named_errors():
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema) as connection:
             await refuse_all_foreign(connection, await recorded(connection))
             return await contents_of(connection)
 
@@ -128,16 +132,16 @@ def _named_errors() -> Iterator[None]:
         raise SchemaError(str(error)) from error
 
 
-def current(url: str) -> str | None:
+def current(url: str, *, schema: str = SCHEMA) -> str | None:
     """The revision of the library's schema in the database; None if there is no such schema."""
-    found = asyncio.run(_recorded(url))
+    found = asyncio.run(_recorded(url, schema))
     ours = found.revisions if found.own else [revision for revision in found.revisions if revision in _known()]
     return ours[0] if ours else None
 
 
-async def _recorded(url: str) -> Recorded:
+async def _recorded(url: str, schema: str) -> Recorded:
     with named_errors():
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema) as connection:
             return await recorded(connection)
 
 
@@ -145,9 +149,9 @@ def _known() -> set[str]:
     return {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
 
 
-def check(url: str) -> str:
+def check(url: str, *, schema: str = SCHEMA) -> str:
     """Returns the revision if it is this release's; otherwise raises `SchemaError`."""
-    asyncio.run(_recorded(url)).check()
+    asyncio.run(_recorded(url, schema)).check()
     return REVISION
 
 
@@ -161,19 +165,48 @@ def head() -> str:
 def is_ours(name: str | None, type_: str, parent_names: Any) -> bool:
     """For `include_name`: keeps other schemas, and tables that aren't mapped, out of autogenerate."""
     if type_ == "schema":
-        return name == SCHEMA
+        return name == schema_of_settings()
     return not (type_ == "table" and name in (VERSION_TABLE, INSTALLATION))
+
+
+def schema_of_settings() -> str:
+    """The name of our schema: what a caller in Python has put into the `Config`, else the setting."""
+    config = getattr(context, "config", None)  # only where Alembic runs
+    given: str | None = config.attributes.get(NAME) if config is not None else None
+    return given or Settings.load().schema
+
+
+class Translated(NamedTuple):
+    """What `alembic upgrade --sql` writes to, statement by statement."""
+
+    output: TextIO
+    schema: str
+
+    def write(self, sql: str) -> None:
+        self.output.write(in_schema(sql, self.schema))
+
+    def flush(self) -> None:
+        self.output.flush()
 
 
 def prepare() -> None:
     """For an env.py, first thing in `context.begin_transaction()`: concurrent upgrades take turns, and none waits long.
 
-    Waiting for another upgrade is fine; queueing behind a long transaction would block everybody who comes after.
+    What our migrations send is sent for the schema of the settings; nothing else is. Waiting for another upgrade is fine;
+    queueing behind a long transaction would block everybody who comes after.
     """
+    schema = schema_of_settings()
+    if context.is_offline_mode():
+        if schema != SCHEMA and not isinstance(context.get_context().impl.output_buffer, Translated):
+            raise ConfigurationError(
+                f"--sql prints the schema {SCHEMA} only; upgrade online where MEMORY_SQL_SCHEMA names another"
+            )
+    elif schema != SCHEMA and not names_schema(context.get_bind().engine, schema):
+        event.listen(context.get_bind(), "before_cursor_execute", translating_ours(schema), retval=True)
     context.execute(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")
     context.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     context.execute("SET LOCAL standard_conforming_strings = on")  # whatever the host has set: backslashes are meant
-    context.execute(ENTER)
+    context.execute(ENTER, execution_options={OURS: True})
 
 
 def refuse_what_others_made(connection: Connection) -> None:
@@ -182,7 +215,7 @@ def refuse_what_others_made(connection: Connection) -> None:
     Either our version table doesn't list them, because the host's Alembic keeps them, or another first schema made them.
     """
     there = connection.execute(THERE).one()
-    options = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
+    options = {"version_table": VERSION_TABLE, "version_table_schema": schema_of_settings()}
     own = MigrationContext.configure(connection, opts=options).get_current_heads()
     if not there.marked and not _known() & {*own}:
         refuse_whole(connection.execute(anything()).all())
@@ -194,16 +227,21 @@ def refuse_what_others_made(connection: Connection) -> None:
 
 def host_include_name(name: str | None, type_: str, parent_names: Any) -> bool:
     """For the host's `include_name`: with `include_schemas`, keeps our schema out of autogenerate, without reading it."""
-    return not (type_ == "schema" and name == SCHEMA)
+    return not (type_ == "schema" and name == schema_of_settings())
 
 
 def host_include_object(object_: Any, name: str | None, type_: str, reflected: bool, compare_to: Any) -> bool:
     """For the host's `include_object`: keeps our tables out of autogenerate, including those in the host's metadata."""
     table = object_ if type_ == "table" else object_.table
-    return bool(table.schema != SCHEMA)
+    ours = schema_of_settings()
+    if ours == SCHEMA or reflected:
+        return bool(table.schema != ours)
+    return (
+        table.schema != SCHEMA or f"{SCHEMA}.{table.name}" not in Base.metadata.tables
+    )  # a host may have that schema too
 
 
-async def renew(url: str) -> str:
+async def renew(url: str, schema: str = SCHEMA) -> str:
     """Gives the database an id of its own, which it returns. Only its owner may."""
-    async with connect_once(url) as connection:
+    async with connect_once(url, schema) as connection:
         return str(await connection.scalar(select(func.memory.renew_installation())))

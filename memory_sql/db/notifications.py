@@ -11,9 +11,8 @@ from asyncpg import InterfaceError, PostgresError  # type: ignore[import-untyped
 
 from memory_sql.db.engine import Database
 from memory_sql.db.failures import named_errors
+from memory_sql.db.naming import channel
 from memory_sql.errors import DatabaseError
-
-DUE = "memory_due"  # what add_messages and refresh_due notify
 
 _PULSE_SECONDS = 60.0  # detects a connection that died silently, and keeps an idle one from being cut
 _ANSWER_SECONDS = 10.0
@@ -27,16 +26,16 @@ async def listen(database: Database, heard: Callable[[], None]) -> None:
     try:
         with named_errors():
             async with database.listening() as driver:
-                await _listen(driver, heard)
+                await _listen(driver, channel(database.schema), heard)
     except (PostgresError, InterfaceError, TimeoutError) as error:
         raise DatabaseError(f"listening failed: {type(error).__name__}") from error
 
 
-async def _listen(driver: Any, heard: Callable[[], None]) -> None:
+async def _listen(driver: Any, due: str, heard: Callable[[], None]) -> None:
     """Uses asyncpg's own connection, since SQLAlchemy would begin a transaction with the first statement."""
     lost = asyncio.Event()
     driver.add_termination_listener(lambda _: lost.set())
-    await driver.add_listener(DUE, lambda *_: heard())
+    await driver.add_listener(due, lambda *_: heard())
     heard()  # for what became due before
     while not lost.is_set():
         with suppress(TimeoutError):

@@ -12,6 +12,9 @@ from sqlalchemy.dialects.postgresql import OID, REGCLASS, pg_catalog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
+from memory_sql.db.naming import of_schema, quoted
+
 # agent_id, user_id and conversation_id of a user, who reads; with service=True the library's own work, for that agent, or
 # for all agents (None).
 Principal = Mapping[str, Any]
@@ -30,11 +33,11 @@ def serves(principal: Principal | None) -> bool:
     return principal is not None and bool(principal.get("service"))
 
 
-def entering(principal: Principal) -> str:
+def entering(principal: Principal, schema: str = DEFAULT_SCHEMA) -> str:
     """What `enter` does for the library's own work, to be sent with BEGIN: without parameters, so an id goes as hex."""
     agent_id = principal["agent_id"]
     agent = "NULL" if agent_id is None else f"convert_from(decode('{agent_id.encode().hex()}', 'hex'), 'UTF8')"
-    return f"SELECT memory.enter({agent}, NULL, NULL, true);"
+    return f"SELECT {quoted(schema)}.enter({agent}, NULL, NULL, true);"
 
 
 @lru_cache(maxsize=256)
@@ -57,10 +60,10 @@ _ENTER = select(
     )
 )
 _LEAVE = select(func.memory.leave(bindparam("before", type_=Text)))
-_observations = cast("memory.observations", REGCLASS)
+_observations = cast(of_schema("observations"), REGCLASS)
 _LOOK = select(
     or_(func.row_security_active(_observations), _tables.c.relforcerowsecurity),
-    func.pg_relation_size(cast("memory.observation_vectors", REGCLASS)) > 0,
+    func.pg_relation_size(cast(of_schema("observation_vectors"), REGCLASS)) > 0,
 ).where(_tables.c.oid == cast(_observations, OID))
 
 

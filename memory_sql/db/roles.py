@@ -12,10 +12,12 @@ from importlib.resources import files
 from sqlalchemy import bindparam, column, func, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
 from memory_sql.db.foreign import refuse_all_foreign, refuse_not_ours
 from memory_sql.db.models import Base
+from memory_sql.db.naming import SCHEMA, in_schema
 from memory_sql.db.recorded import recorded
 from memory_sql.errors import InputError
 
@@ -46,31 +48,31 @@ class Roles:
         return roles
 
 
-def script(roles: Roles, *, drop: bool = False) -> str:
+def script(roles: Roles, *, drop: bool = False, schema: str = DEFAULT_SCHEMA) -> str:
     """The script that `make` or `drop` runs, for psql."""
     given = _setting(roles).replace("'", "''")
     return (
         f"BEGIN;\nSET LOCAL lock_timeout = '{LOCK_TIMEOUT}';\nSET LOCAL client_min_messages = warning;\n"
-        f"SELECT set_config('memory.roles', '{given}', true);\n\n{_sql(drop).rstrip()};\n\nCOMMIT;\n"
+        f"SELECT set_config('memory.roles', '{given}', true);\n\n{in_schema(_sql(drop), schema).rstrip()};\n\nCOMMIT;\n"
     )
 
 
-async def make(url: str, roles: Roles) -> bool:
+async def make(url: str, roles: Roles, schema: str = DEFAULT_SCHEMA) -> bool:
     """Creates the roles and assigns their objects, in one transaction; False: there is no schema, so only roles were created.
 
     Raises `DatabaseError`, and `SchemaError` if anything in the schema isn't ours: it would get another owner.
     """
     with named_errors():
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema) as connection:
             await refuse_all_foreign(connection, await recorded(connection))
             await _run(connection, roles, drop=False)
             return bool(await connection.scalar(_HAS_SCHEMA))
 
 
-async def drop(url: str, roles: Roles) -> list[str]:
+async def drop(url: str, roles: Roles, schema: str = DEFAULT_SCHEMA) -> list[str]:
     """Reverses `make`; returns the roles that remain because they can log in or another database needs them."""
     with named_errors():
-        async with connect_once(url) as connection:
+        async with connect_once(url, schema) as connection:
             await refuse_not_ours(connection, await recorded(connection))
             await _run(connection, roles, drop=True)
             names = list(asdict(roles).values())
@@ -103,5 +105,5 @@ def erased_columns() -> list[str]:
 
 
 _roles = table("pg_roles", column("rolname"), schema="pg_catalog")
-_HAS_SCHEMA = select(func.to_regnamespace("memory").is_not(None))
+_HAS_SCHEMA = select(func.to_regnamespace(SCHEMA).is_not(None))
 _SET = select(func.set_config(bindparam("name"), bindparam("value"), True))

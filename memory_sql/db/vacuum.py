@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.pool import NullPool
 
+from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.engine import engine_to
 from memory_sql.db.failures import named_errors
 from memory_sql.db.urls import asyncpg_url
@@ -30,9 +31,9 @@ PHYSICAL = (
 )
 
 
-async def vacuum(url: str) -> None:
+async def vacuum(url: str, schema: str = DEFAULT_SCHEMA) -> None:
     """Frees the space of what was forgotten; others can read and write meanwhile."""
-    engine = engine_to(asyncpg_url(url), {}, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = engine_to(asyncpg_url(url), {}, schema, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         with named_errors():
             async with engine.connect() as connection:

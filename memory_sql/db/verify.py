@@ -21,6 +21,7 @@ from sqlalchemy.types import TypeEngine
 
 from memory_sql.db.hashes import content_hashes
 from memory_sql.db.models import AgentRow, ObservationRow
+from memory_sql.db.naming import of_schema
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Violation
 from memory_sql.languages.text import HASH_VERSION, content_digest
@@ -93,7 +94,7 @@ _HASHED: Any = (
 
 
 _table = pg_catalog.pg_class
-_is_ours = _table.c.oid == cast(cast("memory.observations", REGCLASS), OID)
+_is_ours = _table.c.oid == cast(cast(of_schema("observations"), REGCLASS), OID)
 
 
 def _sample(now: datetime) -> Any:

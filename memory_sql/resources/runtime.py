@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
@@ -138,7 +138,9 @@ class Runtime:
 
     async def _connected(self, opening: AsyncExitStack) -> Database:
         if self._engine is not None:
-            return hosted.HostDatabase(self._engine, pool_size=self.settings.pool_size, limits=self._limits())
+            return hosted.HostDatabase(
+                self._engine, pool_size=self.settings.pool_size, limits=self._limits(), schema=self.settings.schema
+            )
         database = self._connections(self._url or await self._start_embedded(opening))
         opening.push_async_callback(database.close)
         if self._url is None:
@@ -146,7 +148,10 @@ class Runtime:
         return database
 
     def _connections(self, url: str) -> Database:
-        return Database(url, pool_size=self.settings.pool_size, limits=self._limits())
+        return Database(url, **self._of_settings())
+
+    def _of_settings(self) -> dict[str, Any]:
+        return {"pool_size": self.settings.pool_size, "limits": self._limits(), "schema": self.settings.schema}
 
     def _limits(self) -> Limits:
         return Limits(
@@ -339,4 +344,5 @@ async def _bring_up_to_date(database: Database) -> None:
     try:
         await database.check_schema()
     except SchemaError:
-        await asyncio.to_thread(migrate.upgrade, database.url.render_as_string(hide_password=False))
+        url = database.url.render_as_string(hide_password=False)
+        await asyncio.to_thread(migrate.upgrade, url, schema=database.schema)

@@ -25,6 +25,8 @@ depends_on = None
 
 FOLDER = Path(__file__).with_suffix("")
 SUMS = FOLDER / "SHA256SUMS"
+# `memory` stands for the schema: what is sent with this goes to that which MEMORY_SQL_SCHEMA names.
+OURS = {"memory_sql_ours": True}
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '3s'"
 # Ours makes it beforehand; the Alembic of a host, where we are a branch of its history, doesn't.
 CREATE_SCHEMA = """DO $$ BEGIN
@@ -62,7 +64,7 @@ STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+"
 
 def upgrade() -> None:
     op.execute(LOCK_TIMEOUT)
-    op.execute(CREATE_SCHEMA)
+    op.execute(CREATE_SCHEMA, execution_options=OURS)
     sums = SUMS.read_bytes()
     for line in sums.decode().splitlines():
         name = line.split()[1]
@@ -73,11 +75,11 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(LOCK_TIMEOUT)
-    op.execute(ENTER)
-    op.execute(REFUSE_HELD)
+    op.execute(ENTER, execution_options=OURS)
+    op.execute(REFUSE_HELD, execution_options=OURS)
     if not may_drop():
-        op.execute(REFUSE_FILLED)
-    op.execute("DROP FUNCTION memory.schema_fingerprint()")
+        op.execute(REFUSE_FILLED, execution_options=OURS)
+    op.execute("DROP FUNCTION memory.schema_fingerprint()", execution_options=OURS)
     run((FOLDER / "drop.sql").read_text("utf-8"))
 
 
@@ -89,7 +91,7 @@ def may_drop() -> bool:
 
 def run(script: str) -> None:
     for statement in statements_of(script):
-        op.execute(sa.text(statement.replace(":", r"\:")))
+        op.execute(sa.text(statement.replace(":", r"\:")), execution_options=OURS)
 
 
 def statements_of(script: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.ddl import VIEWS
 from memory_sql.db.models import SCHEMA
+from memory_sql.db.naming import in_schema, schema_of
 from memory_sql.errors import InputError
 
 OF_NO_AGENT = ("v_imports",)
@@ -45,10 +46,11 @@ async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: 
     given: list[Any] = [] if agent_id is None else [agent_id]
     if agent_id is not None:
         rows = rows.where(column("agent_id") == agent_id)
+    schema = schema_of(session)
     await session.execute(_PLAINLY)
     driver: Any = (await (await session.connection()).get_raw_connection()).driver_connection
     copied = await driver.copy_from_query(
-        str(rows.compile(dialect=_DIALECT)), *given, output=put, format="csv", header=True
+        in_schema(str(rows.compile(dialect=_DIALECT)), schema), *given, output=put, format="csv", header=True
     )
     if failures and isinstance(failures[0], OSError):
         raise InputError(f"the rows can't be written: {failures[0].strerror}") from failures[0]

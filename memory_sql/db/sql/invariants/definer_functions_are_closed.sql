@@ -5,7 +5,8 @@ SELECT NULL AS agent_id, 'function ' || p.oid::regprocedure AS key,
 FROM pg_proc p
 WHERE p.pronamespace = 'memory'::regnamespace AND p.prosecdef
   AND NOT EXISTS (
-      SELECT FROM unnest(p.proconfig) c WHERE replace(c, '"', '') = 'search_path=pg_catalog, memory, pg_temp'
+      SELECT FROM unnest(p.proconfig) c
+      WHERE replace(c, '"', '') = 'search_path=pg_catalog, ' || replace('memory', '"', '') || ', pg_temp'
   )
 UNION ALL
 SELECT NULL, 'function ' || p.oid::regprocedure, 'runs as its owner for everybody'

@@ -56,6 +56,12 @@ class AgentSettings(TypedDict, total=False):
     consolidation_batch: int | None
     consolidation_batch_characters: int | None
     consolidation_min_ratio: float | None
+    recheck: bool | None
+    recheck_formations: int | None
+    recheck_minutes: float | None
+    recheck_newest: int | None
+    recheck_nearest: int | None
+    recheck_batch: int | None
     sharing: Sharing | None
     propagation_interval_minutes: float | None
     propagation_batch: int | None

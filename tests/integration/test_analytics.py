@@ -67,7 +67,7 @@ class Team:
         self.memory = self.opened_on(url)
 
     def opened_on(self, url: str, llm: Any = None) -> Memory:
-        return Memory(url, llm or Offline(), Settings(llm="offline"), clock=lambda: self.now)
+        return Memory(url, llm or Offline(), Settings(llm="offline", episodes=True), clock=lambda: self.now)
 
     async def talk(self, name: str) -> None:
         turns = SESSIONS[name]

@@ -645,6 +645,10 @@ def test_commands_list_messages_and_end_their_retention(database_url: str) -> No
     assert memory_sql("work", "maintain", "--limit", 1, *at).out == "1 message lost its text; there may be more\n"
     assert memory_sql("work", "maintain", "--json", *at).value == {
         "messages": 1,
+        "episodes": 0,
+        "links": 0,
+        "guidelines": 0,
+        "unlearned": 0,
         "evicted": 0,
         "counts": 0,
         "requested": 0,

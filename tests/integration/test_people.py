@@ -249,6 +249,16 @@ async def live(memory: Memory, llm: Scripted) -> None:
     await rows(memory, "UPDATE memory.events SET conversation_id = 'monday-1' WHERE kind = 'hold'")
     await rows(
         memory,
+        "INSERT INTO memory.episodes (agent_key, conversation_id, opened_at, last_at)"
+        " SELECT agent_key, conversation_id, '2000-01-01', '2100-01-01' FROM memory.conversations",
+    )
+    await rows(
+        memory,
+        "INSERT INTO memory.observation_episodes SELECT o.agent_key, o.scope_id, o.seq, e.episode_id"
+        " FROM memory.episodes e JOIN memory.observations o USING (agent_key, conversation_id)",
+    )
+    await rows(
+        memory,
         "INSERT INTO memory.imported_messages SELECT agent_key, conversation_id, number, 1, 'a', 'b', 'c'"
         " FROM memory.messages",
     )
@@ -268,7 +278,7 @@ OF_GROUPS = {"scopes.owner", "conversations.group_ids", "messages.group_ids", "r
 OF_SESSIONS = {
     "scopes.owner", "conversations.conversation_id", "messages.conversation_id", "evidence.conversation_id",
     "runs.conversation_id", "observations.conversation_id", "events.conversation_id", "holds.target",
-    "imported_messages.conversation_id",
+    "imported_messages.conversation_id", "episodes.conversation_id",
 }  # fmt: skip
 OTHERWISE = {
     "agents.agent_id",
@@ -586,6 +596,16 @@ async def plant(memory: Memory, llm: Scripted, user: str, other: str) -> None:
     await memory.observe(f"{user}-for-all", **who, collective=True)
     await memory.holds.place(**who, actor=other, reason=f"{user}-hold")
     await memory.people.merge(**ADA, user_id=f"{user}-anon", into_user_id=user, actor=other, reason=f"{user}-alias")
+    for insert in (
+        "links (agent_key, scope_id, seq, to_seq, kind, label) SELECT agent_key, scope_id, max(seq), min(seq), 'entity',"
+        " :u || '-link' FROM memory.observations WHERE content IN (:u || '-fact', :u || '-own') GROUP BY 1, 2",
+        "episodes (agent_key, conversation_id, opened_at, last_at) SELECT agent_key, conversation_id, now(), now()"
+        " FROM memory.conversations WHERE conversation_id = :u || '-s'",
+        "observation_episodes (agent_key, scope_id, seq, episode_id, topics) SELECT agent_key, o.scope_id, o.seq,"
+        " e.episode_id, ARRAY[:u || '-topic'] FROM memory.episodes e JOIN memory.observations o USING (agent_key)"
+        " WHERE e.conversation_id = :u || '-s' AND o.content = :u || '-fact'",
+    ):
+        await rows(memory, f"INSERT INTO memory.{insert.replace(':u', 'CAST(:u AS text)')} RETURNING 1", u=user)
     for update in (
         "observations SET fact_key = :u || '-key', search_extra = :u || '-extra', terms = :u || '-term',"
         " dates = '{[2026-03-02,2026-03-05)}'"

@@ -26,6 +26,7 @@ from tests.sizes import few_in_every_run
 ELSEWHERE = {
     "url",
     "read_url",
+    "schema",
     "data_dir",
     "forget_journal",
     "llm",

@@ -176,7 +176,7 @@ def test_each_method_is_there_with_the_same_parameters() -> None:
         for name in set(public(theirs)) & set(public(ours)):
             wanted = list(inspect.signature(getattr(theirs, name)).parameters)[1:]
             assert wanted == list(inspect.signature(getattr(face, name)).parameters)
-    assert len(kinds) == 13
+    assert len(kinds) == 16
     wanted = [name for name in inspect.signature(awaited.Memory).parameters if name != "engine"]
     assert list(inspect.signature(sync.Memory).parameters) == wanted
 

@@ -148,6 +148,10 @@ async def live(memory: Memory, llm: Scripted) -> None:
         f" INSERT INTO memory.rechecked VALUES (1, {mine}, 1, 2, 'same', now()); SET LOCAL session_replication_role = origin;"
         " END $$",
         f"INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label) VALUES (1, {mine}, 1, 2, 'time', '')",
+        "INSERT INTO memory.episodes (agent_key, conversation_id, opened_at, last_at)"
+        " SELECT agent_key, conversation_id, '2000-01-01', '2100-01-01' FROM memory.conversations"
+        " WHERE conversation_id = 's-mia'",
+        f"INSERT INTO memory.observation_episodes SELECT agent_key, {mine}, 1, episode_id FROM memory.episodes",
         "INSERT INTO memory.prices VALUES ('scripted', '2026-01-01', 'EUR', 1, 2)",
         "INSERT INTO memory.dialects VALUES ('http://localhost', 'scripted', 'chat', 'text')",
         "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",
@@ -842,14 +846,15 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
     assert {name: owner for name, owner, *_ in definers} == {
         **dict.fromkeys(READERS, roles.reader),
         **dict.fromkeys(
-            ("detach", "end_counts", "erase", "erase_agent", "take_back_evidence", "undo_import"), roles.eraser
+            ("detach", "drop_empty_episode", "end_counts", "erase", "erase_agent", "take_back_evidence", "undo_import"),
+            roles.eraser,
         ),
         **dict.fromkeys(("installation_id", "incarnation", "ancestors", "keyed_hash", "keyed_hashes"), roles.owner),
         **dict.fromkeys(("journal_read", "note_journal_read"), roles.owner),
     }
     for name, _, config, arguments, public in definers:
         assert config[0] == "search_path=pg_catalog, memory, pg_temp"
-        assert public == (arguments == 0), name
+        assert public == (arguments == 0 and name != "drop_empty_episode"), name
     for role in (roles.analyst, roles.content):
         with pytest.raises(Exception, match="permission denied for function search"):
             await execute(
@@ -858,7 +863,8 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-agent_settings digest_candidates entity known_at listed my_agent my_left_groups my_scopes my_user_ids observation_version
+agent_settings digest_candidates entity episode_observations episode_of episodes_seen known_at listed my_agent
+my_left_groups my_scopes my_user_ids observation_version
 read_messages search search_messages search_observations served_agent static_layer static_layer_at topics
 """.split()
 DEFINERS = """

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ async def values(memory: Memory) -> dict[str, Any]:
         "view": "v_users",
         "to": BytesIO(),
         "settings": ScopeSettings(),
+        "episode_id": "e1",
         "name": "extraction",
         "display_name": "Harbor",
         "body": "Boats.",
@@ -117,6 +119,10 @@ async def values(memory: Memory) -> dict[str, Any]:
         "key_id": made.key_id,
         "rights": ["read"],
         "secret": made.secret,
+        "secret_hash": sha256(made.secret.encode()).digest(),
+        "code": "x",
+        "action": "store_note",
+        "outcome": "applied",
         "model": "m",
         "input_per_million": 1,
         "output_per_million": 1,

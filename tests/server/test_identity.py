@@ -43,6 +43,7 @@ def places(ids: dict[str, str], user: str) -> list[tuple[str, str, dict[str, Any
     names = {
         "observation_id": ids["his"], "scope_id": ids["scope"], "conversation_id": "theirs", "group_id": "theirs",
         "user_id": user, "hold_id": "1", "review_id": "o1-1>s2", "message_id": "m1",
+        "name": "theirs", "episode_id": "e1",
     }  # fmt: skip
     bodies: dict[str, dict[str, Any]] = {
         "add": {"messages": [{"id": "m1", "role": "user", "content": "Hi."}]},

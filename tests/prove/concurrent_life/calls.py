@@ -18,6 +18,9 @@ NOT_CALLED = {
     "keys.known": "`keys.find` asks it, and that is called",
     "keys.link": "it only signs; tests/server has the links of several processes",
     "keys.redeem": "as `keys.link`",
+    "work.recheck": "its worker's loop isn't on; what it changes goes through the code of contradictions, which is",
+    "work.learn": "it is off; it writes one fact as `observe` does, which is called",
+    "work.note_action": "it adds an event, which the tools do that are called",
     "admin.restore_check": "only for a backup: each life restores one at its end",
 }
 

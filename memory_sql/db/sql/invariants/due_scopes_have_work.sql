@@ -21,5 +21,6 @@ CROSS JOIN LATERAL (
 WHERE s.due_at IS NOT NULL
   AND (
       NOT s.is_active OR NOT s.consolidate
-      OR p.pending < w.pending AND memory.is_long(s.agent_key, s.scope_id, s.done_seq, s.consolidation_characters) IS NOT TRUE
+      OR p.pending < w.pending
+           AND memory.is_long(s.agent_key, s.scope_id, s.done_seq, s.consolidation_characters) IS NOT TRUE
   )

@@ -36,6 +36,7 @@ from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.db.savepoints import taken_back, taken_back_on_error
 from memory_sql.db.vacuum import PHYSICAL
+from memory_sql.domain.arguments import needed_text
 from memory_sql.domain.ids import moved, observation_id, parse_observation_id
 from memory_sql.domain.query import Query
 from memory_sql.domain.results import Kept, Physical, Receipt
@@ -108,6 +109,7 @@ async def forget(session: Session, asked: Asked, selection: Selection, if_finger
     """
     if if_fingerprint is None:
         return await _forget(session, asked, selection)
+    needed_text("if_fingerprint", if_fingerprint)
     async with taken_back_on_error(session):
         forgotten = await _forget(session, asked, selection)
         if forgotten.receipt.fingerprint != if_fingerprint:

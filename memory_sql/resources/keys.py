@@ -20,7 +20,7 @@ from memory_sql.db.repositories.keys import (
     note_use,
     revoke_key,
 )
-from memory_sql.domain.arguments import MOST_STORED, flags, moment_of, name_of, optional_id, within
+from memory_sql.domain.arguments import MOST_STORED, flags, moment_of, name_of, needed_text, optional_id, within
 from memory_sql.domain.ids import Id
 from memory_sql.domain.keys import SHOWN, Key, NewKey, Right, agents_of, hash_of, may_be_secret, new_secret, rights_of
 from memory_sql.domain.links import is_signed, link_of, mark_of, new_link, signed
@@ -29,6 +29,7 @@ from memory_sql.resources.runtime import Face
 
 KEPT_SECONDS = 10  # an answer of `find`, so also how long a revocation takes at most
 MOST_KEPT = 10_000  # answers, of unknown keys too
+HASH_BYTES = 32
 STRANGERS = 2  # secrets that weren't known lately are looked up at once
 
 
@@ -125,6 +126,8 @@ class Keys(Face):
 
     async def known(self, secret_hash: bytes) -> Key | None:
         """As `find`, by the SHA-256 of the secret."""
+        if not isinstance(secret_hash, bytes) or len(secret_hash) != HASH_BYTES:
+            raise InputError(f"secret_hash must be {HASH_BYTES} bytes")
         digest, now = secret_hash, self._now()
         kept = self._found.get(digest)
         if kept is not None and timedelta(0) <= now - kept[0] < timedelta(seconds=KEPT_SECONDS):
@@ -156,7 +159,7 @@ class Keys(Face):
 
         None: nobody's key has signed it, or that ended, or it opens more than the key does, was used, or is too old.
         """
-        link, now = link_of(code), self._now()
+        link, now = link_of(needed_text("code", code)), self._now()
         if link is None or not link.holds_at(now):
             return None
         async with self._database.statement(principal=service(None)) as unit:

@@ -25,6 +25,7 @@ from memory_sql.domain.arguments import (
     id_of,
     moment_of,
     optional_callable,
+    optional_flags,
     optional_id,
     reason_of,
     within,
@@ -408,6 +409,7 @@ class Work(Face):
 
         Raises `InputError`; `NotFoundError` for an unknown agent.
         """
+        optional_flags(good=good)
         agent, by, word = id_of("agent_id", agent_id), id_of("actor", actor), word_of("action", action)
         if word is None or outcome not in OUTCOMES:
             raise InputError(f"outcome must be one of {', '.join(OUTCOMES)}")

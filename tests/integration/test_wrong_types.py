@@ -185,7 +185,7 @@ async def test_values_of_wrong_types_are_refused(memory: Memory) -> None:
                     odd.append(f"{name}({parameter}={label}): {error!r}"[:160])
                 else:
                     odd.append(f"{name}({parameter}={label}) is taken")
-    assert odd == []
+    assert odd == [], "\n".join(odd)
 
 
 async def test_observation_is_not_stored_with_nonsense(memory: Memory) -> None:

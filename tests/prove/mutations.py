@@ -567,7 +567,7 @@ MUTATIONS = (
         Mutation(f"label: {name}", (Change(before, after),), ("tests/unit/test_formation_task.py",))
         for name, before, after in (
             ("of two that it says the first counts", "found.items() if len(values) == 1}", "found.items() if values}"),
-            ("any day is the last", r'_UNTIL = re.compile(rf"\buntil\W+(', r'_UNTIL = re.compile(rf"('),
+            ("any day is the last", r'_UNTIL = re.compile(rf"(?<!not )\buntil\W+(', r'_UNTIL = re.compile(rf"('),
             ("a moment is a day", r"(?![\w:-])", ""),
         )
     ),

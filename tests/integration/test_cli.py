@@ -540,7 +540,7 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
         return memory_sql("db", command, *args, "--url", empty_database, code=code)
 
     assert db("current", "--json").value == {"revision": None}
-    assert db("current").out == "none: the database has no memory schema\n"
+    assert db("current").out == "none: the database has no schema of memory_sql\n"
     missing = "memory-sql: the database has no schema of this release; run `memory-sql db upgrade`\n"
     assert db("check", code=1).err == missing
     assert memory_sql("scope", "list", *MIA, "--url", empty_database, code=1).err == missing

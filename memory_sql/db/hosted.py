@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import TracebackType
@@ -239,22 +239,34 @@ def _limited(statement: Select[Any]) -> Select[Any]:
 
 def _checked_out(engine: Engine) -> PoolProxiedConnection:
     pooled = engine.raw_connection()
-    for _ in range(_lying(engine)):
-        if not _is_gone(pooled.driver_connection):
-            break
-        pooled.invalidate()
-        pooled = engine.raw_connection()
-    _commit_what_is_set(pooled)
+    with _given_back(lambda: pooled.close()):
+        for _ in range(_lying(engine)):
+            if not _is_gone(pooled.driver_connection):
+                break
+            pooled.invalidate()
+            pooled = engine.raw_connection()
+        _commit_what_is_set(pooled)
     return pooled
 
 
 def _make_usable(connection: Connection) -> None:
     """As the library's own pool does: replaces a connection that the server has closed."""
-    for _ in range(_lying(connection.engine)):
-        if not _is_gone(connection.connection.driver_connection):
-            break
-        connection.invalidate()
-    _commit_what_is_set(connection.connection)
+    with _given_back(connection.close):
+        for _ in range(_lying(connection.engine)):
+            if not _is_gone(connection.connection.driver_connection):
+                break
+            connection.invalidate()
+        _commit_what_is_set(connection.connection)
+
+
+@contextmanager
+def _given_back(give_back: Callable[[], None]) -> Iterator[None]:
+    """On an error, and where the caller is cancelled: nobody else has the connection yet."""
+    try:
+        yield
+    except BaseException:
+        give_back()
+        raise
 
 
 def _is_gone(driver: Any) -> bool:

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.orm import Session
 
 from memory_sql.config import Settings
+from memory_sql.db import hosted as on_engine
 from memory_sql.db.principals import service
 from memory_sql.db.roles import Roles
 from memory_sql.db.urls import asyncpg_url
@@ -280,6 +281,22 @@ async def test_cancelled_calls_give_their_connections_back_unused(database_url: 
         async with engine.begin() as connection:
             assert await connection.scalar(text("SELECT 1")) == 1
         await memory.observe("Boats.", **MIA)
+
+
+async def test_call_that_is_cancelled_while_its_connection_is_looked_at_gives_it_back(
+    database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something unread, as a call that was cancelled before leaves it, is waited for."""
+    async with opened_on(database_url, llm, pool_size=1, max_overflow=0, pool_timeout=10) as (memory, engine):
+        pool: Any = engine.pool
+        monkeypatch.setattr(on_engine, "has_unread", lambda _driver: True)
+        for call in (memory.observe("Tea.", **MIA), memory.admin.stats(agent_id="ada"), memory.search("tea", **MIA)):
+            asked = asyncio.create_task(call)
+            while not pool.checkedout():  # noqa: ASYNC110  (nothing tells of it)
+                await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.wait({asked})
+            assert (asked.cancelled(), pool.checkedout()) == (True, 0)
 
 
 # Walls, pooler, worker, import

@@ -71,9 +71,8 @@ async def fill(url: str) -> None:
         " FROM memory.observations",
         "INSERT INTO memory.observation_feedback SELECT agent_key, scope_id, seq, '2026-03-02', 1, 1"
         " FROM memory.observations",
-        "DO $$ BEGIN SET LOCAL session_replication_role = replica;"  # no scope here has a second observation
-        " INSERT INTO memory.rechecked SELECT agent_key, scope_id, 1, 2, 'same', now() FROM memory.scopes;"
-        " SET LOCAL session_replication_role = origin; END $$",
+        "INSERT INTO memory.rechecked (agent_key, scope_id, seq, other_seq, outcome, said_at)"
+        " SELECT agent_key, scope_id, seq - 1, seq, 'same', now() FROM memory.observations WHERE seq > 1",
         "INSERT INTO memory.links (agent_key, scope_id, seq, to_seq, kind, label)"
         " SELECT agent_key, scope_id, seq, seq - 1, 'entity', 'boat' FROM memory.observations WHERE seq > 1",
         "INSERT INTO memory.retrievals SELECT agent_key, '2026-03-02', 'search', 'asked', 1, 0, 0, 0 FROM memory.agents",

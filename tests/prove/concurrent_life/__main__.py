@@ -51,7 +51,6 @@ PAUSE_SECONDS = 1.0  # between kills, on average
 DRAIN_SECONDS = 60.0  # without progress
 QUICK = {"fsync": "off"}  # what a stop without a checkpoint loses doesn't depend on it: the machine goes on
 SETTINGS = Settings(
-    graph=True,
     **{
         **WORKERS.model_dump(exclude_unset=True),
         "consolidation_threshold": 4,

@@ -10,6 +10,7 @@ from memory_sql.errors import TooManyError
 
 MOST_MESSAGES = 10_000  # of one call of `add`
 MOST_GROUPS = 100
+MOST_DAYS = 3660  # back or ahead, of what is counted by day, and of a key
 MOST_TAGS = 100
 MOST_PARTS = 1_000  # of a message's content, or of its tool calls
 

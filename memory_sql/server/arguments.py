@@ -26,7 +26,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from memory_sql.domain.ids import EARLIEST, ID_MAX_CHARACTERS
-from memory_sql.domain.limits import MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
+from memory_sql.domain.limits import MOST_DAYS, MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
 from memory_sql.domain.message_shapes import MOST_SECONDS
 from memory_sql.domain.messages import Role
 from memory_sql.domain.selection import Selection
@@ -72,6 +72,7 @@ IdText = Annotated[
     WithJsonSchema({**_ID, "description": "An id of the host's: no control or invisible characters, in Unicode NFC."}),
 ]
 ObservationId = Annotated[str, Field(pattern=r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$", examples=["o12-3"])]
+EpisodeId = Annotated[str, Field(pattern=r"^e[1-9]\d{0,17}$", examples=["e12"])]
 ScopeId = Annotated[str, Field(pattern=r"^s[1-9]\d{0,17}$", examples=["s12"])]
 
 
@@ -138,11 +139,14 @@ BY_NAME: Mapping[str, Any] = {
     "limit": Annotated[int, Field(ge=1, le=1000), _WHOLE],
     "observations.feedback.value": Feedback,
     "run_due.limit": _Pieces,
+    "work.costs.days": Annotated[int, Field(ge=1, le=MOST_DAYS), _WHOLE],
     "work.embed.limit": _Pieces,
     "work.recheck.limit": _Pieces,
     "observation_id": ObservationId,
     "old_id": ObservationId,
     "new_id": ObservationId,
+    "episode_id": EpisodeId,
+    "episodes.list.before": EpisodeId,
     "scope_id": ScopeId,
     "add.messages": Messages,
     "message": MessageObject,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from datetime import datetime
 from typing import Literal
@@ -82,8 +83,8 @@ class Receipt(Value):
     @property
     def fingerprint(self) -> str:
         """Of what goes and what stays, in hex: the same for the same, of a dry run and of what is then deleted."""
-        told = self.model_dump_json(exclude={"id", "at", "physical", "dry_run", "rebuilt"})
-        return hashlib.sha256(told.encode()).hexdigest()
+        told = self.model_dump(mode="json", exclude={"id", "at", "physical", "dry_run", "rebuilt"})
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 class PersonReceipt(Value):

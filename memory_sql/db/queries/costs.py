@@ -16,7 +16,7 @@ from memory_sql.domain.waiting import DailyCost
 
 async def by_day(session: AsyncSession, agent_id: str | None, since: date) -> list[DailyCost]:
     """The days since then on which a run began, newest first; of one agent or all."""
-    found = await session.execute(_BY_DAY, {"agent_id": agent_id, "since": since})
+    found = await session.execute(_OF_ALL if agent_id is None else _OF_ONE, {"agent_id": agent_id, "since": since})
     return [_summed(day, rows) for day, rows in groupby(found, key=lambda row: row.day)]
 
 
@@ -36,11 +36,11 @@ _v = table(
     *(column(name, BigInteger) for name in _COUNTS),
     schema=SCHEMA,
 )
-_agent = bindparam("agent_id", type_=Text)
-_BY_DAY = (
+_OF_ALL = (
     select(_v.c.day, _v.c.currency, func.sum(_v.c.cost).label("cost"))
     .add_columns(*(cast(func.sum(_v.c[name]), BigInteger).label(name) for name in _COUNTS))
-    .where(_v.c.agent_id == func.coalesce(_agent, _v.c.agent_id), _v.c.day >= bindparam("since", type_=Date))
+    .where(_v.c.day >= bindparam("since", type_=Date))
     .group_by(_v.c.day, _v.c.currency)
     .order_by(_v.c.day.desc(), _v.c.currency)
 )
+_OF_ONE = _OF_ALL.where(_v.c.agent_id == bindparam("agent_id", type_=Text))  # by runs_started_at_idx

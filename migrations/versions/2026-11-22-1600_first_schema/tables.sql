@@ -701,6 +701,7 @@ CREATE INDEX runs_held_idx ON memory.runs (agent_key, scope_id, run_id) WHERE he
 CREATE INDEX runs_import_id_idx ON memory.runs (agent_key, import_id) WHERE import_id IS NOT NULL;
 CREATE INDEX runs_scope_id_idx ON memory.runs (agent_key, scope_id, to_seq) WHERE scope_id IS NOT NULL;
 CREATE INDEX runs_signals_unheard_idx ON memory.runs (finished_at) WHERE refused ? 'signals_unheard';
+CREATE INDEX runs_started_at_idx ON memory.runs (agent_key, ((started_at AT TIME ZONE 'UTC')::date));
 COMMENT ON TABLE memory.runs IS 'One row per attempt at model work: what it read, what it cost and how it ended.';
 COMMENT ON COLUMN memory.runs.agent_key IS 'The agent.';
 COMMENT ON COLUMN memory.runs.run_id IS 'Internal key of the run; unique in the database.';

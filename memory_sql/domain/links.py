@@ -1,13 +1,11 @@
 """Links that sign a browser in, once and within a minute: signed, so that any process of the server can read them.
 
-A link names the key behind it, and is signed with the hash of that key's secret (HMAC-SHA256), which is in the database. Who
-has the secret could sign one too, so whoever reads a link checks that it opens no more than the key does.
+A link names the key behind it. The database signs it (`memory.keyed_hash`), with the key that none of its readers can read.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -18,7 +16,7 @@ from memory_sql.domain.keys import Key
 
 LINK_SECONDS = 60
 MOST_CHARACTERS = 5_000  # of a code
-_PURPOSE = b"memory_sql link 1\0"
+SUBJECT = "link 1"  # of the signature
 
 
 class Link(NamedTuple):
@@ -35,7 +33,7 @@ class Link(NamedTuple):
         return 0 < self.ends - now.timestamp() <= LINK_SECONDS + 1
 
     def is_within(self, key: Key) -> bool:
-        """Whether it opens no more than the key does."""
+        """Whether it opens no more than the key does now."""
         if self.user_id is None or self.agent_id is None:
             return self.user_id is None and self.agent_id is None
         return (
@@ -54,19 +52,31 @@ def new_link(key_id: int, agent_id: str | None, user_id: str | None, now: dateti
     return Link(key_id, agent_id, user_id, int(now.timestamp()) + LINK_SECONDS, secrets.token_urlsafe(16))
 
 
-def signed(link: Link, secret_hash: bytes) -> str:
-    """The code, for an address."""
-    told = json.dumps(link, separators=(",", ":")).encode()
-    return f"{_encoded(told)}.{_encoded(_signature(told, secret_hash))}"
+def told_of(link: Link) -> bytes:
+    """What is signed."""
+    return json.dumps(link, separators=(",", ":")).encode()
 
 
-def link_of(code: str) -> Link | None:
-    """What a code says, whoever has signed it; None: it isn't one of ours."""
-    parts = _parts(code)
-    if parts is None:
+def code_of(told: bytes, signature: bytes) -> str:
+    """For an address."""
+    return f"{_encoded(told)}.{_encoded(signature)}"
+
+
+def parts_of(code: str) -> tuple[bytes, bytes] | None:
+    """What was signed, and the signature; None: it isn't a code."""
+    told, _, signature = code.partition(".")
+    if len(code) > MOST_CHARACTERS or not code.isascii():
         return None
     try:
-        found: Any = json.loads(parts[0])
+        return _decoded(told), _decoded(signature)
+    except ValueError:
+        return None
+
+
+def link_of(told: bytes) -> Link | None:
+    """The link in it, whoever has signed it; None: it isn't one of ours."""
+    try:
+        found: Any = json.loads(told)
     except ValueError:
         return None
     kinds = ((int,), (str, type(None)), (str, type(None)), (int,), (str,))
@@ -78,28 +88,9 @@ def link_of(code: str) -> Link | None:
     return link if 0 <= link.key_id < 2**63 and 0 <= link.ends < 2**63 else None
 
 
-def is_signed(code: str, secret_hash: bytes) -> bool:
-    parts = _parts(code)
-    return parts is not None and hmac.compare_digest(parts[1], _signature(parts[0], secret_hash))
-
-
 def mark_of(now: datetime) -> bytes:
     """All marks before it are of links that have ended."""
     return max(0, int(now.timestamp())).to_bytes(8, "big")
-
-
-def _parts(code: str) -> tuple[bytes, bytes] | None:
-    told, _, signature = code.partition(".")
-    if len(code) > MOST_CHARACTERS or not code.isascii():
-        return None
-    try:
-        return _decoded(told), _decoded(signature)
-    except ValueError:
-        return None
-
-
-def _signature(told: bytes, secret_hash: bytes) -> bytes:
-    return hmac.digest(secret_hash, _PURPOSE + told, "sha256")
 
 
 def _encoded(text: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,20 +11,21 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 from memory_sql.db import Session
+from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.principals import service
 from memory_sql.db.repositories.keys import (
     add_key,
+    key_and_signature,
     key_by_hash,
-    key_by_id,
     list_keys,
     note_entered,
     note_use,
     revoke_key,
 )
 from memory_sql.domain.arguments import MOST_STORED, flags, moment_of, name_of, needed_text, optional_id, within
-from memory_sql.domain.ids import Id
+from memory_sql.domain.ids import Id, moved
 from memory_sql.domain.keys import SHOWN, Key, NewKey, Right, agents_of, hash_of, may_be_secret, new_secret, rights_of
-from memory_sql.domain.links import is_signed, link_of, mark_of, new_link, signed
+from memory_sql.domain.links import LINK_SECONDS, SUBJECT, code_of, link_of, mark_of, new_link, parts_of, told_of
 from memory_sql.errors import InputError, NotFoundError, ReadOnlyError
 from memory_sql.resources.runtime import Face
 
@@ -152,23 +154,33 @@ class Keys(Face):
         made = new_link(key.key_id, agent, user, self._now())
         if not made.is_within(key):
             raise NotFoundError("key for user", str(user))
-        return signed(made, hash_of(secret))
+        told = told_of(made)
+        async with self._database.statement(principal=service(None)) as unit:
+            (signature,) = await keyed_hashes(unit, SUBJECT, [told])
+        return code_of(told, signature)
 
     async def redeem(self, code: str) -> tuple[bytes, str | None, str | None] | None:
         """The hash of the secret of a code's key (`known`), and the agent and the user that `link` was given.
 
-        None: nobody's key has signed it, or that ended, or it opens more than the key does, was used, or is too old.
+        None: the database hasn't signed it, its key ended or opens less than it does, it was used, or is too old.
         """
-        link, now = link_of(needed_text("code", code)), self._now()
-        if link is None or not link.holds_at(now):
+        now, parts = self._now(), parts_of(needed_text("code", code))
+        link = None if parts is None else link_of(parts[0])
+        if parts is None or link is None or not link.holds_at(now):
             return None
-        async with self._database.statement(principal=service(None)) as unit:
-            found = await key_by_id(unit, link.key_id)
-        if found is None or not is_signed(code, found[1]) or not found[0].holds_at(now) or not link.is_within(found[0]):
+        async with self._strangers, self._database.statement(principal=service(None)) as unit:
+            found = await key_and_signature(unit, link.key_id, SUBJECT, parts[0])
+        if found is None or not hmac.compare_digest(parts[1], found[2]):
             return None
-        use = partial(note_entered, key_id=link.key_id, mark=link.mark, ended=mark_of(now))
+        key, digest, _ = found
+        if not key.holds_at(now) or not link.is_within(key):
+            return None
+        ended = mark_of(
+            moved(now, -timedelta(seconds=LINK_SECONDS))
+        )  # by no clock that is a minute off does one open twice
+        use = partial(note_entered, key_id=link.key_id, mark=link.mark, ended=ended)
         is_first = await self._database.write(use, principal=service(None))
-        return (found[1], link.agent_id, link.user_id) if is_first else None
+        return (digest, link.agent_id, link.user_id) if is_first else None
 
     async def _asked(self, digest: bytes, now: datetime) -> Key | None:
         """One asks for all who come meanwhile: an answer that ends under load would be asked for by hundreds at once."""

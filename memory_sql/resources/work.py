@@ -33,6 +33,7 @@ from memory_sql.domain.arguments import (
 )
 from memory_sql.domain.guidelines import OUTCOMES, ActionOutcome, LearnedGuidelines
 from memory_sql.domain.ids import Id, moved, parse_scope_id
+from memory_sql.domain.limits import MOST_DAYS
 from memory_sql.domain.rechecks import RecheckResult
 from memory_sql.domain.results import (
     Backlog,
@@ -58,7 +59,6 @@ from memory_sql.resources.runtime import Face, asked_of
 from memory_sql.resources.sweeping import CHANGED_AT_ONCE, Places, Sweeps
 
 COUNTS_AT_ONCE = 10_000  # of one transaction
-MOST_AHEAD = 3660  # days
 
 
 class Work(Face):
@@ -91,7 +91,7 @@ class Work(Face):
 
         `days`: 1 to 3,660, with today. A day on which no run began is left out.
         """
-        agent, back = optional_id("agent_id", agent_id), within("days", days, MOST_AHEAD)
+        agent, back = optional_id("agent_id", agent_id), within("days", days, MOST_DAYS)
         since = moved(self._now(), -timedelta(days=back - 1)).astimezone(UTC).date()
         async with self._database.statement(principal=service(agent)) as unit:
             return await by_day(unit, agent, since)
@@ -242,7 +242,7 @@ class Work(Face):
         `lifecycle` were on; what archival would take has the stage archived only if that is on. Changes nothing. Raises
         `NotFoundError`.
         """
-        agent, ahead = id_of("agent_id", agent_id), within("days", days, MOST_AHEAD, least=0)
+        agent, ahead = id_of("agent_id", agent_id), within("days", days, MOST_DAYS, least=0)
         async with self._database.statement(principal=service(agent)) as unit:
             found = await forecast.weeks(unit, agent, ahead, self._settings, self._now())
         if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import NamedTuple
 
 from fastapi import Request
@@ -17,12 +18,16 @@ MOST_BUCKETS = 10_000
 
 
 class Identity(NamedTuple):
-    """Who asks. `agents` None: all. `user_id`: the user that it stands for; None: it vouches for the user of each request."""
+    """Who asks. `agents` None: all. `user_id`: the user that it stands for; None: it vouches for the user of each request.
+
+    `expires_at`: from when on it isn't accepted, nor may be any key that it makes; None: it has no end.
+    """
 
     name: str
     agents: frozenset[str] | None
     rights: frozenset[Right]
     user_id: str | None = None
+    expires_at: datetime | None = None
 
     def may(self, right: Right, agent_id: str | None) -> bool:
         """`agent_id` None: the call is about all agents."""
@@ -72,7 +77,7 @@ class Bearer:
 
 def identity_of(key: Key) -> Identity:
     agents = None if key.agents is None else frozenset(key.agents)
-    return Identity(key.name or f"key {key.key_id}", agents, frozenset(key.rights), key.user_id)
+    return Identity(key.name or f"key {key.key_id}", agents, frozenset(key.rights), key.user_id, key.expires_at)
 
 
 class Buckets:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import logging
 import re
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.domain.ids import parse_observation_id
 from memory_sql.domain.keys import RIGHTS, hash_of
-from memory_sql.domain.links import new_link, signed
+from memory_sql.domain.links import Link, code_of, new_link, parts_of, told_of
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, StaleError
 from memory_sql.memory import Memory
@@ -253,31 +254,59 @@ async def test_link_works_once_in_whichever_process_it_arrives(inspected: Inspec
 
 
 async def test_link_that_nobody_signed_or_that_says_too_much_opens_nothing(inspected: Inspected) -> None:
-    """Who has a key can sign a link with it, and gets nowhere that the key doesn't lead, nor any later."""
+    """What is signed by anything but the key of the database opens nothing; nor what is, beyond the key behind it."""
     memory, now = inspected.memory, inspected.memory.now()
-    keys = {name: await memory.keys.find(secret) for name, secret in (("host", inspected.host_secret), ("mia", inspected.mia_secret))}  # fmt: skip  # noqa: E501
-    host, mia = (keys[name].key_id for name in keys if keys[name])  # type: ignore[union-attr]
-    host_hash, mia_hash = hash_of(inspected.host_secret), hash_of(inspected.mia_secret)
-    good = signed(new_link(host, "ada", "mia", now), host_hash)
+    host, mia = await key_id(memory, inspected.host_secret), await key_id(memory, inspected.mia_secret)
+
+    async def signed(link: Link) -> str:
+        ((signature,),) = await rows(memory, f"SELECT memory.keyed_hash('link 1', '\\x{told_of(link).hex()}')")
+        return code_of(told_of(link), signature)
+
+    def forged(link: Link, key: bytes) -> str:
+        return code_of(told_of(link), hmac.digest(key, b"link 1\0" + told_of(link), "sha256"))
+
+    hers, all_of_it = new_link(host, "ada", "mia", now), new_link(host, None, None, now)
+    good = await signed(hers)
     told, _, signature = good.partition(".")
-    hers = new_link(mia, "ada", "mia", now)
     wrong = [
-        signed(new_link(mia, "ada", "jonas", now), mia_hash),  # her own key, for somebody else
-        signed(new_link(host, "eve", "mia", now), host_hash),  # an agent that the key isn't for
-        signed(new_link(host, "ada", None, now), host_hash),
-        signed(new_link(host, "ada", "mia", now), mia_hash),  # signed by another key
-        signed(hers._replace(ends=hers.ends + 3600), mia_hash),
-        signed(hers._replace(ends=hers.ends - 61), mia_hash),
-        signed(hers._replace(key_id=9999), mia_hash),
+        await signed(new_link(mia, "ada", "jonas", now)),  # her own key, for somebody else
+        await signed(new_link(host, "eve", "mia", now)),  # an agent that the key isn't for
+        await signed(new_link(host, "ada", None, now)),
+        await signed(hers._replace(ends=hers.ends + 3600)),
+        await signed(hers._replace(ends=hers.ends - 61)),
+        await signed(hers._replace(key_id=9999)),
+        forged(all_of_it, hash_of(inspected.host_secret)),  # by what readers of the table see
+        forged(all_of_it, inspected.host_secret.encode()),
+        forged(all_of_it, b""),
+        code_of(told_of(all_of_it), b""),
         f"{told}.{signature[:-2]}AA",
         f"{told[:-4]}AAAA.{signature}",
         told, "", ".", "..", "a.b", "%00", "\u00e9.x", "W10.", "x" * 6000,
-        signed(hers, mia_hash).replace(".", "=."),
     ]  # fmt: skip
     for code in wrong:
-        answer = await Browser(inspected.client).get("/enter", {"code": code})
-        assert answer.status == 401 or code.endswith("=." + signed(hers, mia_hash).partition(".")[2]), code
+        assert (await Browser(inspected.client).get("/enter", {"code": code})).status == 401, code
+    assert parts_of(good)
     assert (await Browser(inspected.client).get("/enter", {"code": good})).status == 303
+
+
+async def key_id(memory: Memory, secret: str) -> int:
+    key = await memory.keys.find(secret)
+    assert key
+    return key.key_id
+
+
+async def test_link_opens_once_by_clocks_that_differ(database_url: str) -> None:
+    """A process that is ahead clears none away that one behind would still take."""
+    early, late = Clock(), Clock()
+    late.goes_on(seconds=45)
+    offline = Settings(llm="offline")
+    async with Memory(database_url, settings=offline, clock=early) as one, Memory(database_url, settings=offline, clock=late) as other:  # fmt: skip  # noqa: E501
+        key = await one.keys.create("chat", rights=["read"], agents=["ada"])
+        code = await one.keys.link(key.secret)
+        assert await one.keys.redeem(code)
+        late.goes_on(seconds=45)
+        assert await other.keys.redeem(await other.keys.link(key.secret))
+        assert await one.keys.redeem(code) is None
 
 
 async def test_person_s_own_page_alone_is_shown_in_a_frame_of_the_named_host(database_url: str) -> None:
@@ -711,6 +740,12 @@ async def test_what_comes_between_the_look_and_the_forgetting_isnt_forgotten_uns
     again = await inspected.memory.forget(hers, **ADA, dry_run=True)
     done = await inspected.memory.forget(hers, **ADA, if_fingerprint=again.fingerprint, wait=False)
     assert done.fingerprint == again.fingerprint
+    everything = Selection(everything=True)
+    seen = await inspected.memory.forget(everything, **ADA, dry_run=True)
+    with pytest.raises(StaleError):
+        await inspected.memory.forget(everything, **ADA, if_fingerprint=again.fingerprint)
+    done = await inspected.memory.forget(everything, **ADA, if_fingerprint=seen.fingerprint)
+    assert done.fingerprint == seen.fingerprint
 
 
 async def test_one_observation_is_forgotten_after_its_preview(inspected: Inspected) -> None:
@@ -832,10 +867,26 @@ async def test_key_is_made_on_the_page_and_shown_once(inspected: Inspected, capl
         ({"name": "x"}, 422),
         ({"name": "x", "read": "yes", "days": "0"}, 422),
         ({"name": "x", "read": "yes", "days": "-1"}, 422),
+        ({"name": "x", "read": "yes", "days": "1" * 30}, 422),
+        ({"name": "x", "read": "yes", "days": "3661"}, 422),
     ):
         assert (await browser.post("/keys", wrong)).status == status, wrong
     assert (await inspected.host.post("/keys", {"name": "x", "read": "yes"})).status == 403
     assert (await inspected.mia.post("/keys", {"name": "x", "read": "yes"})).status == 403
+
+
+async def test_key_that_ends_makes_none_that_outlasts_it(inspected: Inspected) -> None:
+    memory = inspected.memory
+    for days, wanted, status in ((10, "", 422), (10, "11", 422), (10, "9", 201), (0.5, "1", 422)):
+        ends = memory.now() + timedelta(days=days)
+        operator = await memory.keys.create("operator", rights=["read", "admin"], expires_at=ends)
+        browser = Browser(inspected.client)
+        await browser.sign_in(operator.secret)
+        made = await browser.post("/keys", {"name": "x", "read": "yes", "days": wanted})
+        assert made.status == status, (days, wanted)
+        page = await browser.get("/keys")
+        checked(page)
+        assert ("Make it" in page.text) is (days > 1)
 
 
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "x,=cmd|'/c calc'!A0,x", 'x\r\n=HYPERLINK("http://evil.example")')

@@ -34,15 +34,22 @@ async def key_by_hash(session: AsyncSession, digest: bytes) -> Key | None:
     return None if found is None else Key(**found)
 
 
-async def key_by_id(session: AsyncSession, key_id: int) -> tuple[Key, bytes] | None:
-    """With the hash of its secret."""
-    found = await session.execute(select(*_KEY, ApiKeyRow.secret_hash).where(ApiKeyRow.key_id == key_id))
-    row = found.mappings().one_or_none()
+async def key_and_signature(
+    session: AsyncSession, key_id: int, subject: str, told: bytes
+) -> tuple[Key, bytes, bytes] | None:
+    """The key with the hash of its secret, and what the database signs `told` with. None: there is no such key."""
+    k = ApiKeyRow
+    signature = func.memory.keyed_hash(subject, bindparam("told", told, LargeBinary)).label("signature")
+    row = (
+        (await session.execute(select(*_KEY, k.secret_hash, signature).where(k.key_id == key_id)))
+        .mappings()
+        .one_or_none()
+    )
     if row is None:
         return None
-    told = dict(row)
-    digest: bytes = told.pop("secret_hash")
-    return Key(**told), digest
+    found = dict(row)
+    digest, signed = found.pop("secret_hash"), found.pop("signature")
+    return Key(**found), digest, signed
 
 
 async def note_entered(session: AsyncSession, key_id: int, mark: bytes, ended: bytes) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from fastapi import Response
 
 from memory_sql.domain.ids import host_id
 from memory_sql.domain.keys import RIGHTS
+from memory_sql.domain.limits import MOST_DAYS
 from memory_sql.domain.results import DailyCost
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.server.identity import allowed
@@ -18,7 +19,6 @@ from memory_sql.server.pages.visits import Visit, back, path, shown
 LIMIT = 25  # of what waits or failed
 MOST = 300  # rows of a table
 DAYS = 30  # of what models have cost
-MOST_DAYS = 3660  # of a key
 
 
 async def work(visit: Visit) -> Response:
@@ -104,29 +104,42 @@ async def release(visit: Visit) -> Response:
 
 async def keys(visit: Visit) -> Response:
     found = (await visit.memory.keys.list(revoked=True))[::-1]
-    given = [right for right in RIGHTS if visit.identity.may(right, None)]
-    return shown(visit, "keys", keys=found[:MOST], more=max(0, len(found) - MOST), given=given)
+    given, ends = [right for right in RIGHTS if visit.identity.may(right, None)], visit.identity.expires_at
+    lasts = ends is None or ends > visit.memory.now() + timedelta(days=1)
+    return shown(visit, "keys", keys=found[:MOST], more=max(0, len(found) - MOST), given=given, ends=ends, lasts=lasts)
 
 
 async def create_key(visit: Visit) -> Response:
-    """The answer has its secret, once: it is in no address, and nowhere stored. A key gives nobody a right that it lacks."""
+    """The answer has its secret, once: it is in no address, and nowhere stored.
+
+    A key gives nobody what it lacks: no right, and no time.
+    """
     form = visit.form
     wanted = tuple(right for right in RIGHTS if form.get(right) == "yes")
     for right in wanted:
         allowed(visit.identity, right, None)
     agents = [part for line in form.get("agents", "").splitlines() if (part := line.strip())]
-    days = form.get("days", "").strip()
-    if days and not (days.isascii() and days.isdigit() and 0 < int(days[:6]) <= MOST_DAYS):
-        raise InputError(f"for how many days: a number up to {MOST_DAYS:,}, or nothing")
+    ends, own = _end(visit), visit.identity.expires_at
+    if own is not None and (ends is None or ends > own):
+        raise InputError("no key outlasts the one that makes it: give fewer days")
     made = await visit.memory.keys.create(
         form.get("name", ""),
         rights=wanted,
         agents=agents or None,
         user_id=form.get("user", "").strip() or None,
-        expires_at=visit.memory.now() + timedelta(days=int(days)) if days else None,
+        expires_at=ends,
         actor=visit.actor,
     )
     return shown(visit, "key_made", 201, key=made)
+
+
+def _end(visit: Visit) -> datetime | None:
+    days = visit.form.get("days", "").strip()
+    if not days:
+        return None
+    if not (days.isascii() and days.isdigit() and len(days) <= len(str(MOST_DAYS)) and 0 < int(days) <= MOST_DAYS):
+        raise InputError(f"for how many days: a number up to {MOST_DAYS:,}, or nothing")
+    return visit.memory.now() + timedelta(days=int(days))
 
 
 async def revoke(visit: Visit) -> Response:

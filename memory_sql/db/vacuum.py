@@ -15,6 +15,9 @@ WITH_TEXT = (
     "messages",
     "observations",
     "observation_states",
+    "observation_vectors",
+    "observation_episodes",
+    "links",
     "consolidations",
     "scopes",
     "prompts",
@@ -25,7 +28,7 @@ WITH_TEXT = (
 PHYSICAL = (
     *(
         f"VACUUM (ANALYZE) memory.{table}"
-        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "conversations", "observation_vectors")
+        for table in (*WITH_TEXT, "evidence", "lineage", "judged", "members", "conversations", "episodes", "rechecked")
     ),
     *(f"REINDEX TABLE CONCURRENTLY memory.{table}" for table in WITH_TEXT),
 )

@@ -12,6 +12,8 @@ from sqlalchemy import ARRAY, CheckConstraint, Column, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from memory_sql.db.models import Base
+from memory_sql.db.roles import erased_columns
+from memory_sql.db.vacuum import WITH_TEXT
 from tests.conftest import administer, named
 from tests.migrations.databases import fetch
 
@@ -119,6 +121,10 @@ def test_every_text_column_says_what_forgetting_does_to_it() -> None:
     unclassed = {name.removeprefix("memory.") for name, kind in classes.items() if kind is None}
     assert unclassed == set()
     assert set(classes.values()) - {None} == {"erase", "host_id", "constant"}
+
+
+def test_vacuum_frees_every_table_that_forgetting_takes_text_from() -> None:
+    assert {column.partition(".")[0] for column in erased_columns()} <= set(WITH_TEXT)
 
 
 def test_only_hashes_are_binary() -> None:

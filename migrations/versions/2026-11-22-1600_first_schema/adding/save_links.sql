@@ -3,6 +3,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     c_newest CONSTANT integer := 2000;
     c_siblings CONSTANT integer := 10;
+    c_label CONSTANT integer := 100;  -- in some languages lower case is longer
 BEGIN
     WITH saved AS MATERIALIZED (
         SELECT DISTINCT ON (f.scope_id, f.seq) f.scope_id, f.seq, f.is_new, d.conversation_id, d.links ->> 'cause' AS cause,
@@ -33,7 +34,7 @@ BEGIN
             OFFSET 0
         ) o
     ), shared AS MATERIALIZED (
-        SELECT s.scope_id, s.seq, r.seq AS to_seq, btrim(n.name) AS label, n.place
+        SELECT s.scope_id, s.seq, r.seq AS to_seq, left(btrim(n.name), c_label) AS label, n.place
         FROM saved s
         CROSS JOIN LATERAL (
             SELECT n.name, n.place FROM unnest(s.names) WITH ORDINALITY n(name, place) WHERE n.name <> '  '

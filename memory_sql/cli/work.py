@@ -463,4 +463,6 @@ def _learned_text(learned: LearnedGuidelines) -> str:
     counts = ", ".join(f"{action} {count:,}" for action, count in learned.actions.items())
     outcomes = ", ".join(f"{outcome} {count:,}" for outcome, count in learned.outcomes.items() if count)
     told = [f"{output.many(learned.events, 'event')}: {counts or 'none'}; {outcomes or 'no outcomes'}", *learned.lines]
+    if learned.ended:
+        told.append(f"{learned.ended} no longer holds")
     return "\n".join(told)

@@ -39,12 +39,14 @@ class Tally(NamedTuple):
 
 class LearnedGuidelines(Value):
     """What was learnt for an agent. `lines`: at most five; `observation_id`: the version that says them, None if it is as
-    before. `actions` and `outcomes`: how the events are distributed.
+    before. `ended`: the version that no longer holds, where there is nothing to say any more.
+    `actions` and `outcomes`: how the events are distributed.
     """
 
     agent_id: str
     lines: tuple[str, ...] = ()
     observation_id: str | None = None
+    ended: str | None = None
     events: int = 0
     actions: dict[str, int] = Field(default_factory=dict)
     outcomes: dict[str, int] = Field(default_factory=dict)

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from memory_sql.config.scopes import ScopeSettings
+from memory_sql.db import Session
+from memory_sql.db.locks import share_agent
 from memory_sql.db.principals import service
-from memory_sql.db.repositories.actions import ActionRepository
+from memory_sql.db.repositories.actions import ActionRepository, Learned
 from memory_sql.db.repositories.agents import agent_key_of
+from memory_sql.db.repositories.scopes import ScopeRepository
+from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.guidelines import OUTCOMES, LearnedGuidelines, lines
+from memory_sql.domain.ids import observation_id
 from memory_sql.errors import MemorySQLError
 from memory_sql.lifecycle import observing
 from memory_sql.resources.runtime import Runtime
@@ -46,9 +51,23 @@ class Learning:
             outcomes=outcomes,
         )
         text = "\n".join(said)
-        if not said or text == before:
+        if text == ("" if before is None else before.text):
             return found
+        if before is not None and not said:
+            return found.model_copy(update={"ended": await self._end(agent_id, agent_key, before)})
         return found.model_copy(update={"observation_id": await self._store(agent_id, text, found)})
+
+    async def _end(self, agent_id: str, agent_key: int, last: Learned) -> str | None:
+        """Takes what was said last out of use. None: it has been taken out meanwhile."""
+        now = self._runtime.now()
+
+        async def end(unit: Session) -> bool:
+            await share_agent(unit, agent_key)
+            locked = await ScopeRepository(unit).lock(agent_key, scope_ids=[last.scope_id])
+            return bool(locked and await StateRepository(unit).evict(locked[0], [last.seq], now, "guideline"))
+
+        is_ended = await self._runtime.database.write(end, principal=service(agent_id), locks=True)
+        return observation_id(last.scope_id, last.seq) if is_ended else None
 
     async def _store(self, agent_id: str, text: str, found: LearnedGuidelines) -> str:
         own = ScopeSettings(consolidate=False)  # what is said by rule isn't for a model to reword
@@ -75,8 +94,7 @@ class Learning:
 
         store = partial(observing.store, agent_id=agent_id, draft=draft, lane=None, own=settings, now=now)
         stored = await self._runtime.database.write(store, principal=service(agent_id))
-        scope_id, seq = stored.key
-        return f"o{scope_id}-{seq}"
+        return observation_id(*stored.key)
 
     async def learn_all(self, agent_id: str | None) -> tuple[int, int]:
         """How many agents have new guidelines, and for how many it failed: that stops nothing else, and is logged."""
@@ -88,7 +106,8 @@ class Learning:
                 if agent_id not in (None, one):
                     continue
                 try:
-                    changed += (await self.learn(one)).observation_id is not None
+                    learned = await self.learn(one)
+                    changed += (learned.observation_id or learned.ended) is not None
                 except MemorySQLError as error:
                     failed += 1
                     log.warning("guidelines of agent %s weren't learnt: %s", one, type(error).__name__)

@@ -85,6 +85,23 @@ async def test_a_version_each_time_it_changes(memory: Memory) -> None:
     assert list(await memory.admin.verify()) == []
 
 
+async def test_what_no_longer_holds_is_said_no_more(memory: Memory) -> None:
+    await known(memory)
+    await noted(memory, *["failed"] * 8)
+    said = (await memory.work.learn(**ADA)).observation_id
+    assert "store_note" in str(await memory.context(**ADA, user_id="mia"))
+    await noted(memory, *["applied"] * 8)
+    assert (await memory.work.maintain()).guidelines == 1
+    assert "store_note" not in str(await memory.context(**ADA, user_id="mia"))
+    assert [status for _, status in await rows(memory, VERSIONS)] == ["evicted"]
+    learned = await memory.work.learn(**ADA)
+    assert (learned.lines, learned.ended, learned.observation_id) == ((), None, None)
+    await noted(memory, *["applied"] * 8)
+    again = await memory.work.learn(**ADA)
+    assert again.observation_id not in (None, said)
+    assert list(await memory.admin.verify()) == []
+
+
 async def test_only_the_newest_events_of_that_agent_count(memory: Memory) -> None:
     await known(memory)
     await memory.observe("Ole rows.", agent_id="bob", user_id="ole")
@@ -127,5 +144,10 @@ async def test_an_agent_that_is_erased_takes_them_along(memory: Memory) -> None:
     await known(memory)
     await noted(memory, *["applied"] * 6)
     await memory.work.learn(**ADA)
-    await memory.forget(Selection(everything=True), **ADA)
+    seen = await memory.forget(Selection(everything=True), **ADA, dry_run=True)
+    done = await memory.forget(Selection(everything=True), **ADA, if_fingerprint=seen.fingerprint)
+    assert done.counts["events"] == 6
+    assert await rows(memory, "SELECT count(*) FROM memory.observations") == [(0,)]
+    assert (await memory.work.maintain()).guidelines == 0
+    assert (await memory.work.learn(**ADA)).events == 0
     assert await rows(memory, "SELECT count(*) FROM memory.observations") == [(0,)]

@@ -11,7 +11,20 @@ from sqlalchemy.orm import aliased
 from memory_sql.db.models import EventRow, EvidenceRow, HoldRow, ObservationRow, ObservationStateRow, RunRow
 from memory_sql.db.repositories.observations import IN_USE, VERIFICATION, ObservationKey
 
-OF_RULES = ("budget", "sources", "twin", "fact", "line", "again", "whole", "speculative", "expired", "resolved", "age")
+OF_RULES = (
+    "budget",
+    "sources",
+    "twin",
+    "fact",
+    "line",
+    "again",
+    "whole",
+    "speculative",
+    "expired",
+    "resolved",
+    "age",
+    "guideline",
+)
 """Reasons for which a status changes without a person, a version or a run."""
 
 

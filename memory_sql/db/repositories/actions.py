@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -16,6 +16,12 @@ from memory_sql.domain.guidelines import EVENTS, OUTCOMES, Tally
 from memory_sql.domain.ids import owner_key
 
 _v = EventRow
+
+
+class Learned(NamedTuple):
+    scope_id: int
+    seq: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +61,16 @@ class ActionRepository:
         found = await self._session.execute(select(action.label("action"), *counts, *judged).group_by(action))
         return {row.action: Tally(*row[1:]) for row in found}
 
-    async def learned(self, agent_key: int, name: str, fact_key: str) -> str | None:
+    async def learned(self, agent_key: int, name: str, fact_key: str) -> Learned | None:
         """What that scope of the agent's guidelines says now."""
         o, s = ObservationRow, ScopeRow
-        text: str | None = await self._session.scalar(
-            select(o.content)
+        found = await self._session.execute(
+            select(o.scope_id, o.seq, o.content)
             .join(s, and_(s.agent_key == o.agent_key, s.scope_id == o.scope_id))
             .where(s.agent_key == agent_key, s.owner == owner_key("guideline"), s.name == name)
             .where(o.fact_key == fact_key, o.standing == "active")
             .order_by(o.seq.desc())
             .limit(1)
         )
-        return text
+        row = found.one_or_none()
+        return None if row is None else Learned(*row)

@@ -8,7 +8,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Select, and_, any_, bindparam, cast, exists, func, insert, select, update
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    FromClause,
+    Select,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -339,9 +353,12 @@ class ForgettingRepository:
 
     async def count_agent(self) -> dict[str, int]:
         """What `erase_agent` would delete."""
-        kept = ("agents", "events", "forgotten_refs", "forgotten_ids")
+        kept = ("agents", "forgotten_refs", "forgotten_ids")
         tables = [t for t in Base.metadata.sorted_tables if t.name not in kept and "agent_key" in t.c]
-        counts = [select(func.count()).select_from(t).where(t.c.agent_key == self._agent_key) for t in tables]
+        counts = [
+            select(func.count()).select_from(t).where(t.c.agent_key == self._agent_key, *_only_actions(t))
+            for t in tables
+        ]
         found = await self._session.execute(select(*(count.scalar_subquery() for count in counts)))
         return dict(zip((table.name for table in tables), found.one(), strict=True))
 
@@ -428,6 +445,11 @@ def _erase_told() -> Select[Any]:
         func.count().filter(what == "unsettled").op(">")(0).label("is_unsettled"),
         func.memory.refresh_due(_AGENT, _LOSING, bindparam("threshold", type_=Integer), _NOW),
     ).add_cte(told.cte("told"), _remembered())
+
+
+def _only_actions(table: FromClause) -> list[ColumnElement[bool]]:
+    """Other events stay."""
+    return [table.c.kind == "action"] if table.name == "events" else []  # type: ignore[attr-defined]
 
 
 def _remembered() -> Any:

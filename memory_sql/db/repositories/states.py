@@ -147,10 +147,12 @@ class StateRepository:
         await self._tell(scope, details, now, **cause)
         return list(given_up)
 
-    async def evict(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
+    async def evict(
+        self, scope: ScopeState, seqs: Sequence[int], now: datetime, why: str = "budget", **cause: Any
+    ) -> list[int]:
         """Those of the observations that were active. They are kept, but no longer used."""
         evicted = await self._set_aside(scope, "evicted", seqs, null(), now)
-        details = ((seq, {"from": "active", "to": "evicted", "why": "budget"}) for seq in evicted)
+        details = ((seq, {"from": "active", "to": "evicted", "why": why}) for seq in evicted)
         await self._tell(scope, details, now, **cause)
         return list(evicted)
 

@@ -1,5 +1,5 @@
--- memory.erase_agent(agent_key, at): deletes everything of an agent but its id, the events, and what mustn't be imported again,
--- and counts it. One row per table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
+-- memory.erase_agent(agent_key, at): deletes everything of an agent but its id, the events other than its actions, and what mustn't be
+-- imported again, and counts it. One row per table. The caller has locked the agent's row. Runs as its owner, as memory.erase does.
 CREATE OR REPLACE FUNCTION memory.erase_agent(p_agent bigint, p_at timestamptz) RETURNS TABLE (what text, counted bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
@@ -29,6 +29,10 @@ BEGIN
         END IF;
         RETURN NEXT;
     END LOOP;
+    DELETE FROM memory.events WHERE agent_key = p_agent AND kind = 'action';  -- of which guidelines would be learnt anew
+    GET DIAGNOSTICS counted = ROW_COUNT;
+    what := 'events';
+    RETURN NEXT;
     UPDATE memory.agents SET settings = '{}' WHERE agent_key = p_agent;
     UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
 END

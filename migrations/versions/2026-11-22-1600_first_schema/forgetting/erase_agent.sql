@@ -26,6 +26,10 @@ BEGIN
         END IF;
         RETURN NEXT;
     END LOOP;
+    DELETE FROM memory.events WHERE agent_key = p_agent AND kind = 'action';  -- of which guidelines would be learnt anew
+    GET DIAGNOSTICS counted = ROW_COUNT;
+    what := 'events';
+    RETURN NEXT;
     UPDATE memory.agents SET settings = '{}' WHERE agent_key = p_agent;
     UPDATE memory.events SET reason = NULL WHERE agent_key = p_agent;
 END

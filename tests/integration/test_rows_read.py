@@ -75,11 +75,7 @@ A_THOUSAND_OF_ONE_SCOPE = (
 )
 WHOLE = {
     "form again": {"observations"},  # no index knows the run
-    "forget a person": {
-        "consolidations",
-        "messages",
-        "observations",
-    },  # nor who spoke; their name may stand in any text
+    "forget a person": {"consolidations", "observations"},  # their name may stand in any text
     "forget a group": {"conversations", "evidence", "observations", "scopes"},  # nor of which group a conversation is
 }
 # Where few statistics say that any index would do, and another than that of the key is taken: in the last also by the checks

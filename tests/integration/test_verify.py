@@ -540,6 +540,10 @@ PLANTED: dict[str, list[str]] = {
     "messages_are_their_conversations_users": [
         "UPDATE memory.messages SET owner = 'u:jonas' WHERE conversation_id = 's' AND number = 2",
     ],
+    "who_has_written_takes_part": [
+        "UPDATE memory.messages SET user_id = 'ole' WHERE conversation_id = 's' AND number = 1",
+        "UPDATE memory.conversations SET participants = ARRAY['ole'] WHERE conversation_id = 's'",
+    ],
     "texts_stay_until_formed": [
         "UPDATE memory.messages SET content = NULL, speaker = NULL WHERE conversation_id = 'waiting';"
         "UPDATE memory.conversations SET unformed_messages = 0, unformed_tokens = 0, unformed_since = NULL"

@@ -26,7 +26,7 @@ SIZES = {
     "scopes": "SELECT count(*) FROM memory.scopes",
 }
 MOST_READ = 60_000  # rows of all tables together
-OF_A_PERSON = 800_000  # read by the preview of what a person with 2,300 observations loses: it is the forgetting
+OF_A_PERSON = 250_000  # read by the preview of what a person with 2,300 observations loses: it is the forgetting
 STATEMENTS = 12
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from memory_sql.db.models import (
     AgentRow,
     ConsolidationRow,
+    ConversationRow,
     EvidenceRow,
     MemberRow,
     MessageRow,
@@ -51,16 +52,22 @@ async def agents_knowing(session: AsyncSession, user_id: str) -> list[str]:
 
 async def names_of(session: AsyncSession, agent_key: int, users: Sequence[str]) -> list[str]:
     """The names by which they spoke or are listed, the first word of each, and their ids; not what is too short to tell."""
-    m, s, e, o = MessageRow, ScopeRow, EvidenceRow, ObservationRow
+    c, m, s, e, o = ConversationRow, MessageRow, ScopeRow, EvidenceRow, ObservationRow
     given = cast(list(users), ARRAY(Text))
-    spoken = select(m.speaker).where(m.agent_key == agent_key, m.user_id == any_(given))
+    theirs = and_(m.agent_key == agent_key, m.user_id == any_(given))
+    spoken = (
+        select(m.speaker)
+        .join(c, and_(c.agent_key == m.agent_key, c.conversation_id == m.conversation_id))
+        .where(theirs, took_part(agent_key, list(users)))
+    )
+    kept = select(m.speaker).where(theirs, m.withdrawn_by.is_not(None))
     listed = select(s.display_name).where(s.agent_key == agent_key, s.owner == any_(cast(_owners(users), ARRAY(Text))))
     said = (
         select(o.speaker)
         .join(e, and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq))
         .where(e.agent_key == agent_key, e.user_id == any_(given), o.related_users.op("<@")(given))
     )
-    found = [*users, *filter(None, await session.scalars(union(spoken, listed, said)))]
+    found = [*users, *filter(None, await session.scalars(union(spoken, kept, listed, said)))]
     names = {*found, *(name.split()[0] for name in found if name.strip())}
     return sorted(name for name in names if len(name) >= LEAST and _LETTER.search(name))
 

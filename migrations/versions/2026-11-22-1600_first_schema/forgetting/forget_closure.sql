@@ -30,22 +30,34 @@ BEGIN
         SELECT coalesce(array_agg(m.conversation_id), '{}'), coalesce(array_agg(m.number), '{}')
         INTO v_round_conversation_ids, v_round_numbers
         FROM (
-            SELECT m.conversation_id, m.number, m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL AS has_text,
-                   max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
-                       PARTITION BY m.conversation_id ORDER BY m.number
-                   ) AS asked
+            SELECT m.*, first_value(m.user_id) OVER (PARTITION BY m.conversation_id, m.asked ORDER BY m.number) AS answered
             FROM (
-                SELECT c FROM unnest(p_conversations || p_conversation_ids) c
-                UNION
-                SELECT u.conversation_id
-                FROM memory.messages u
-                WHERE cardinality(p_users) > 0 AND u.agent_key = p_agent AND u.user_id = ANY (p_users)
-            ) AS k (conversation_id)
-            JOIN memory.messages m ON m.agent_key = p_agent AND m.conversation_id = k.conversation_id
+                SELECT m.*, max(m.number) FILTER (WHERE m.user_id IS NOT NULL) OVER (
+                    PARTITION BY m.conversation_id ORDER BY m.number
+                ) AS asked
+                FROM (
+                    SELECT c FROM unnest(p_conversations || p_conversation_ids) c
+                    UNION
+                    SELECT c.conversation_id
+                    FROM memory.conversations c
+                    WHERE memory.user_tokens(c.agent_key, c.participants) && memory.user_tokens(p_agent, p_users)
+                      AND c.agent_key IS NOT DISTINCT FROM p_agent AND c.participants && p_users
+                    UNION
+                    SELECT u.conversation_id  -- what a hold has kept of somebody who is no participant any more
+                    FROM memory.messages u
+                    WHERE cardinality(p_users) > 0 AND u.agent_key = p_agent AND u.withdrawn_by IS NOT NULL
+                      AND u.user_id = ANY (p_users)
+                ) AS k (conversation_id)
+                CROSS JOIN LATERAL (
+                    SELECT m.conversation_id, m.number, m.user_id,
+                           m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL AS has_text
+                    FROM memory.messages m WHERE m.agent_key = p_agent AND m.conversation_id = k.conversation_id
+                    OFFSET 0
+                ) m
+            ) m
         ) m
-        LEFT JOIN memory.messages q ON q.agent_key = p_agent AND q.conversation_id = m.conversation_id AND q.number = m.asked
         WHERE (
-                m.conversation_id = ANY (p_conversations) OR q.user_id = ANY (p_users)
+                m.conversation_id = ANY (p_conversations) OR m.answered = ANY (p_users)
                 OR (m.conversation_id, m.number) IN (SELECT * FROM unnest(p_conversation_ids, p_numbers))
             )
             AND (

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from memory_sql.worker import Worker
 from tests.database import rows, statements
 from tests.factories import MONDAY, Clock, message
 from tests.fakes import Scripted, extracted
-from tests.integration.test_consolidation_replacing import MIA, observed, shown, statuses
+from tests.integration.test_consolidation_replacing import MIA, answer, known, observed, shown, statuses
 
 LYON, OSLO = "Mia lives in Lyon with a cat.", "Mia moved from Lyon to Oslo."
 OTHERS = (
@@ -58,9 +58,9 @@ def contradicts(was: str, still: str | None = None, *, of: str = LYON) -> Callab
 UNRELATED = saying(lambda _: None)
 
 
-async def absorbed(memory: Memory, llm: Scripted, *texts: str, day: int = 0) -> int:
+async def absorbed(memory: Memory, llm: Scripted, *texts: str, day: int = 0, **more: Any) -> int:
     """Mia's scope, whose text takes these in and names nothing."""
-    scope = await observed(memory, *texts, day=day)
+    scope = await observed(memory, *texts, day=day, **more)
     llm.then(json.dumps({"text": " ".join((await told(memory)).split() + list(texts))}))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope}")
     return scope
@@ -175,6 +175,56 @@ async def test_what_a_person_decided_meanwhile_goes_to_review(memory: Memory, ll
     assert (done.superseded, done.held) == (0, 1)
     assert len(await memory.work.reviews(**ADA)) == 1
     await verified(memory)
+
+
+MEANWHILE: dict[str, dict[str, Any]] = {  # the newer one, as it is stored
+    "guessed": {"confidence": 0.3},
+    "faded": {"importance": 0.1, "category": "fact"},
+}
+
+
+async def lose_the_newer(memory: Memory, clock: Clock, why: str, newer: str) -> None:
+    if why == "disputed":
+        await memory.observations.dispute(newer, **MIA)
+        return
+    clock.goes_on(days=100)
+    done = await memory.work.maintain()
+    assert (done.expired, done.archived) == ((1, 0) if why == "guessed" else (0, 1))
+
+
+@pytest.fixture
+async def fading(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[Memory]:
+    days: dict[str, Any] = {"lifecycle": True, "archival": True, "archival_days": 60, "speculative_days": 30}
+    own = Settings(llm="offline", formation_min_messages=1, recheck=True, classification="off", **days)
+    async with Memory(database_url, llm, own, clock=clock) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize("why", ["guessed", "faded", "disputed"])
+@pytest.mark.parametrize("by", ["recheck", "consolidation"])
+async def test_nothing_gives_way_to_what_went_out_of_use_meanwhile(
+    fading: Memory, llm: Scripted, clock: Clock, by: str, why: str
+) -> None:
+    scope = await absorbed(fading, llm, LYON, *OTHERS, confidence=0.9, importance=0.9)
+    newer = {"day": 3, **MEANWHILE.get(why, {})}
+    await (absorbed(fading, llm, OSLO, **newer) if by == "recheck" else observed(fading, OSLO, **newer))
+
+    async def meanwhile(request: Request[Any]) -> str:
+        await lose_the_newer(fading, clock, why, f"o{scope}-6")
+        if by == "recheck":
+            return contradicts("lives in Lyon")(request)
+        return answer(OSLO, [("n1", f"k{known(request).index(LYON) + 1}", "lives in Lyon", "in Oslo")])
+
+    llm.then(meanwhile)
+    if by == "recheck":
+        (done,) = (await fading.work.recheck(**ADA, scope_id=f"s{scope}")).rechecked
+    else:
+        done = await fading.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert (done.superseded, await statuses(fading)) == (0, {})
+    reviews = await fading.work.reviews(**ADA)
+    assert [review.instead_of for review in reviews] == ([LYON] if why == "disputed" else [])
+    assert (await fading.search("where does Mia live", **MIA)).results[0].observation.content == LYON
+    await verified(fading)
 
 
 async def test_what_was_forgotten_meanwhile_is_not_stored(memory: Memory, llm: Scripted) -> None:

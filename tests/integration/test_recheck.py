@@ -10,6 +10,8 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.consolidation.comparing import ComparedPair, RecheckTask
+from memory_sql.consolidation.recheck import WINDOWS
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.errors import StaleError, UnavailableError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
@@ -333,6 +335,71 @@ async def test_more_pairs_than_fit_are_asked_in_turn(memory: Memory, llm: Script
     stored = await rows(memory, "SELECT count(*), count(DISTINCT (seq, other_seq)) FROM memory.rechecked")
     assert stored == [(done.pairs, done.pairs)]
     assert done.pairs == sum(asked)
+
+
+ALONE = "Bread Glue Snow Chess Moss Ink Pears Rope Salt Tin Wool Zinc Amber".split()  # nothing lies near any of them
+
+
+async def far_on(memory: Memory, llm: Scripted) -> int:
+    """A scope in which the first pair stands behind thirteen observations."""
+    await absorbed(memory, llm, *(f"{one}." for one in ALONE), LYON)
+    return await absorbed(memory, llm, OSLO, day=3)
+
+
+async def test_a_piece_looks_through_ten_lots_and_what_is_due_goes_on_from_there(
+    database_url: str, llm: Scripted
+) -> None:
+    own = Settings(llm="offline", formation_min_messages=1, recheck=True, recheck_newest=1)
+    async with Memory(database_url, llm, own) as memory:
+        await far_on(memory, llm)
+        await rows(memory, "UPDATE memory.scopes SET recheck_at = now()")
+        with statements(memory) as sent:
+            (first,) = (await memory.work.recheck()).rechecked
+        assert sum("memory.neighbours" in one for one in sent) == WINDOWS
+        assert (first.pairs, first.more, first.run_id, first.model) == (0, True, None, None)
+        reached = "SELECT rechecked_seq, recheck_at <= now(), lease_until FROM memory.scopes"
+        assert await rows(memory, reached) == [(WINDOWS, True, None)]
+        assert await rows(memory, "SELECT 1 FROM memory.runs WHERE kind = 'recheck'") == []
+        llm.then(contradicts("lives in Lyon"))
+        (second,) = (await memory.work.recheck()).rechecked
+        assert (second.superseded, await statuses(memory)) == (1, {14: 15})
+        await verified(memory)
+
+
+async def test_who_asks_gets_all_pieces_at_once(database_url: str, llm: Scripted) -> None:
+    own = Settings(llm="offline", formation_min_messages=1, recheck_newest=1)
+    async with Memory(database_url, llm, own) as memory:
+        scope = await far_on(memory, llm)
+        with statements(memory) as sent:
+            done = await rechecked(memory, llm, scope, contradicts("lives in Lyon"))
+        assert (done.superseded, done.run_id is not None, done.model) == (1, True, "scripted")
+        assert sum("memory.neighbours" in one for one in sent) > WINDOWS
+        assert await rows(memory, "SELECT lease_until, recheck_at FROM memory.scopes") == [(None, None)]
+        await absorbed(memory, llm, *(f"{one} again." for one in ("Hemp", "Jute", "Lime")), day=4)
+        assert (await rechecked(memory, llm, scope)).more is False
+        await verified(memory)
+
+
+async def test_what_changes_before_the_lease_is_looked_through_once_more(
+    database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the scope's row locked, so no further than any other piece."""
+    own = Settings(llm="offline", formation_min_messages=1, recheck_newest=1)
+    async with Memory(database_url, llm, own) as memory:
+        scope = await far_on(memory, llm)
+        claim, counts = ScopeRepository.claim, list[int]()
+
+        async def changing(self: ScopeRepository, *given: Any) -> Any:
+            counts.append(sum("memory.neighbours" in one for one in sent))
+            if len(counts) == 1:
+                await rows(memory, "UPDATE memory.scopes SET epoch = epoch + 1")
+            return await claim(self, *given)
+
+        monkeypatch.setattr(ScopeRepository, "claim", changing)
+        with statements(memory) as sent:
+            await rechecked(memory, llm, scope, contradicts("lives in Lyon"))
+        assert counts[:2] == [WINDOWS, WINDOWS * 2 + 4]  # of which four before the second lease
+        assert await statuses(memory) == {14: 15}
 
 
 async def formed(memory: Memory, llm: Scripted, n: int) -> None:

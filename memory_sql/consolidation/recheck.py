@@ -304,7 +304,7 @@ def result(loaded: Loaded, decided: Decided, applied: Applied) -> Rechecked:
         version=applied.version,
         run_id=loaded.run.run_id if loaded.run else None,
         model=decided.usage.model if loaded.run else None,
-        more=loaded.more,
+        more=loaded.more and not loaded.is_asked,  # who asks is given all
     )
 
 

@@ -366,6 +366,17 @@ async def test_a_piece_looks_through_ten_lots_and_what_is_due_goes_on_from_there
         await verified(memory)
 
 
+async def test_there_is_no_more_after_all_that_was_asked_for(database_url: str, llm: Scripted) -> None:
+    """Though the first call had no room for all: what is left when it has ended has been compared meanwhile."""
+    own = Settings(llm="offline", formation_min_messages=1, recheck_newest=4)
+    async with Memory(database_url, llm, own) as memory:
+        await absorbed(memory, llm, LYON, *OTHERS)
+        scope = await absorbed(memory, llm, OSLO, day=3)
+        done = await rechecked(memory, llm, scope, UNRELATED)
+        assert (done.pairs > 0, done.more) == (True, False)
+        assert await rows(memory, "SELECT rechecked_seq FROM memory.scopes") == [(6,)]
+
+
 async def test_who_asks_gets_all_pieces_at_once(database_url: str, llm: Scripted) -> None:
     own = Settings(llm="offline", formation_min_messages=1, recheck_newest=1)
     async with Memory(database_url, llm, own) as memory:

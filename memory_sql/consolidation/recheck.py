@@ -117,7 +117,13 @@ async def load(
 async def load_claimed(
     session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime
 ) -> Loaded | None:
-    """What is to be compared in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    """What is to be compared in a scope that was claimed before. Raises `StaleError` when that lease has been lost.
+
+    Nothing, and it isn't due any more, where the agent's setting `recheck` has been switched off since.
+    """
+    if claimed.agent_settings.get("recheck") is False:
+        await ScopeRepository(session).release(claimed, recheck_at=None)
+        return None
     own = settings.of_agent(claimed.agent_settings)
     found = await _found(session, agent_id, claimed, own, now)
     return await _begun(session, agent_id, claimed, found, own, now, is_asked=False)

@@ -448,6 +448,55 @@ async def test_due_after_three_formations_and_ten_minutes_apart(timed: Memory, l
     assert len((await timed.run_due()).rechecked) == 1
 
 
+async def work_of(memory: Memory) -> list[tuple[str, str, int]]:
+    found = await memory.work.waiting()
+    return sorted((one.work, one.state, one.waiting) for one in found if one.work == "recheck" or "prog" in one.state)
+
+
+async def why_late(memory: Memory) -> list[tuple[str, str, str | None]]:
+    found = await memory.work.late(hours=0)
+    return [(one.work, one.reason, one.error_code) for one in found if one.work == "recheck"]
+
+
+async def test_what_waits_tells_of_rechecks(memory: Memory, llm: Scripted) -> None:
+    scope = await lived(memory, llm)
+    assert await work_of(memory) == await why_late(memory) == []
+    await rows(memory, "UPDATE memory.scopes SET recheck_at = now()")
+    assert await work_of(memory) == [("recheck", "due", 1)]
+    assert await why_late(memory) == [("recheck", "unclaimed", None)]
+    backlog = await memory.work.backlog()
+    assert (backlog.due_rechecks, backlog.due_propagations, backlog.retrying) == (1, 1, 0)
+    seen = list[Any]()
+
+    async def looking(_: Request[Any]) -> str:
+        seen.extend((await work_of(memory), await why_late(memory)))
+        raise UnavailableError("rate_limit", "later")
+
+    llm.then(looking)
+    await memory.work.recheck()
+    assert seen == [[("recheck", "in_progress", 1)], [("recheck", "in_progress", None)]]
+    assert await work_of(memory) == [("recheck", "retrying", 1)]
+    assert await why_late(memory) == [("recheck", "failing", "rate_limit")]
+    backlog = await memory.work.backlog(**ADA)
+    assert (backlog.due_rechecks, backlog.due_propagations, backlog.retrying) == (0, 1, 1)
+    await rechecked(memory, llm, scope, UNRELATED)
+    await rows(memory, "UPDATE memory.scopes SET recheck_at = now() + interval '5 minutes'")
+    assert await work_of(memory) == [("recheck", "not_due", 1)]
+    assert await why_late(memory) == [("recheck", "not_due", None)]
+    assert (await memory.work.backlog()).retrying == 0
+
+
+async def test_where_the_setting_is_off_by_now_nothing_is_due(memory: Memory, llm: Scripted) -> None:
+    await lived(memory, llm)
+    await rows(memory, "UPDATE memory.scopes SET recheck_at = now()")
+    await memory.configure(**ADA, recheck=False)
+    assert await work_of(memory) == await why_late(memory) == []
+    assert (await memory.work.backlog()).due_rechecks == (await memory.work.backlog(**ADA)).due_rechecks == 0
+    (done,) = (await memory.work.recheck()).rechecked  # no reply: no call
+    assert (done.run_id, await due(memory)) == (None, [])
+    assert await rows(memory, "SELECT lease_until FROM memory.scopes") == [(None,)]
+
+
 async def test_off_by_default(memory: Memory, llm: Scripted, database_url: str) -> None:
     assert not Settings(llm="offline").recheck
     async with Memory(database_url, llm, Settings(llm="offline", formation_min_messages=1)) as other:

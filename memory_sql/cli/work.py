@@ -57,6 +57,7 @@ def _backlog_text(backlog: Backlog) -> str:
     b, many = backlog, output.many
     due = f"{many(b.due_conversations, 'conversation')}, {many(b.due_scopes, 'scope')}"
     due += f", {many(b.due_propagations, 'propagation')}" if b.due_propagations else ""
+    due += f", {many(b.due_rechecks, 'recheck')}" if b.due_rechecks else ""
     facts = {
         "due": due + (f"; the oldest since {output.minute(b.oldest_due_at)}" if b.oldest_due_at else ""),
         **({"waiting": many(b.waiting_conversations, "conversation")} if b.waiting_conversations else {}),
@@ -192,7 +193,7 @@ REASONS = {
     "failing": "it fails and is retried",
     "given_up": "it was given up; retried after a day or more (work retry: at once)",
     "left_out": "its text couldn't tell everything; what is left is told word for word until then",
-    "not_due": "it waits for a silence, or for the end of a day's limit",
+    "not_due": "it waits for a silence, or for the end of a day's limit or of the pause between rechecks",
 }
 
 

@@ -2,6 +2,7 @@
 
 No model can be sure who may speak for whom. So what one person says in a group overtakes a few of what others said in a day,
 however many conversations it is said in; and of what a person has decided about a row while it was writing, it didn't know.
+Nor did it know what maintenance has set aside meanwhile: nothing gives way to that.
 """
 
 from __future__ import annotations
@@ -33,15 +34,22 @@ async def bounded(
     run_id: int,
     now: datetime,
 ) -> Sequence[Contradiction]:
-    """The contradictions, some held. The caller has locked the scope.
+    """The contradictions, some held, without those whose newer observation is out of use. The caller has locked the scope.
 
     `common`: words that tell none of what was shown from the others. `read_at`, `run_id`: when the model was asked.
     """
-    older = [item.older for item in contradictions if item.older is not None and not item.held]
-    if older:
-        overtaking = OvertakingRepository(session)
-        decided = await overtaking.decided_since(scope, older, read_at, run_id)
-        contradictions = [_held(item) if item.older in decided else item for item in contradictions]
+    overtaking = OvertakingRepository(session)
+    stands = await overtaking.in_use(scope, {item.newer for item in contradictions if item.older is not None})
+    contradictions = [item for item in contradictions if item.older is None or item.newer in stands]
+    pairs = [(item.newer, item.older) for item in contradictions if item.older is not None and not item.held]
+    if pairs:
+        newer, older = zip(*pairs, strict=True)
+        decided = await overtaking.decided_since(scope, newer, older, read_at, run_id)
+        decided |= {seq for seq, is_disputed in stands.items() if is_disputed}
+        contradictions = [
+            _held(item) if item.older is not None and {item.newer, item.older} & decided else item
+            for item in contradictions
+        ]
         if scope.kind != "individual":  # where all is its owner's
             before = await overtaking.given_way_since(scope, moved(now, -A_DAY))
             pairs = [*before, *((item.newer, seq) for item in contradictions if (seq := item.older) is not None)]

@@ -30,7 +30,7 @@ from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.domain.ids import moved
 from memory_sql.domain.rechecks import PairOutcome, Rechecked
 from memory_sql.domain.scopes import AbsorbedObservation, PendingObservation
-from memory_sql.domain.usage import Usage
+from memory_sql.domain.usage import NO_CALL, Usage
 from memory_sql.errors import BusyError, NotFoundError, StaleError
 from memory_sql.languages.text import count_words
 from memory_sql.llm import LanguageModel, ask
@@ -38,18 +38,21 @@ from memory_sql.llm.retry import is_unusable
 from memory_sql.retrieval.related import query_of
 
 AGAIN = timedelta(days=1)  # after an answer that can't be used
+WINDOWS = (
+    10  # of `recheck_newest` observations that one transaction looks through: each takes longer the more there are
+)
 FUSED = 60  # reciprocal rank fusion (Cormack et al., 2009): what both ways of looking find comes first
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """`pairs`: best first. `to_seq`: how far the scope is rechecked after this; `more`: there is more than this has room for.
-    `is_asked`: somebody waits for all of it.
+    `is_asked`: somebody waits for all of it. `run` None: no pairs yet, as far as this has looked.
     """
 
     agent_id: str
     scope: ScopeState
-    run: RunKey
+    run: RunKey | None
     pairs: tuple[ComparedPair, ...]
     to_seq: int
     more: bool
@@ -92,7 +95,8 @@ async def load(
 ) -> tuple[ScopeState, Loaded | None]:
     """Leases the scope and returns it with what is to be compared; None: nothing. Raises `BusyError`, `NotFoundError`.
 
-    The pairs are looked for before the lease is taken, so that writers to the scope have less to wait for.
+    The pairs are looked for before the lease is taken, so that writers to the scope have less to wait for; what has changed
+    by then is looked through again, no further than `WINDOWS`.
     """
     scopes = ScopeRepository(session)
     before = await scopes.look_at(agent_key, scope_id)
@@ -113,7 +117,13 @@ async def load(
 async def load_claimed(
     session: Session, agent_id: str, claimed: ScopeState, settings: Settings, now: datetime
 ) -> Loaded | None:
-    """What is to be compared in a scope that was claimed before. Raises `StaleError` when that lease has been lost."""
+    """What is to be compared in a scope that was claimed before. Raises `StaleError` when that lease has been lost.
+
+    Nothing, and it isn't due any more, where the agent's setting `recheck` has been switched off since.
+    """
+    if claimed.agent_settings.get("recheck") is False:
+        await ScopeRepository(session).release(claimed, recheck_at=None)
+        return None
     own = settings.of_agent(claimed.agent_settings)
     found = await _found(session, agent_id, claimed, own, now)
     return await _begun(session, agent_id, claimed, found, own, now, is_asked=False)
@@ -131,9 +141,11 @@ async def _begun(
 ) -> Loaded | None:
     rechecks, runs = RecheckRepository(session), RunRepository(session)
     await runs.abandon(scope.agent_key, now, scope_id=scope.scope_id, before=scope.fence)
-    if not found.pairs or found.to_seq is None:
+    if found.to_seq is None or not (found.pairs or found.more):
         await ScopeRepository(session).release(scope, **_ended(found.to_seq, None, now))
         return None
+    if not found.pairs:
+        return Loaded(agent_id, scope, None, (), found.to_seq, found.more, is_asked, now)
     await runs.check_budget(agent_id, scope.agent_key, settings, now)
     run = await rechecks.begin(scope, now)
     if run is None:
@@ -148,13 +160,13 @@ async def _found(session: Session, agent_id: str, scope: ScopeState, settings: S
     reached = await rechecks.reached(scope)
     if reached is None:
         return _Found()
-    to_seq, items = await rechecks.next_ones(scope, reached, settings.recheck_newest)
-    while not (pairs := await _new_pairs(session, agent_id, scope, items, settings, now)) and to_seq < scope.done_seq:
-        reached = to_seq
+    for _ in range(WINDOWS):
         to_seq, items = await rechecks.next_ones(scope, reached, settings.recheck_newest)
-    has_room = (
-        len(pairs) <= most
-    )  # else the rest is asked next time: until then this is as far as the last recheck came
+        pairs = await _new_pairs(session, agent_id, scope, items, settings, now)
+        if pairs or to_seq >= scope.done_seq:
+            break
+        reached = to_seq
+    has_room = len(pairs) <= most  # else the rest is asked next time: until then it has come as far as before
     more = not has_room or to_seq < scope.done_seq
     return _Found(tuple(pairs[:most]), to_seq if has_room else reached, more)
 
@@ -206,6 +218,8 @@ def _in_order(one: AbsorbedObservation, other: AbsorbedObservation) -> ComparedP
 
 async def decide(llm: LanguageModel, loaded: Loaded, settings: Settings) -> Decided:
     """What the model says of each pair, and what of that counts. Raises `LanguageModelError`."""
+    if not loaded.pairs:
+        return Decided({}, Replaced(), NO_CALL, "")
     scope = loaded.scope
     whose = scope.display_name or ": ".join(filter(None, (scope.ref.owner_id, scope.name)))
     request = RecheckTask(scope.kind, whose, loaded.pairs, loaded.now).request(
@@ -245,9 +259,10 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
     scope, rechecks, counts = loaded.scope, RecheckRepository(session), decided.replaced
     done = Applied()
     is_due = loaded.more and settings.recheck and not loaded.is_asked
-    ended = _ended(loaded.to_seq, settings.recheck_minutes if is_due else None, now)
-    if counts.contradictions or counts.repetitions:
-        done = await _write(session, loaded, decided, settings, now)
+    wait = settings.recheck_minutes if loaded.pairs else 0  # between calls of the model
+    ended = _ended(loaded.to_seq, wait if is_due else None, now)
+    if loaded.run is not None and (counts.contradictions or counts.repetitions):
+        done = await _write(session, loaded, loaded.run, decided, settings, now)
         await rechecks.end(scope, ended)
     else:
         locked = await ScopeRepository(session).lock(scope.agent_key, scope_ids=[scope.scope_id])
@@ -255,19 +270,20 @@ async def apply(session: Session, loaded: Loaded, decided: Decided, settings: Se
             raise StaleError("scope", f"s{scope.scope_id}", "its text or its lease has changed")
         await ScopeRepository(session).release(scope, **ended)
         told = {"observations": 0, "refused": dict(counts.refused)}
-        await RunRepository(session).succeed(loaded.run, now, decided.usage, decided.prompt_version, **told)
+        if loaded.run is not None:
+            await RunRepository(session).succeed(loaded.run, now, decided.usage, decided.prompt_version, **told)
     said = {pair.key: pair.later.observed_at for pair in loaded.pairs}
     await rechecks.store(scope, {key: (outcome, said[key]) for key, outcome in decided.outcomes.items()}, now)
     return done
 
 
-async def _write(session: Session, loaded: Loaded, decided: Decided, settings: Settings, now: datetime) -> Applied:
+async def _write(
+    session: Session, loaded: Loaded, run: RunKey, decided: Decided, settings: Settings, now: datetime
+) -> Applied:
     """As a consolidation that reads nothing new and leaves the text as it is."""
     scope, text = loaded.scope, loaded.scope.consolidation or ""
     known = tuple(loaded.observations.values())
-    as_read = consolidation.Loaded(
-        loaded.agent_id, scope, loaded.run, (), consolidation.RECHECK, loaded.now, known=known
-    )
+    as_read = consolidation.Loaded(loaded.agent_id, scope, run, (), consolidation.RECHECK, loaded.now, known=known)
     written = consolidation.Decided(
         text, count_words(text), decided.usage, decided.prompt_version, replaced=decided.replaced
     )
@@ -292,16 +308,17 @@ def result(loaded: Loaded, decided: Decided, applied: Applied) -> Rechecked:
         superseded=applied.superseded,
         held=applied.held,
         version=applied.version,
-        run_id=loaded.run.run_id,
-        model=decided.usage.model,
-        more=loaded.more,
+        run_id=loaded.run.run_id if loaded.run else None,
+        model=decided.usage.model if loaded.run else None,
+        more=loaded.more and not loaded.is_asked,  # who asks is given all
     )
 
 
 async def fail(session: Session, loaded: Loaded, error: BaseException, settings: Settings, now: datetime) -> None:
     """Records the error and gives the lease back. Nothing was compared: what was due is due again later."""
     await give_back(session, loaded.agent_id, loaded.scope, error, settings, now)
-    await RunRepository(session).fail(loaded.run, error, now)
+    if loaded.run is not None:
+        await RunRepository(session).fail(loaded.run, error, now)
 
 
 async def give_back(

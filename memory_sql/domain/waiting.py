@@ -13,6 +13,7 @@ class Backlog(Value):
     """How much work waits. What is due can be done now, and no worker has it; `oldest_due_at`: since when the oldest is due.
 
     `due_propagations`: scopes whose text has absorbed observations that have to be judged for wider scopes.
+    `due_rechecks`: scopes in which what the text has absorbed is to be compared (setting `recheck`).
     `waiting_conversations`: those with messages that are formed after a silence. `retrying` work failed and is retried
     later; `dead` work was given up for a day or more; the `held` claims wait for a person (`work.reviews`). `late`:
     how many conversations, and scopes that are due, have waited for more than a day (`work.late` says why). `unheard`:
@@ -32,6 +33,7 @@ class Backlog(Value):
     dead: int
     held: int
     late: int = 0
+    due_rechecks: int = 0
     unheard: int = 0
     has_model: bool = True
     refusal: str | None = None
@@ -67,13 +69,13 @@ class FailedRun(DeadRun):
 class Waiting(Value):
     """How much of an agent's work is in one state. `oldest_at`: since when the oldest has waited, None if unknown.
 
-    `due`: it can be done now; `not_due`: a conversation that is formed after a silence; `in_progress`: a process is
-    working on it; `retrying`: it failed and is retried automatically; `given_up`: it is retried after a day or
-    more (`work.dead`).
+    `due`: it can be done now; `not_due`: a conversation that is formed after a silence, or a scope that was rechecked
+    lately; `in_progress`: a process is working on it; `retrying`: it failed and is retried automatically; `given_up`: it is
+    retried after a day or more (`work.dead`).
     """
 
     agent_id: str
-    work: Literal["formation", "consolidation", "propagation"]
+    work: Literal["formation", "consolidation", "propagation", "recheck"]
     state: Literal["due", "not_due", "in_progress", "retrying", "given_up"]
     waiting: int
     oldest_at: datetime | None
@@ -84,11 +86,12 @@ class Late(Value):
 
     `since`: when the oldest message or observation that waits was stored. `reason`: `unclaimed` (due, but no worker has
     taken it), `in_progress`, `failing` (retried after a pause), `given_up` (retried after a day or more), `left_out` (its
-    text couldn't tell everything) or `not_due` (after a silence, or when a day's limit ends). `error_code`: what failed last.
+    text couldn't tell everything) or `not_due` (after a silence, when a day's limit ends, or a while after the last recheck).
+    `error_code`: what failed last.
     """
 
     agent_id: str
-    work: Literal["formation", "consolidation", "propagation"]
+    work: Literal["formation", "consolidation", "propagation", "recheck"]
     conversation_id: str | None
     scope_id: ScopeId | None
     since: datetime | None

@@ -57,13 +57,15 @@ class Recheck(ScopeJob):
         return recheck.result(loaded, decided, applied), loaded.more and loaded.is_asked
 
     def total(self, held: HeldScope, results: Sequence[Rechecked]) -> Rechecked:
-        """All calls as one; the last run and version."""
+        """All calls as one; the last run and version, and the model of that run."""
         if not results:
             return Rechecked(scope=held.state.ref)
         counts = ("pairs", "contradictions", "same", "superseded", "held")
         summed = {name: sum(getattr(one, name) for one in results) for name in counts}
         versions = [one.version for one in results if one.version is not None]
-        return results[-1].model_copy(update={**summed, "version": versions[-1] if versions else None})
+        last = ([one for one in results if one.run_id is not None] or results)[-1]
+        told = {"version": versions[-1] if versions else None, "more": results[-1].more}
+        return last.model_copy(update={**summed, **told})
 
     def report(self, result: Rechecked) -> RunDueResult:
         return RunDueResult(rechecked=(result,))

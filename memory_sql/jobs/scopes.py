@@ -1,4 +1,4 @@
-"""What the jobs on scopes share: the lease of a scope, which serves consolidation and propagation alike."""
+"""What the jobs on scopes share: the lease of a scope, which serves consolidation, propagation and recheck alike."""
 
 from __future__ import annotations
 

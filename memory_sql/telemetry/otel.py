@@ -31,6 +31,7 @@ WAITING = (
     "due_conversations",
     "due_scopes",
     "due_propagations",
+    "due_rechecks",
     "waiting_conversations",
     "in_progress",
     "retrying",

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.consolidation.comparing import ComparedPair, RecheckTask
+from memory_sql.consolidation.recheck import WINDOWS
+from memory_sql.db.repositories.scopes import ScopeRepository
 from memory_sql.errors import StaleError, UnavailableError
 from memory_sql.llm import Request
 from memory_sql.memory import Memory
@@ -17,7 +19,7 @@ from memory_sql.worker import Worker
 from tests.database import rows, statements
 from tests.factories import MONDAY, Clock, message
 from tests.fakes import Scripted, extracted
-from tests.integration.test_consolidation_replacing import MIA, observed, shown, statuses
+from tests.integration.test_consolidation_replacing import MIA, answer, known, observed, shown, statuses
 
 LYON, OSLO = "Mia lives in Lyon with a cat.", "Mia moved from Lyon to Oslo."
 OTHERS = (
@@ -58,9 +60,9 @@ def contradicts(was: str, still: str | None = None, *, of: str = LYON) -> Callab
 UNRELATED = saying(lambda _: None)
 
 
-async def absorbed(memory: Memory, llm: Scripted, *texts: str, day: int = 0) -> int:
+async def absorbed(memory: Memory, llm: Scripted, *texts: str, day: int = 0, **more: Any) -> int:
     """Mia's scope, whose text takes these in and names nothing."""
-    scope = await observed(memory, *texts, day=day)
+    scope = await observed(memory, *texts, day=day, **more)
     llm.then(json.dumps({"text": " ".join((await told(memory)).split() + list(texts))}))
     await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope}")
     return scope
@@ -177,6 +179,56 @@ async def test_what_a_person_decided_meanwhile_goes_to_review(memory: Memory, ll
     await verified(memory)
 
 
+MEANWHILE: dict[str, dict[str, Any]] = {  # the newer one, as it is stored
+    "guessed": {"confidence": 0.3},
+    "faded": {"importance": 0.1, "category": "fact"},
+}
+
+
+async def lose_the_newer(memory: Memory, clock: Clock, why: str, newer: str) -> None:
+    if why == "disputed":
+        await memory.observations.dispute(newer, **MIA)
+        return
+    clock.goes_on(days=100)
+    done = await memory.work.maintain()
+    assert (done.expired, done.archived) == ((1, 0) if why == "guessed" else (0, 1))
+
+
+@pytest.fixture
+async def fading(database_url: str, llm: Scripted, clock: Clock) -> AsyncIterator[Memory]:
+    days: dict[str, Any] = {"lifecycle": True, "archival": True, "archival_days": 60, "speculative_days": 30}
+    own = Settings(llm="offline", formation_min_messages=1, recheck=True, classification="off", **days)
+    async with Memory(database_url, llm, own, clock=clock) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize("why", ["guessed", "faded", "disputed"])
+@pytest.mark.parametrize("by", ["recheck", "consolidation"])
+async def test_nothing_gives_way_to_what_went_out_of_use_meanwhile(
+    fading: Memory, llm: Scripted, clock: Clock, by: str, why: str
+) -> None:
+    scope = await absorbed(fading, llm, LYON, *OTHERS, confidence=0.9, importance=0.9)
+    newer = {"day": 3, **MEANWHILE.get(why, {})}
+    await (absorbed(fading, llm, OSLO, **newer) if by == "recheck" else observed(fading, OSLO, **newer))
+
+    async def meanwhile(request: Request[Any]) -> str:
+        await lose_the_newer(fading, clock, why, f"o{scope}-6")
+        if by == "recheck":
+            return contradicts("lives in Lyon")(request)
+        return answer(OSLO, [("n1", f"k{known(request).index(LYON) + 1}", "lives in Lyon", "in Oslo")])
+
+    llm.then(meanwhile)
+    if by == "recheck":
+        (done,) = (await fading.work.recheck(**ADA, scope_id=f"s{scope}")).rechecked
+    else:
+        done = await fading.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert (done.superseded, await statuses(fading)) == (0, {})
+    reviews = await fading.work.reviews(**ADA)
+    assert [review.instead_of for review in reviews] == ([LYON] if why == "disputed" else [])
+    assert (await fading.search("where does Mia live", **MIA)).results[0].observation.content == LYON
+    await verified(fading)
+
+
 async def test_what_was_forgotten_meanwhile_is_not_stored(memory: Memory, llm: Scripted) -> None:
     scope = await lived(memory, llm)
 
@@ -285,6 +337,82 @@ async def test_more_pairs_than_fit_are_asked_in_turn(memory: Memory, llm: Script
     assert done.pairs == sum(asked)
 
 
+ALONE = "Bread Glue Snow Chess Moss Ink Pears Rope Salt Tin Wool Zinc Amber".split()  # nothing lies near any of them
+
+
+async def far_on(memory: Memory, llm: Scripted) -> int:
+    """A scope in which the first pair stands behind thirteen observations."""
+    await absorbed(memory, llm, *(f"{one}." for one in ALONE), LYON)
+    return await absorbed(memory, llm, OSLO, day=3)
+
+
+async def test_a_piece_looks_through_ten_lots_and_what_is_due_goes_on_from_there(
+    database_url: str, llm: Scripted
+) -> None:
+    own = Settings(llm="offline", formation_min_messages=1, recheck=True, recheck_newest=1)
+    async with Memory(database_url, llm, own) as memory:
+        await far_on(memory, llm)
+        await rows(memory, "UPDATE memory.scopes SET recheck_at = now()")
+        with statements(memory) as sent:
+            (first,) = (await memory.work.recheck()).rechecked
+        assert sum("memory.neighbours" in one for one in sent) == WINDOWS
+        assert (first.pairs, first.more, first.run_id, first.model) == (0, True, None, None)
+        reached = "SELECT rechecked_seq, recheck_at <= now(), lease_until FROM memory.scopes"
+        assert await rows(memory, reached) == [(WINDOWS, True, None)]
+        assert await rows(memory, "SELECT 1 FROM memory.runs WHERE kind = 'recheck'") == []
+        llm.then(contradicts("lives in Lyon"))
+        (second,) = (await memory.work.recheck()).rechecked
+        assert (second.superseded, await statuses(memory)) == (1, {14: 15})
+        await verified(memory)
+
+
+async def test_there_is_no_more_after_all_that_was_asked_for(database_url: str, llm: Scripted) -> None:
+    """Though the first call had no room for all: what is left when it has ended has been compared meanwhile."""
+    own = Settings(llm="offline", formation_min_messages=1, recheck_newest=4)
+    async with Memory(database_url, llm, own) as memory:
+        await absorbed(memory, llm, LYON, *OTHERS)
+        scope = await absorbed(memory, llm, OSLO, day=3)
+        done = await rechecked(memory, llm, scope, UNRELATED)
+        assert (done.pairs > 0, done.more) == (True, False)
+        assert await rows(memory, "SELECT rechecked_seq FROM memory.scopes") == [(6,)]
+
+
+async def test_who_asks_gets_all_pieces_at_once(database_url: str, llm: Scripted) -> None:
+    own = Settings(llm="offline", formation_min_messages=1, recheck_newest=1)
+    async with Memory(database_url, llm, own) as memory:
+        scope = await far_on(memory, llm)
+        with statements(memory) as sent:
+            done = await rechecked(memory, llm, scope, contradicts("lives in Lyon"))
+        assert (done.superseded, done.run_id is not None, done.model) == (1, True, "scripted")
+        assert sum("memory.neighbours" in one for one in sent) > WINDOWS
+        assert await rows(memory, "SELECT lease_until, recheck_at FROM memory.scopes") == [(None, None)]
+        await absorbed(memory, llm, *(f"{one} again." for one in ("Hemp", "Jute", "Lime")), day=4)
+        assert (await rechecked(memory, llm, scope)).more is False
+        await verified(memory)
+
+
+async def test_what_changes_before_the_lease_is_looked_through_once_more(
+    database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the scope's row locked, so no further than any other piece."""
+    own = Settings(llm="offline", formation_min_messages=1, recheck_newest=1)
+    async with Memory(database_url, llm, own) as memory:
+        scope = await far_on(memory, llm)
+        claim, counts = ScopeRepository.claim, list[int]()
+
+        async def changing(self: ScopeRepository, *given: Any) -> Any:
+            counts.append(sum("memory.neighbours" in one for one in sent))
+            if len(counts) == 1:
+                await rows(memory, "UPDATE memory.scopes SET epoch = epoch + 1")
+            return await claim(self, *given)
+
+        monkeypatch.setattr(ScopeRepository, "claim", changing)
+        with statements(memory) as sent:
+            await rechecked(memory, llm, scope, contradicts("lives in Lyon"))
+        assert counts[:2] == [WINDOWS, WINDOWS * 2 + 4]  # of which four before the second lease
+        assert await statuses(memory) == {14: 15}
+
+
 async def formed(memory: Memory, llm: Scripted, n: int) -> None:
     """One conversation is formed, and Mia's text takes in what it stored."""
     text = f"Boat number {n} is red."
@@ -318,6 +446,55 @@ async def test_due_after_three_formations_and_ten_minutes_apart(timed: Memory, l
     clock.goes_on(minutes=6)
     llm.then(UNRELATED)
     assert len((await timed.run_due()).rechecked) == 1
+
+
+async def work_of(memory: Memory) -> list[tuple[str, str, int]]:
+    found = await memory.work.waiting()
+    return sorted((one.work, one.state, one.waiting) for one in found if one.work == "recheck" or "prog" in one.state)
+
+
+async def why_late(memory: Memory) -> list[tuple[str, str, str | None]]:
+    found = await memory.work.late(hours=0)
+    return [(one.work, one.reason, one.error_code) for one in found if one.work == "recheck"]
+
+
+async def test_what_waits_tells_of_rechecks(memory: Memory, llm: Scripted) -> None:
+    scope = await lived(memory, llm)
+    assert await work_of(memory) == await why_late(memory) == []
+    await rows(memory, "UPDATE memory.scopes SET recheck_at = now()")
+    assert await work_of(memory) == [("recheck", "due", 1)]
+    assert await why_late(memory) == [("recheck", "unclaimed", None)]
+    backlog = await memory.work.backlog()
+    assert (backlog.due_rechecks, backlog.due_propagations, backlog.retrying) == (1, 1, 0)
+    seen = list[Any]()
+
+    async def looking(_: Request[Any]) -> str:
+        seen.extend((await work_of(memory), await why_late(memory)))
+        raise UnavailableError("rate_limit", "later")
+
+    llm.then(looking)
+    await memory.work.recheck()
+    assert seen == [[("recheck", "in_progress", 1)], [("recheck", "in_progress", None)]]
+    assert await work_of(memory) == [("recheck", "retrying", 1)]
+    assert await why_late(memory) == [("recheck", "failing", "rate_limit")]
+    backlog = await memory.work.backlog(**ADA)
+    assert (backlog.due_rechecks, backlog.due_propagations, backlog.retrying) == (0, 1, 1)
+    await rechecked(memory, llm, scope, UNRELATED)
+    await rows(memory, "UPDATE memory.scopes SET recheck_at = now() + interval '5 minutes'")
+    assert await work_of(memory) == [("recheck", "not_due", 1)]
+    assert await why_late(memory) == [("recheck", "not_due", None)]
+    assert (await memory.work.backlog()).retrying == 0
+
+
+async def test_where_the_setting_is_off_by_now_nothing_is_due(memory: Memory, llm: Scripted) -> None:
+    await lived(memory, llm)
+    await rows(memory, "UPDATE memory.scopes SET recheck_at = now()")
+    await memory.configure(**ADA, recheck=False)
+    assert await work_of(memory) == await why_late(memory) == []
+    assert (await memory.work.backlog()).due_rechecks == (await memory.work.backlog(**ADA)).due_rechecks == 0
+    (done,) = (await memory.work.recheck()).rechecked  # no reply: no call
+    assert (done.run_id, await due(memory)) == (None, [])
+    assert await rows(memory, "SELECT lease_until FROM memory.scopes") == [(None,)]
 
 
 async def test_off_by_default(memory: Memory, llm: Scripted, database_url: str) -> None:

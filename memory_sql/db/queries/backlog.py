@@ -23,6 +23,7 @@ from sqlalchemy import (
     table,
     true,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.config import Settings
@@ -40,15 +41,16 @@ async def read_backlog(session: AsyncSession, agent_id: str | None, now: datetim
     """The backlog of one agent, or of all."""
     given = {"agent_id": agent_id, "now": now, **defaults_of(settings)}
     one = (await session.execute(_OF_ALL if agent_id is None else _OF_AGENT, given)).one()
-    oldest = (one.conversations_since, one.scopes_since, one.propagations_since)
+    oldest = (one.conversations_since, one.scopes_since, one.propagations_since, one.rechecks_since)
     return Backlog(
         due_conversations=one.conversations,
         due_scopes=one.scopes,
         due_propagations=one.propagations,
+        due_rechecks=one.rechecks,
         waiting_conversations=one.waiting,
         oldest_due_at=min(filter(None, oldest), default=None),
         in_progress=one.leased_conversations + one.leased_scopes,
-        retrying=one.conversations_again + one.scopes_again + one.propagations_again,
+        retrying=one.conversations_again + one.scopes_again + one.propagations_again + one.rechecks_again,
         dead=one.dead,
         held=one.held,
         unheard=one.unheard,
@@ -110,11 +112,30 @@ def _failed(*counts: Any) -> ColumnElement[bool]:
 
 _c, _s = ConversationRow, ScopeRow
 _unjudged = (_s.propagation_failures, _s.propagation_errors)
-# Each uses a partial index with little more than what is counted. Propagation uses the same lease as consolidation.
+_own = select(AgentRow.settings["recheck"]).where(AgentRow.agent_key == _s.agent_key).correlate(_s).scalar_subquery()
+_rechecks = _own.is_distinct_from(literal_column("'false'", JSONB))
+_last_recheck = (
+    select(RunRow.error_code)
+    .where(
+        RunRow.agent_key == _s.agent_key,
+        RunRow.scope_id == _s.scope_id,
+        RunRow.kind == literal_column("'recheck'", Text),
+    )
+    .order_by(RunRow.run_id.desc())
+    .limit(_one)
+    .correlate(_s)
+    .scalar_subquery()
+)
+# Each uses a partial index with little more than what is counted. All work on scopes uses the same lease.
 _PARTS: dict[str, tuple[Any, Any]] = {
     "conversations": (_c, _due("conversations", _c.due_at)),
     "scopes": (_s, _due("scopes", _s.due_at)),
     "propagations": (_s, _due("propagations", _s.propagate_at)),
+    "rechecks": (_s, _due("rechecks", _s.recheck_at).where(_rechecks)),
+    "rechecked": (
+        _s,
+        select(func.count().label("rechecks_again")).where(_s.recheck_at > _now, _rechecks, _last_recheck.is_not(None)),
+    ),
     "forming": (
         _c,
         select(_leased("conversations", _c), _again("conversations", _c.due_at, _c.failures, _c.errors)).where(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, union
+from sqlalchemy import and_, func, select, union
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
-from memory_sql.db.models import ConsolidationRow, EventRow, EvidenceRow
+from memory_sql.db.models import ConsolidationRow, EventRow, EvidenceRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.scopes import ScopeState, in_scope
 
-_e, _v, _c = EvidenceRow, EventRow, ConsolidationRow
+_e, _v, _c, _o, _t = EvidenceRow, EventRow, ConsolidationRow, ObservationRow, ObservationStateRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,30 @@ class OvertakingRepository:
         )
         return [item for items in found for item in items if item["older"] is not None]
 
-    async def decided_since(self, scope: ScopeState, seqs: Sequence[int], since: datetime, run_id: int) -> set[int]:
-        """Those of which a person has decided something since then, or that were said again after this run had begun.
+    async def in_use(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, bool]:
+        """Those of these that are in use; whether each is disputed."""
+        found = await self._session.execute(
+            select(_o.seq, _t.verification.is_not_distinct_from("disputed").label("is_disputed"))
+            .outerjoin(_t, and_(in_scope(_t, scope), _t.seq == _o.seq))
+            .where(in_scope(_o, scope), among(_o.seq, seqs), func.memory.in_use(_t.status))
+        )
+        return {row.seq: row.is_disputed for row in found}
+
+    async def decided_since(
+        self, scope: ScopeState, newer: Collection[int], older: Collection[int], since: datetime, run_id: int
+    ) -> set[int]:
+        """Those of which a person has decided something since then, and older ones said again after this run had begun.
 
         A legal hold that was placed or ended meanwhile may concern each of them.
         """
+        seqs = {*newer, *older}
         by_people: tuple[Any, ...] = (
             _v.agent_key == scope.agent_key,
             _v.run_id.is_(None),
             _v.created_at > since,
         )
         about = select(_v.seq).where(*by_people, in_scope(_v, scope), among(_v.seq, seqs))
-        again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, seqs), _e.run_id > run_id)
+        again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, older), _e.run_id > run_id)
         decided = set(await self._session.scalars(union(about, again)))
         holds = select(func.count()).select_from(_v).where(*by_people, _v.kind == "hold")
-        return {*seqs} if await self._session.scalar(holds) else decided
+        return seqs if await self._session.scalar(holds) else decided

@@ -39,7 +39,7 @@ COMMENT ON VIEW memory.v_model_cost IS
     'One row per agent, day (UTC), kind of run and model: runs, failures, tokens in and out, latency, cost.';
 COMMENT ON COLUMN memory.v_model_cost.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.v_model_cost.day IS 'The day, in UTC, on which the work began.';
-COMMENT ON COLUMN memory.v_model_cost.kind IS 'formation, consolidation, propagation or import.';
+COMMENT ON COLUMN memory.v_model_cost.kind IS 'formation, consolidation, propagation, recheck or import.';
 COMMENT ON COLUMN memory.v_model_cost.model IS 'The model that answered; null: no model answered; the word none: no model had to be called.';
 COMMENT ON COLUMN memory.v_model_cost.runs IS 'Number of runs.';
 COMMENT ON COLUMN memory.v_model_cost.failures IS 'Of these, runs that ended with an error: an unusable or a missing answer.';

@@ -57,6 +57,19 @@ FROM (
     WHERE s.propagate_at IS NOT NULL
     UNION ALL
     SELECT
+        s.agent_key, 'recheck', NULL, s.scope_id, s.consolidated_at, s.recheck_at,
+        false, coalesce(s.lease_until >= clock_timestamp(), false), CASE WHEN r.error_code IS NULL THEN 0 ELSE 1 END, true,
+        r.error_code
+    FROM memory.scopes s
+    JOIN memory.agents g ON g.agent_key = s.agent_key
+    LEFT JOIN LATERAL (  -- whether the last one failed
+        SELECT r.error_code FROM memory.runs r
+        WHERE r.agent_key = s.agent_key AND r.scope_id = s.scope_id AND r.kind = 'recheck'
+        ORDER BY r.run_id DESC LIMIT 1
+    ) r ON true
+    WHERE s.recheck_at IS NOT NULL AND (g.settings -> 'recheck') IS DISTINCT FROM 'false'
+    UNION ALL
+    SELECT
         r.agent_key, r.kind, r.conversation_id, r.scope_id, coalesce(c.unformed_since, o.created_at), NULL,
         true, false, 0, true, r.error_code
     FROM memory.runs r
@@ -67,11 +80,11 @@ FROM (
 JOIN memory.agents a ON a.agent_key = w.agent_key;
 COMMENT ON VIEW memory.v_waiting IS 'One row per conversation or scope whose work waits, and for a consolidation that was given up per observation: since when, and why.';
 COMMENT ON COLUMN memory.v_waiting.agent_id IS 'The host''s id for the agent.';
-COMMENT ON COLUMN memory.v_waiting.work IS 'formation (of a conversation), consolidation or propagation (of a scope).';
+COMMENT ON COLUMN memory.v_waiting.work IS 'formation (of a conversation), consolidation, propagation or recheck (of a scope).';
 COMMENT ON COLUMN memory.v_waiting.conversation_id IS 'The host''s id for the conversation; null: it is a scope''s work.';
 COMMENT ON COLUMN memory.v_waiting.scope_id IS 'The scope''s number: the API''s s12 is 12 here; null: it is a conversation''s work.';
-COMMENT ON COLUMN memory.v_waiting.since IS 'When the oldest message or observation that waits was stored; of a propagation, when the text last changed.';
+COMMENT ON COLUMN memory.v_waiting.since IS 'When the oldest message or observation that waits was stored; of a propagation or recheck, when the text last changed.';
 COMMENT ON COLUMN memory.v_waiting.age IS 'Time since then, as an interval.';
-COMMENT ON COLUMN memory.v_waiting.reason IS 'unclaimed (due, but no worker has taken it), in_progress, failing (retried after a pause), given_up (retried after a day or more), left_out (its text couldn''t tell everything) or not_due (after a silence, or when a day''s limit ends).';
+COMMENT ON COLUMN memory.v_waiting.reason IS 'unclaimed (due, but no worker has taken it), in_progress, failing (retried after a pause), given_up (retried after a day or more), left_out (its text couldn''t tell everything) or not_due (after a silence, when a day''s limit ends, or a while after the last recheck).';
 COMMENT ON COLUMN memory.v_waiting.error_code IS 'What failed last, if it is failing or was given up; otherwise null.';
 COMMENT ON COLUMN memory.v_waiting.due_at IS 'When it is due; null: it was given up.';

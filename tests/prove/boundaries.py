@@ -3,8 +3,9 @@
     python -m tests.prove.boundaries --url postgresql://… [--every 7]
 
 A point is before or after a statement or a commit. Each time a separate agent adds messages, forms, consolidates, undoes and
-consolidates again. After the kill the same messages are sent again, and whatever is due is run. Then every message must have
-been formed once and be in the text once. `verify` runs at the end.
+consolidates again; then what is said against one of them is added, formed, consolidated and found by a recheck. After the
+kill the same messages are sent again, and whatever is due is run. Then every message must have been formed once and be in
+the text once, and what was spoken against be superseded. `verify` runs at the end.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.prove.models import Copying
 QUICK = Settings(**{**SETTINGS.model_dump(), "lease_seconds": 600.0, "formation_cold_minutes": 0.0, "llm": "offline"})
 ONLY_ONCE = 5  # points at most that only the first life comes to
 SAID = [{"role": "user", "content": f"m{n}", "id": f"m{n}"} for n in range(12)]
+AGAINST = [{"role": "user", "content": "m12, not fact m3", "id": "m12"}]  # the text has absorbed m3 by then
 
 
 async def live(memory: Memory, agent: str) -> None:
@@ -39,6 +41,10 @@ async def live(memory: Memory, agent: str) -> None:
     await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
     await memory.scopes.undo(agent_id=agent, scope_id=scope.ref.id)
     await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
+    await memory.add(AGAINST, agent_id=agent, user_id="u", conversation_id="s")
+    await memory.conversations.form(agent_id=agent, conversation_id="s")
+    await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
+    await memory.work.recheck(agent_id=agent, scope_id=scope.ref.id)
 
 
 async def live_until(url: str, agent: str, point: int) -> int:
@@ -83,16 +89,18 @@ async def live_until(url: str, agent: str, point: int) -> int:
 async def take_up(url: str, agent: str) -> list[str]:
     """What a client and a worker do after the crash, and what is wrong then."""
     async with Memory(url, Copying(), QUICK) as memory:
-        await memory.add(SAID, agent_id=agent, user_id="u", conversation_id="s")
+        await memory.add([*SAID, *AGAINST], agent_id=agent, user_id="u", conversation_id="s")
         await end_leases(memory)
         await memory.conversations.form(agent_id=agent, conversation_id="s")
         for scope in await memory.scopes.list(agent_id=agent, user_id="u"):
             await memory.scopes.consolidate(agent_id=agent, scope_id=scope.ref.id)
+            await memory.work.recheck(agent_id=agent, scope_id=scope.ref.id)
         facts = Counter(o.content[5:] for o in await memory.observations.list(agent_id=agent, user_id="u", limit=1000))
         (scope,) = await memory.scopes.list(agent_id=agent, user_id="u")
     told = Counter(line[5:] for line in (scope.consolidation or "").splitlines())
-    wanted = Counter(str(message["id"]) for message in SAID)
-    return [f"{name}: {found}" for name, found in (("formed", facts), ("told", told)) if found != wanted]
+    said = Counter(str(message["content"]) for message in (*SAID, *AGAINST))
+    found = (("formed", facts, said - Counter(["m3"])), ("told", told, said))
+    return [f"{name}: {there}" for name, there, wanted in found if there != wanted]
 
 
 async def end_leases(memory: Memory) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from memory_sql.config import Settings
+from memory_sql.consolidation.comparing import RecheckTask
 from memory_sql.consolidation.task import ConsolidationTask, numbered
 from memory_sql.domain.people import RenameKind
 from memory_sql.domain.selection import Selection
@@ -44,17 +45,32 @@ LONG = " ".join(f"Garden {n} near the quay is looked after by the harbour office
 
 
 class Honest(Parrot):
-    """Repeats what it is shown; "Now …, not zu…zu." contradicts what has that word. `short`: so many texts are too short."""
+    """Repeats what it is shown; "Now …, not zu…zu." contradicts what has that word. `short`: so many texts are too short.
+
+    `overlooks`: a word that it contradicts only when it compares pairs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.short = 0
+        self.overlooks: str | None = None
         self.passed: Callable[[str], Awaitable[None]] | None = None
 
     async def generate(self, request: Request[T]) -> Answer[T]:
         if self.passed is not None:
             await self.passed(f"model: {request.purpose}")
         return await super().generate(request)
+
+    def _reply(self, task: object) -> str:
+        if not isinstance(task, RecheckTask):
+            return super()._reply(task)
+        texts = [(pair.earlier.content, pair.later.content) for pair in task.pairs]
+        found = [
+            {"pair": n, "is": "contradicts", "was": against, "now": later}
+            for n, (earlier, later) in enumerate(texts, 1)
+            if (against := _against(later)) and against in earlier
+        ]
+        return json.dumps({"pairs": found})
 
     def _tell(self, task: ConsolidationTask) -> str:
         if self.short:
@@ -66,10 +82,9 @@ class Honest(Parrot):
         shown = [("n", o) for o in task.observations] + [("k", o) for o in task.known]
         told = {f"s{n}": text for n, text in enumerate(sentences, 1)} | {f"n{o.n}": o.text for o in task.observations}
         for newer in task.observations:
-            _, says, old = newer.text.partition(", not ")
-            if not says:
+            word = _against(newer.text)
+            if not word or word == self.overlooks:
                 continue
-            word = old.rstrip(".")
             for place, text in list(told.items()):
                 if word in text and text != newer.text:
                     del told[place]
@@ -81,6 +96,11 @@ class Honest(Parrot):
             ]
         text = " ".join(dict.fromkeys(told.values())) or "Nothing."
         return json.dumps({"text": text, "contradictions": contradictions, "left_out": left_out})
+
+
+def _against(text: str) -> str:
+    """The word that it contradicts, or none."""
+    return text.partition(", not ")[2].rstrip(".")
 
 
 def word(n: int) -> str:
@@ -163,6 +183,16 @@ def consolidates(scope: str, *, short: int = 0) -> Act:
     return act
 
 
+async def contradicts(m: Memory, _: World, model: Honest) -> None:
+    """What the text will absorb all the same."""
+    model.overlooks = word(8)
+    await m.observe(f"Now it is the {word(55)}, not {word(8)}.", **MIA)
+
+
+async def rechecks(m: Memory, w: World, _: Honest) -> None:
+    await m.work.recheck(**ADA, scope_id=w["individual mia"])
+
+
 async def adds_nina(m: Memory, *_: Any) -> None:
     """A person and a group that nobody knew."""
     said = [says(51, "I hide my {}.", "nina"), says(52, "We hide the {}.", "nina")]
@@ -203,6 +233,7 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
     "consolidate": consolidates("individual mia"),
     "consolidate_crew": consolidates("group crew"),
     "propagate": (consolidates("individual mia"), propagates),
+    "recheck": (contradicts, consolidates("individual mia"), rechecks),
     "run_due": lambda m, w, _: m.run_due(),
     "refused": (SOLD, consolidates("agent", short=2)),
     "repaired": (SOLD, consolidates("agent", short=1)),

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel
 
+from memory_sql.consolidation.comparing import RecheckTask
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.formation.task import ExtractionTask
 from memory_sql.llm import Answer, Request, Usage
@@ -80,6 +81,16 @@ def text_of(current: str | None, facts: Iterable[str]) -> str:
     return "\n".join(filter(None, [current, *facts]))
 
 
+def compared(pairs: Iterable[tuple[str, str]]) -> str:
+    """Of pairs `(earlier, later)`, which contradict each other."""
+    found = [
+        {"pair": n, "is": "contradicts", "was": earlier, "now": later}
+        for n, (earlier, later) in enumerate(pairs, 1)
+        if later.endswith(f", not {earlier}")
+    ]
+    return json.dumps({"pairs": found})
+
+
 def consolidated(current: str | None, facts: Sequence[str]) -> str:
     named = [
         {"newer": newer, "older": older, "was": before, "now": fact}
@@ -103,6 +114,8 @@ class Copying:
             raw = facts_of([scope.alias for scope in task.scopes], said)
         elif isinstance(task, PropagationTask):
             raw = shared((claim.n, claim.to, claim.text) for claim in task.claims)
+        elif isinstance(task, RecheckTask):
+            raw = compared((pair.earlier.content, pair.later.content) for pair in task.pairs)
         else:
             assert isinstance(task, ConsolidationTask)
             raw = consolidated(task.current, [item.text for item in task.observations])

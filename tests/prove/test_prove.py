@@ -59,7 +59,7 @@ def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_kill_at_some_points(database_url: str) -> None:
-    run("boundaries", "--url", database_url, "--every", str(100 // share(10)))
+    run("boundaries", "--url", database_url, "--every", str(140 // share(10)))
 
 
 @pytest.mark.prove

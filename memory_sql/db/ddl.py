@@ -71,6 +71,7 @@ FUNCTIONS = (
     "forgetting/detach",
     "forgetting/take_back_evidence",
     "forgetting/count_unformed",
+    "episodes/topics_said",
     "forgetting/erase",
     "forgetting/forget_one",
     "forgetting/erase_agent",

@@ -286,6 +286,17 @@ async def test_what_others_were_told_in_private_is_in_no_topic(episodic: Memory,
     assert [one.content for one in (await episodic.episodes.get("e1", **MIA)).members] == ["Mia's kitchen is secret."]
 
 
+async def test_a_hit_names_no_episode_of_a_conversation_of_others(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await said_by_both(episodic, llm, clock)
+    tom: dict[str, Any] = {"agent_id": "ada", "user_id": "tom"}
+    await episodic.add([message("Hello.", created_at=clock.now)], **tom, conversation_id="t", group_ids=["crew"])
+    for who, episode in ((MIA, "e1"), (KEV, "e1"), (tom, None)):
+        (hit,) = (await episodic.search("Oslo", **who, messages=0)).results
+        assert (hit.observation.content, hit.episode) == (QUIT, episode)
+
+
 # Forgetting and correcting
 
 

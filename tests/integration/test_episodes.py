@@ -455,6 +455,21 @@ async def test_what_is_set_aside_counts_for_nothing_until_it_is_back(
     assert [one.topics for one in await seen(episodic)] == [("kitchen", "builder")]
 
 
+async def test_what_is_disputed_is_no_topic_until_it_is_confirmed(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await told(episodic, llm, clock, ("Mia has a kitchen.", KITCHEN), ("The canary is yellow.", ["canary"]))
+    (canary,) = [one for one in await episodic.observations.list(**MIA) if "canary" in one.content]
+    for verify, topics in (("dispute", {*KITCHEN}), ("confirm", {*KITCHEN, "canary"})):
+        await getattr(episodic.observations, verify)(canary.id, **MIA)
+        (one,) = await seen(episodic)
+        assert ({*one.topics}, one.observations) == (topics, 2)
+        shown = await episodic.context(**MIA, message="hello")
+        (part,) = [part for part in shown.parts if part.element == "RecentEpisodes"]
+        assert ("canary" in part.lines[0].text) == ("canary" in topics)
+    await sound(episodic)
+
+
 async def test_what_is_held_is_hidden_and_stays_until_the_hold_ends(
     episodic: Memory, llm: Scripted, clock: Clock
 ) -> None:

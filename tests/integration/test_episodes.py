@@ -167,6 +167,8 @@ async def test_a_trace_goes_on_for_seven_days_and_not_longer(episodic: Memory, l
         )
         clock.goes_on(hours=1)
         await episodic.work.maintain()
+        shown = (await episodic.context(**MIA, message="hello")).xml
+        assert ("goes on from 2026-03-02]" in shown) == (days == 3)
     third, second, first = await seen(episodic)
     assert (first.trace, second.trace, third.trace) == (first.id, first.id, third.id)
     assert second.trace_since == first.opened_at

@@ -7,6 +7,6 @@ JOIN memory.observations o USING (agent_key, scope_id, seq)
 JOIN memory.agents a USING (agent_key)
 WHERE o.source_kind = 'formation' AND o.conversation_id = e.conversation_id AND NOT EXISTS (
     SELECT FROM memory.evidence v
-    WHERE v.agent_key = o.agent_key AND v.scope_id = o.scope_id AND v.seq = o.seq AND v.conversation_id = e.conversation_id
-      AND v.repeated_seq IS NULL
+    WHERE v.agent_key = o.agent_key AND v.scope_id = o.scope_id AND v.seq = o.seq
+      AND v.conversation_id = e.conversation_id AND v.repeated_seq IS NULL
 )

@@ -16,7 +16,7 @@ BEGIN
     CROSS JOIN LATERAL memory.episode_members(e.agent_key, e.episode_id) m
     CROSS JOIN LATERAL memory.observation_as_read(e.agent_key, m.scope_id, m.seq) o
     WHERE e.agent_key = v_agent AND e.episode_id = p_episode AND m.scope_id = ANY (v_scopes)
-      AND EXISTS (SELECT FROM memory.visible_conversations(p_agent, p_user, NULL, e.conversation_id))
+      AND memory.sees_conversation(p_agent, p_user, e.conversation_id)
     ORDER BY m.observed_at, m.scope_id, m.seq;
 END
 $$;
@@ -35,7 +35,7 @@ BEGIN
     WHERE a.agent_id = p_agent;
     IF NOT FOUND  -- nothing is asked for what has none
         OR NOT EXISTS (SELECT FROM memory.visible_scopes(p_agent, p_user, p_conversation) v WHERE v.scope_id = p_scope)
-        OR NOT EXISTS (SELECT FROM memory.visible_conversations(p_agent, p_user, NULL, v_found.conversation_id))
+        OR NOT memory.sees_conversation(p_agent, p_user, v_found.conversation_id)
     THEN
         RETURN NULL;
     END IF;

@@ -63,7 +63,8 @@ class Hit(Value):
     `strength`: the score divided by the score of one word that no other observation contains, so that it can be compared
     between small and large memories; 0 for what has none of the words and is no nearer in meaning than any other text.
     `covered`: the share of the query's words, weighted by rarity (IDF), that its text or search cues contain, 0 to 1.
-    `near`: its meaning counted. `episode`: the id of the episode in which it was said; None: none, or `episodes` is off.
+    `near`: its meaning counted. `episode`: the id of the episode in which it was said; None: none that the
+    user may see, or `episodes` is off.
     """
 
     observation: Observation

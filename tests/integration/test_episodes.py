@@ -20,7 +20,7 @@ from memory_sql.memory import Memory
 from memory_sql.tools.bound import MemoryTools
 from tests.database import rows
 from tests.factories import MONDAY, Clock, message
-from tests.fakes import Scripted
+from tests.fakes import Meanings, Scripted
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HERE: dict[str, Any] = {**MIA, "conversation_id": "s"}
@@ -167,6 +167,8 @@ async def test_a_trace_goes_on_for_seven_days_and_not_longer(episodic: Memory, l
         )
         clock.goes_on(hours=1)
         await episodic.work.maintain()
+        shown = (await episodic.context(**MIA, message="hello")).xml
+        assert ("goes on from 2026-03-02]" in shown) == (days == 3)
     third, second, first = await seen(episodic)
     assert (first.trace, second.trace, third.trace) == (first.id, first.id, third.id)
     assert second.trace_since == first.opened_at
@@ -286,6 +288,17 @@ async def test_what_others_were_told_in_private_is_in_no_topic(episodic: Memory,
     assert [one.content for one in (await episodic.episodes.get("e1", **MIA)).members] == ["Mia's kitchen is secret."]
 
 
+async def test_a_hit_names_no_episode_of_a_conversation_of_others(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await said_by_both(episodic, llm, clock)
+    tom: dict[str, Any] = {"agent_id": "ada", "user_id": "tom"}
+    await episodic.add([message("Hello.", created_at=clock.now)], **tom, conversation_id="t", group_ids=["crew"])
+    for who, episode in ((MIA, "e1"), (KEV, "e1"), (tom, None)):
+        (hit,) = (await episodic.search("Oslo", **who, messages=0)).results
+        assert (hit.observation.content, hit.episode) == (QUIT, episode)
+
+
 # Forgetting and correcting
 
 
@@ -300,6 +313,126 @@ async def test_topics_are_those_of_what_is_left_and_an_empty_one_goes(
     await sound(episodic)
     await episodic.forget(Selection(user_id="mia"), agent_id="ada")
     assert (await rows(episodic, ALL), await seen(episodic)) == ([], [])
+    await sound(episodic)
+
+
+QUIT = "The office moves to Oslo in May, and somebody quits."
+
+
+async def said_by_both(memory: Memory, llm: Scripted, clock: Clock, again: str = "b") -> None:
+    """Mia says it in conversation a, and Kev says it again in another; each is heard by the other."""
+    group: dict[str, Any] = {"agent_id": "ada", "group_ids": ["crew"]}
+    said = {"content": QUIT, "scope": "group_1", "sources": [1], "terms": ["resignation", "offices", "globex"]}
+    topics = ["quit globex", "office", "somebody quits"]
+    for id_, user, conversation, words, *found in (
+        ("m1", "kev", "a", "Good morning, everybody."),
+        ("m2", "mia", "a", "The office moves to Oslo in May, I want to quit Globex.", said | {"topics": topics}),
+        ("m3", "mia", again, "Good evening, everybody."),
+        ("m4", "kev", again, "The office moves to Oslo in May, somebody quits.", said | {"topics": ["oslo"]}),
+    ):
+        clock.goes_on(minutes=1)
+        one = message(words, name=user, created_at=clock.now) | {"id": id_}
+        await memory.add([one], user_id=user, conversation_id=conversation, **group)
+        llm.then(json.dumps({"observations": found}))
+        await memory.conversations.form(agent_id="ada", conversation_id=conversation)
+    assert await rows(memory, WORDED) == [("resignation\noffices\nglobex", "a", topics)]
+    assert await rows(memory, "SELECT count(*) FROM memory.evidence") == [(2,)]
+
+
+WORDED = """
+    SELECT o.terms, e.conversation_id, n.topics
+    FROM memory.observations o
+    LEFT JOIN memory.observation_episodes n USING (agent_key, scope_id, seq)
+    LEFT JOIN memory.episodes e USING (agent_key, episode_id)
+    ORDER BY o.scope_id, o.seq
+"""
+VECTORS = "SELECT count(*) FROM memory.observation_vectors"
+KEV: dict[str, Any] = {"agent_id": "ada", "user_id": "kev"}
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [Selection(user_id="mia"), Selection(conversation_id="a"), Selection(conversation_id="a", message_id="m2")],
+)
+async def test_no_topic_nor_cue_outlives_the_words_that_gave_it(
+    episodic: Memory, llm: Scripted, clock: Clock, gone: Selection
+) -> None:
+    await said_by_both(episodic, llm, clock)
+    assert "quit globex" in (await episodic.context(**KEV, message="hello")).xml
+    assert [hit.observation.content for hit in (await episodic.search("globex", **KEV)).results] == [QUIT]
+    await episodic.forget(gone, agent_id="ada")
+    assert await rows(episodic, WORDED) == [("offices", None, None)]
+    assert await rows(episodic, ALL) == []
+    assert await seen(episodic, user_id="kev") == []
+    assert "quit globex" not in (await episodic.context(**KEV, message="hello")).xml
+    assert (await episodic.search("globex", **KEV)).results == ()
+    assert [hit.observation.content for hit in (await episodic.search("offices", **KEV)).results] == [QUIT]
+    await sound(episodic)
+
+
+async def test_what_is_said_again_in_its_conversation_keeps_the_topics_that_it_says(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await said_by_both(episodic, llm, clock, again="a")
+    await episodic.forget(Selection(conversation_id="a", message_id="m2"), agent_id="ada")
+    assert await rows(episodic, WORDED) == [("offices", "a", ["office", "somebody quits"])]
+    await sound(episodic)
+
+
+async def test_topics_and_cues_stay_where_somebody_goes_who_only_said_it_again(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await said_by_both(episodic, llm, clock)
+    before = await rows(episodic, WORDED)
+    await episodic.forget(Selection(conversation_id="b"), agent_id="ada")
+    assert await rows(episodic, WORDED) == before
+    await sound(episodic)
+
+
+async def test_topics_go_where_a_message_is_replaced(episodic: Memory, llm: Scripted, clock: Clock) -> None:
+    await said_by_both(episodic, llm, clock)
+    other = message("Never mind.", created_at=clock.now) | {"id": "m2", "name": "mia"}
+    here: dict[str, Any] = {**MIA, "conversation_id": "a", "group_ids": ["crew"]}
+    await episodic.add([other], **here, replace=True)
+    assert await rows(episodic, WORDED) == [("offices", None, None)]
+    await sound(episodic)
+
+
+async def test_what_loses_cues_is_embedded_again(database_url: str, llm: Scripted, clock: Clock) -> None:
+    settings, model = Settings(episodes=True, llm="offline"), Meanings()
+    async with Memory(database_url, llm, settings, embeddings=model, clock=clock) as memory:
+        await said_by_both(memory, llm, clock)
+        await memory.work.embed()
+        assert model.texts[-1] == f"{QUIT} (resignation, offices, globex)"
+        await memory.forget(Selection(conversation_id="a"), agent_id="ada")
+        assert await rows(memory, VECTORS) == [(0,)]
+        await memory.work.embed()
+        assert (await rows(memory, VECTORS), model.texts[-1]) == ([(1,)], f"{QUIT} (offices)")
+
+
+async def test_what_loses_cues_while_it_is_embedded_gets_no_vector_of_them(
+    database_url: str, llm: Scripted, clock: Clock
+) -> None:
+    settings, model = Settings(episodes=True, llm="offline"), Meanings()
+    async with Memory(database_url, llm, settings, embeddings=model, clock=clock) as memory:
+        await said_by_both(memory, llm, clock)
+        model.meanwhile = lambda: memory.forget(Selection(conversation_id="a"), agent_id="ada")
+        await memory.work.embed()
+        assert await rows(memory, VECTORS) == [(0,)]
+        await memory.work.embed()
+        assert (await rows(memory, VECTORS), model.texts[-1]) == ([(1,)], f"{QUIT} (offices)")
+
+
+async def test_what_was_taken_out_of_a_text_is_no_topic_of_its_correction(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await told(episodic, llm, clock, ("Mia meets somebody on Mondays.", ["secret affair", "otto", "mondays"]))
+    await episodic.observations.update("o1-1", text="Mia meets Lotto players each Monday.", **MIA)
+    (one,) = await seen(episodic)
+    assert one.topics == ("mondays",)
+    (said,) = await rows(episodic, "SELECT message_id FROM memory.messages")
+    await episodic.forget(Selection(conversation_id="s", message_id=said[0]), agent_id="ada")
+    assert [row[2] for row in await rows(episodic, WORDED)] == [["mondays"]]
     await sound(episodic)
 
 
@@ -322,6 +455,21 @@ async def test_what_is_set_aside_counts_for_nothing_until_it_is_back(
     await sound(episodic)
     await episodic.observations.unquarantine(one.id, **MIA)
     assert [one.topics for one in await seen(episodic)] == [("kitchen", "builder")]
+
+
+async def test_what_is_disputed_is_no_topic_until_it_is_confirmed(
+    episodic: Memory, llm: Scripted, clock: Clock
+) -> None:
+    await told(episodic, llm, clock, ("Mia has a kitchen.", KITCHEN), ("The canary is yellow.", ["canary"]))
+    (canary,) = [one for one in await episodic.observations.list(**MIA) if "canary" in one.content]
+    for verify, topics in (("dispute", {*KITCHEN}), ("confirm", {*KITCHEN, "canary"})):
+        await getattr(episodic.observations, verify)(canary.id, **MIA)
+        (one,) = await seen(episodic)
+        assert ({*one.topics}, one.observations) == (topics, 2)
+        shown = await episodic.context(**MIA, message="hello")
+        (part,) = [part for part in shown.parts if part.element == "RecentEpisodes"]
+        assert ("canary" in part.lines[0].text) == ("canary" in topics)
+    await sound(episodic)
 
 
 async def test_what_is_held_is_hidden_and_stays_until_the_hold_ends(
@@ -369,7 +517,7 @@ async def test_a_correction_has_the_place_of_what_it_corrects(episodic: Memory, 
     )
     await episodic.observations.update("o1-1", text="Mia has a green kitchen.", **MIA)
     (one,) = await seen(episodic)
-    assert ({*one.topics}, one.observations) == ({"kitchen", "house", "kev"}, 2)
+    assert ({*one.topics}, one.observations) == ({"kitchen", "kev"}, 2)
     members = (await episodic.episodes.get("e1", **MIA)).members
     assert {o.content for o in members} == {"Mia has a green kitchen.", "Kev builds."}
     await sound(episodic)

@@ -444,6 +444,9 @@ FORMED_IN_S = (
     " SELECT o.agent_key, o.scope_id, o.seq, e.episode_id FROM memory.observations o JOIN memory.episodes e USING (agent_key)"
     " WHERE o.conversation_id = 's' AND o.source_kind = 'formation'"
 )
+SAID_NOWHERE = (
+    "UPDATE memory.evidence SET conversation_id = NULL, number = NULL, run_id = NULL WHERE conversation_id = 's'"
+)
 SOMETHING = (
     "INSERT INTO memory.observation_episodes (agent_key, scope_id, seq, episode_id)"
     " SELECT agent_key, 0, episode_id, episode_id FROM memory.episodes"
@@ -458,6 +461,9 @@ PLANTED: dict[str, list[str]] = {
     "episodes_are_of_one_conversation": [
         f"{EPISODE.format(past='20 years', last='-1 day')} {IN_WAITING};{FORMED_IN_S}",
         f"{EPISODE.format(past='20 years', last='19 years')} {IN_S};{FORMED_IN_S}",
+    ],
+    "what_is_in_an_episode_was_said_there": [
+        f"{EPISODE.format(past='20 years', last='-1 day')} {IN_S};{FORMED_IN_S};{SAID_NOWHERE}"
     ],
     "traces_begin_with_their_episode": [f"{TRACED};{SOMETHING}"],
     "standings_are_the_statuses": [

@@ -480,6 +480,22 @@ async def test_user_asks_for_nobody_else(memory: Memory, llm: Scripted, raw: Any
             assert await raw.fetch(sql) == [], name
 
 
+async def test_episodes_are_told_to_who_may_see_them(memory: Memory, llm: Scripted, raw: Any) -> None:
+    """By whomever they are asked for, whatever keys they guess."""
+    await live(memory, llm)
+    ((scope, seq, episode),) = await rows(memory, "SELECT scope_id, seq, episode_id FROM memory.observation_episodes")
+    calls = (
+        "SELECT episode_id FROM memory.episodes_seen('ada', '{}', NULL, NULL, NULL, NULL, NULL, NULL, 9, NULL, now())",
+        f"SELECT (observation).seq FROM memory.episode_observations('ada', '{{}}', NULL, {episode})",
+        f"SELECT e FROM memory.episode_of('ada', '{{}}', NULL, {scope}, {seq}) e WHERE e IS NOT NULL",
+    )
+    for sql in calls:
+        for entered, asked, told in (("mia", "mia", 1), ("jonas", "mia", 0), ("jonas", "jonas", 0)):
+            async with raw.transaction():
+                await enter(raw, "ada", entered)
+                assert len(await raw.fetch(sql.format(asked))) == told, (sql, entered, asked)
+
+
 async def test_settings_of_an_agent_are_told_to_who_works_for_it(memory: Memory, raw: Any) -> None:
     """And before anybody has named a principal, as a read does that names whom it is for."""
     for agent in ("ada", "bob"):

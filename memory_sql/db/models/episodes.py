@@ -31,6 +31,7 @@ class EpisodeRow(Base):
         CheckConstraint("trace_id <= episode_id", name="trace"),
         Index("episodes_conversation_id_key", "agent_key", "conversation_id", unique=True, postgresql_where=text(OPEN)),
         Index("episodes_conversation_id_last_at_idx", "agent_key", "conversation_id", "last_at"),
+        Index("episodes_agent_key_last_at_idx", "agent_key", "last_at"),
         Index("episodes_last_at_idx", "last_at", postgresql_where=text(OPEN)),
         Index("episodes_trace_id_idx", "agent_key", "trace_id", "episode_id"),
         {

@@ -42,8 +42,9 @@ COLUMNS: tuple[ColumnClause[Any], ...] = (
     column("message"),
     column("observations", ARRAY(Text)),
 )
+_PRINCIPAL = tuple(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id"))
 MATCHES = func.memory.search(
-    *(bindparam(name, type_=Text) for name in ("agent_id", "user_id", "conversation_id")),
+    *_PRINCIPAL,
     cast(bindparam("query", type_=Text), JSONB),
     bindparam("limit", type_=BigInteger),
     bindparam("messages", type_=BigInteger),
@@ -74,7 +75,8 @@ FOUND = (
 _SEARCH = select(*FOUND)
 _row = MATCHES.c.observation
 _EPISODE = func.memory.episode_of(
-    *read_from(_row, (column("agent_key", BigInteger), column("scope_id", BigInteger), column("seq", Integer)), "of_"),
+    *_PRINCIPAL,
+    *read_from(_row, (column("scope_id", BigInteger), column("seq", Integer)), "of_"),
     type_=BigInteger,
 ).label("episode_id")
 _SEARCH_EPISODES = select(*FOUND, _EPISODE)

@@ -70,6 +70,7 @@ class VectorRepository:
             "agent_keys": [one.agent_key for one in of],
             "scope_ids": [one.scope_id for one in of],
             "seqs": [one.seq for one in of],
+            "terms": [one.terms for one in of],
             "bits": list(bits),
             "model": self._model,
         }
@@ -153,9 +154,10 @@ _given = (
         bindparam("agent_keys", type_=ARRAY(BigInteger)),
         bindparam("scope_ids", type_=ARRAY(BigInteger)),
         bindparam("seqs", type_=ARRAY(Integer)),
+        bindparam("terms", type_=ARRAY(Text)),
         bindparam("bits", type_=ARRAY(Text)),
     )
-    .table_valued("agent_key", "scope_id", "seq", "bits", name="given")
+    .table_valued("agent_key", "scope_id", "seq", "terms", "bits", name="given")
     .render_derived()
 )
 # A locked row is about to be deleted, marked or superseded: the next sweep sees the result.
@@ -167,6 +169,7 @@ _there = (
             _given.c.agent_key == ObservationRow.agent_key,
             _given.c.scope_id == ObservationRow.scope_id,
             _given.c.seq == ObservationRow.seq,
+            _given.c.terms == ObservationRow.terms,  # it may have lost some meanwhile
         ),
     )
     .with_for_update(read=True, of=ObservationRow, skip_locked=True)

@@ -527,6 +527,7 @@ CREATE TABLE memory.episodes (
     CONSTRAINT episodes_trace_id_check CHECK ((sealed_at IS NULL) = (trace_id IS NULL)),
     CONSTRAINT episodes_trace_check CHECK (trace_id <= episode_id)
 );
+CREATE INDEX episodes_agent_key_last_at_idx ON memory.episodes (agent_key, last_at);
 CREATE UNIQUE INDEX episodes_conversation_id_key ON memory.episodes (agent_key, conversation_id) WHERE sealed_at IS NULL;
 CREATE INDEX episodes_conversation_id_last_at_idx ON memory.episodes (agent_key, conversation_id, last_at);
 CREATE INDEX episodes_last_at_idx ON memory.episodes (last_at) WHERE sealed_at IS NULL;

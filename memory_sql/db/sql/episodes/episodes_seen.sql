@@ -3,7 +3,8 @@
 -- (memory.visible_scopes, in p_conversation), newest first, at most so many. One row each. Topics, numbers and the goal come from these
 -- observations alone. With `since` only what went on after it, or in `spans` (days in UTC), what did first; with `after` what stands behind that
 -- episode in the list; `only`: of that conversation; `episode`: that one. p_conversation's open one is left out where
--- `since` is given: the host has what is said there. `days`: how long messages are kept, as in memory.retention_start. Runs as its
+-- `since` is given: the host has what is said there. Where it is, and the agent has few episodes since then, it begins with these, however
+-- many conversations the user has had. `days`: how long messages are kept, as in memory.retention_start. Runs as its
 -- owner, and asks who may see what itself, so that it takes one round trip.
 CREATE OR REPLACE FUNCTION memory.episodes_seen(
     p_agent text, p_user text, p_conversation text, p_spans datemultirange, p_since timestamptz, p_after bigint, p_only text,
@@ -16,20 +17,42 @@ CREATE OR REPLACE FUNCTION memory.episodes_seen(
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    c_few CONSTANT integer := 200;
     v_agent bigint;
     v_scopes bigint[];
     v_conversations text[];
+    v_latest text[];
+    v_users text[];
     v_kept_since timestamptz;
     v_after record;
     v_left bigint := p_most;
     v_found record;
+    v_before record;
     v_from timestamptz := CASE WHEN p_since IS NULL THEN '-infinity' ELSE least(p_since, lower(p_spans)::timestamp AT TIME ZONE 'UTC') END;
 BEGIN
     SELECT max(v.agent_key), array_agg(v.scope_id) INTO v_agent, v_scopes FROM memory.visible_scopes(p_agent, p_user, p_conversation) v;
     IF v_agent IS NULL THEN
         RETURN;
     END IF;
-    v_conversations := ARRAY(SELECT v.conversation_id FROM memory.visible_conversations(p_agent, p_user, NULL, p_only) v);
+    IF p_since IS NOT NULL AND p_only IS NULL THEN
+        v_latest := ARRAY(
+            SELECT e.conversation_id FROM memory.episodes e
+            WHERE e.agent_key = v_agent AND e.last_at >= v_from ORDER BY e.last_at DESC LIMIT c_few + 1
+        );
+    END IF;
+    IF cardinality(v_latest) <= c_few THEN
+        v_users := ARRAY(SELECT i.user_id FROM memory.user_ids(v_agent, p_user) i);
+        v_conversations := ARRAY(
+            SELECT c.conversation_id
+            FROM (SELECT DISTINCT l.conversation_id FROM unnest(v_latest) l(conversation_id)) l
+            CROSS JOIN LATERAL (
+                SELECT c.* FROM memory.conversations c WHERE c.agent_key = v_agent AND c.conversation_id = l.conversation_id LIMIT 1
+            ) c
+            WHERE CASE WHEN c.participants && v_users THEN memory.sees_conversation(p_agent, p_user, c.conversation_id) END
+        );
+    ELSE
+        v_conversations := ARRAY(SELECT v.conversation_id FROM memory.visible_conversations(p_agent, p_user, NULL, p_only) v);
+    END IF;
     SELECT memory.retention_start(a.settings, p_days, p_at) INTO v_kept_since FROM memory.agents a WHERE a.agent_key = v_agent;
     SELECT e.last_at, e.episode_id INTO v_after FROM memory.episodes e WHERE e.agent_key = v_agent AND e.episode_id = p_after;
     FOR v_found IN
@@ -62,12 +85,21 @@ BEGIN
         sealed_at := v_found.sealed_at;
         seal_reason := v_found.seal_reason;
         trace_id := v_found.trace_id;
-        SELECT min(b.opened_at) INTO trace_since
-        FROM memory.episodes b
-        WHERE b.agent_key = v_agent AND b.trace_id = v_found.trace_id AND b.episode_id < v_found.episode_id
-          AND b.conversation_id = ANY (v_conversations) AND EXISTS (
-              SELECT FROM memory.episode_members(v_agent, b.episode_id) m WHERE m.scope_id = ANY (v_scopes)
-          );
+        trace_since := NULL;
+        FOR v_before IN
+            SELECT b.episode_id, b.conversation_id, b.opened_at
+            FROM memory.episodes b
+            WHERE b.agent_key = v_agent AND b.trace_id = v_found.trace_id AND b.episode_id < v_found.episode_id
+            ORDER BY b.opened_at
+        LOOP
+            IF (v_before.conversation_id = ANY (v_conversations)
+                    OR v_users IS NOT NULL AND memory.sees_conversation(p_agent, p_user, v_before.conversation_id))
+                AND EXISTS (SELECT FROM memory.episode_members(v_agent, v_before.episode_id) m WHERE m.scope_id = ANY (v_scopes))
+            THEN
+                trace_since := v_before.opened_at;
+                EXIT;
+            END IF;
+        END LOOP;
         SELECT left(m.content, 100) INTO goal
         FROM (
             SELECT DISTINCT e.number

@@ -182,21 +182,14 @@ $$;
 
 COMMENT ON FUNCTION memory.rejoin_episodes IS 'Puts what was formed again into the episodes in which it was said.';
 
--- memory.follow_correction(): trigger. What somebody puts in the place of an observation has its place in the episode too. Of the
--- topics of the old one those stay that its text doesn't have, or that the new text has: what was taken out is no topic any more.
+-- memory.follow_correction(): trigger. What somebody puts in the place of an observation has its place in the episode too, with those
+-- topics of the old one that it says itself (memory.topics_said): any other may be what was taken out.
 CREATE OR REPLACE FUNCTION memory.follow_correction() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO memory.observation_episodes (agent_key, scope_id, seq, episode_id, topics)
-    SELECT n.agent_key, n.scope_id, b.seq, n.episode_id, ARRAY(
-        SELECT t.topic FROM unnest(n.topics) WITH ORDINALITY t(topic, place)
-        WHERE strpos(lower(b.content), t.topic) > 0 OR NOT EXISTS (
-            SELECT FROM regexp_split_to_table(t.topic, '\s+') w WHERE strpos(lower(o.content), w) > 0
-        )
-        ORDER BY t.place
-    )
+    SELECT n.agent_key, n.scope_id, b.seq, n.episode_id, memory.topics_said(b, n.topics)
     FROM memory.observation_episodes n
-    JOIN memory.observations o ON o.agent_key = n.agent_key AND o.scope_id = n.scope_id AND o.seq = n.seq
     JOIN memory.observations b ON b.agent_key = n.agent_key AND b.scope_id = n.scope_id
         AND format('o%s-%s', b.scope_id, b.seq) = NEW.detail ->> 'by'
     WHERE n.agent_key = NEW.agent_key AND n.scope_id = NEW.scope_id AND n.seq = NEW.seq

@@ -8,7 +8,8 @@
 -- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
 -- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
 -- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
--- `users`. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
+-- `users`; it is in no episode of a conversation in which nothing supports it any more; and where what goes is what it was formed from, of
+-- its topics and search cues only those stay that its text says, without the vectors made with the others. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
 -- `scopes` lose also their name and prompts, `users` their place among the participants of the conversations `attended`, and their
 -- memberships: of both not what has come since the caller looked, with words of theirs that stay. That they had left a group stays,
 -- without their ids (memory.departures). It runs as its owner, who may delete where the application may not, and row-level policies
@@ -30,6 +31,8 @@ DECLARE
     v_made_seqs integer[];
     v_losing_scope_ids bigint[];  -- what stays and loses evidence
     v_losing_seqs integer[];
+    v_unsaid_scope_ids bigint[];  -- of this, what loses some of what it was formed from
+    v_unsaid_seqs integer[];
     v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids || p_held_conversation_ids) x ORDER BY x);
     v_is_absorbed boolean;
     v_is_spread boolean;
@@ -74,6 +77,16 @@ BEGIN
         SELECT e.scope_id, e.seq FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (v_evidence_ids)
         EXCEPT SELECT * FROM unnest(v_scope_ids, v_seqs)
     ) e;
+    IF cardinality(v_losing_seqs) > 0 THEN
+        SELECT array_agg(k.scope_id), array_agg(k.seq) INTO v_unsaid_scope_ids, v_unsaid_seqs
+        FROM unnest(v_losing_scope_ids, v_losing_seqs) AS k (scope_id, seq)
+        JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+        WHERE EXISTS (
+            SELECT FROM memory.evidence e
+            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq AND e.evidence_id = ANY (v_evidence_ids)
+              AND e.run_id IS NOT DISTINCT FROM o.run_id
+        );
+    END IF;
 
     IF v_is_absorbed THEN
         DELETE FROM memory.consolidations c
@@ -173,6 +186,40 @@ BEGIN
             JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq
         ) l
         WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users;
+
+        DELETE FROM memory.observation_episodes n
+        USING unnest(v_losing_scope_ids, v_losing_seqs) AS k (scope_id, seq), memory.episodes i, memory.observations o
+        WHERE n.agent_key = p_agent AND n.scope_id = k.scope_id AND n.seq = k.seq
+          AND i.agent_key = p_agent AND i.episode_id = n.episode_id
+          AND o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq AND o.source_kind = 'formation'
+          AND NOT EXISTS (
+              SELECT FROM memory.evidence e
+              WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+                AND e.conversation_id = i.conversation_id AND e.repeated_seq IS NULL AND e.withdrawn_by IS NULL
+          );
+
+        UPDATE memory.observation_episodes n SET topics = memory.topics_said(o, n.topics)
+        FROM unnest(v_unsaid_scope_ids, v_unsaid_seqs) AS k (scope_id, seq), memory.observations o
+        WHERE n.agent_key = p_agent AND n.scope_id = k.scope_id AND n.seq = k.seq
+          AND o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq AND n.topics <> memory.topics_said(o, n.topics);
+
+        WITH cut AS (
+            UPDATE memory.observations o SET terms = l.terms
+            FROM (
+                SELECT o.scope_id, o.seq, array_to_string(ARRAY(
+                    SELECT t.term
+                    FROM regexp_split_to_table(o.terms, '\n') WITH ORDINALITY t(term, place)
+                    WHERE memory.says(o.language, o.content, t.term)
+                    ORDER BY t.place
+                ), E'\n') AS terms
+                FROM unnest(v_unsaid_scope_ids, v_unsaid_seqs) AS k (scope_id, seq)
+                JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+            ) l
+            WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.terms <> l.terms
+            RETURNING o.scope_id, o.seq
+        )
+        DELETE FROM memory.observation_vectors v USING cut c  -- made of the terms too
+        WHERE v.agent_key = p_agent AND v.scope_id = c.scope_id AND v.seq = c.seq;
     END IF;
 
     IF v_supersedes THEN

@@ -164,15 +164,8 @@ CREATE OR REPLACE FUNCTION memory.follow_correction() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO memory.observation_episodes (agent_key, scope_id, seq, episode_id, topics)
-    SELECT n.agent_key, n.scope_id, b.seq, n.episode_id, ARRAY(
-        SELECT t.topic FROM unnest(n.topics) WITH ORDINALITY t(topic, place)
-        WHERE strpos(lower(b.content), t.topic) > 0 OR NOT EXISTS (
-            SELECT FROM regexp_split_to_table(t.topic, '\s+') w WHERE strpos(lower(o.content), w) > 0
-        )
-        ORDER BY t.place
-    )
+    SELECT n.agent_key, n.scope_id, b.seq, n.episode_id, memory.topics_said(b, n.topics)
     FROM memory.observation_episodes n
-    JOIN memory.observations o ON o.agent_key = n.agent_key AND o.scope_id = n.scope_id AND o.seq = n.seq
     JOIN memory.observations b ON b.agent_key = n.agent_key AND b.scope_id = n.scope_id
         AND format('o%s-%s', b.scope_id, b.seq) = NEW.detail ->> 'by'
     WHERE n.agent_key = NEW.agent_key AND n.scope_id = NEW.scope_id AND n.seq = NEW.seq

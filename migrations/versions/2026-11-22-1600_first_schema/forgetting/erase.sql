@@ -15,6 +15,8 @@ DECLARE
     v_made_seqs integer[];
     v_losing_scope_ids bigint[];  -- what stays and loses evidence
     v_losing_seqs integer[];
+    v_unsaid_scope_ids bigint[];  -- of this, what loses some of what it was formed from
+    v_unsaid_seqs integer[];
     v_conversations text[] := ARRAY(SELECT DISTINCT x FROM unnest(p_conversation_ids || p_held_conversation_ids) x ORDER BY x);
     v_is_absorbed boolean;
     v_is_spread boolean;
@@ -58,6 +60,16 @@ BEGIN
         SELECT e.scope_id, e.seq FROM memory.evidence e WHERE e.agent_key = p_agent AND e.evidence_id = ANY (v_evidence_ids)
         EXCEPT SELECT * FROM unnest(v_scope_ids, v_seqs)
     ) e;
+    IF cardinality(v_losing_seqs) > 0 THEN
+        SELECT array_agg(k.scope_id), array_agg(k.seq) INTO v_unsaid_scope_ids, v_unsaid_seqs
+        FROM unnest(v_losing_scope_ids, v_losing_seqs) AS k (scope_id, seq)
+        JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+        WHERE EXISTS (
+            SELECT FROM memory.evidence e
+            WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq AND e.evidence_id = ANY (v_evidence_ids)
+              AND e.run_id IS NOT DISTINCT FROM o.run_id
+        );
+    END IF;
     IF v_is_absorbed THEN
         DELETE FROM memory.consolidations c
         USING memory.tainted_versions(p_agent, p_scopes, v_scope_ids, v_seqs) t
@@ -149,6 +161,37 @@ BEGIN
             JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = g.scope_id AND o.seq = g.seq
         ) l
         WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.related_users <> l.users;
+        DELETE FROM memory.observation_episodes n
+        USING unnest(v_losing_scope_ids, v_losing_seqs) AS k (scope_id, seq), memory.episodes i, memory.observations o
+        WHERE n.agent_key = p_agent AND n.scope_id = k.scope_id AND n.seq = k.seq
+          AND i.agent_key = p_agent AND i.episode_id = n.episode_id
+          AND o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq AND o.source_kind = 'formation'
+          AND NOT EXISTS (
+              SELECT FROM memory.evidence e
+              WHERE e.agent_key = p_agent AND e.scope_id = k.scope_id AND e.seq = k.seq
+                AND e.conversation_id = i.conversation_id AND e.repeated_seq IS NULL AND e.withdrawn_by IS NULL
+          );
+        UPDATE memory.observation_episodes n SET topics = memory.topics_said(o, n.topics)
+        FROM unnest(v_unsaid_scope_ids, v_unsaid_seqs) AS k (scope_id, seq), memory.observations o
+        WHERE n.agent_key = p_agent AND n.scope_id = k.scope_id AND n.seq = k.seq
+          AND o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq AND n.topics <> memory.topics_said(o, n.topics);
+        WITH cut AS (
+            UPDATE memory.observations o SET terms = l.terms
+            FROM (
+                SELECT o.scope_id, o.seq, array_to_string(ARRAY(
+                    SELECT t.term
+                    FROM regexp_split_to_table(o.terms, '\n') WITH ORDINALITY t(term, place)
+                    WHERE memory.says(o.language, o.content, t.term)
+                    ORDER BY t.place
+                ), E'\n') AS terms
+                FROM unnest(v_unsaid_scope_ids, v_unsaid_seqs) AS k (scope_id, seq)
+                JOIN memory.observations o ON o.agent_key = p_agent AND o.scope_id = k.scope_id AND o.seq = k.seq
+            ) l
+            WHERE o.agent_key = p_agent AND o.scope_id = l.scope_id AND o.seq = l.seq AND o.terms <> l.terms
+            RETURNING o.scope_id, o.seq
+        )
+        DELETE FROM memory.observation_vectors v USING cut c  -- made of the terms too
+        WHERE v.agent_key = p_agent AND v.scope_id = c.scope_id AND v.seq = c.seq;
     END IF;
     IF v_supersedes THEN
         -- What was superseded by what goes stays superseded by the next one in line that doesn't.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import product
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -47,13 +48,12 @@ LONG = " ".join(f"Garden {n} near the quay is looked after by the harbour office
 class Honest(Parrot):
     """Repeats what it is shown; "Now …, not zu…zu." contradicts what has that word. `short`: so many texts are too short.
 
-    `overlooks`: a word that it contradicts only when it compares pairs.
+    That something contradicts what has the word `OVERLOOKED`, it sees only when it compares pairs.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.short = 0
-        self.overlooks: str | None = None
         self.passed: Callable[[str], Awaitable[None]] | None = None
 
     async def generate(self, request: Request[T]) -> Answer[T]:
@@ -83,7 +83,7 @@ class Honest(Parrot):
         told = {f"s{n}": text for n, text in enumerate(sentences, 1)} | {f"n{o.n}": o.text for o in task.observations}
         for newer in task.observations:
             word = _against(newer.text)
-            if not word or word == self.overlooks:
+            if word in ("", OVERLOOKED):
                 continue
             for place, text in list(told.items()):
                 if word in text and text != newer.text:
@@ -106,6 +106,9 @@ def _against(text: str) -> str:
 def word(n: int) -> str:
     consonants, vowels = "bdfgklmnprst", "aeiou"
     return f"zu{consonants[n % 12]}{vowels[n // 12 % 5]}{consonants[n // 60 % 12]}{vowels[n * 7 % 5]}zu"
+
+
+OVERLOOKED = word(8)
 
 
 def says(n: int, text: str, user: str = "mia") -> dict[str, Any]:
@@ -183,12 +186,6 @@ def consolidates(scope: str, *, short: int = 0) -> Act:
     return act
 
 
-async def contradicts(m: Memory, _: World, model: Honest) -> None:
-    """What the text will absorb all the same."""
-    model.overlooks = word(8)
-    await m.observe(f"Now it is the {word(55)}, not {word(8)}.", **MIA)
-
-
 async def rechecks(m: Memory, w: World, _: Honest) -> None:
     await m.work.recheck(**ADA, scope_id=w["individual mia"])
 
@@ -233,7 +230,11 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
     "consolidate": consolidates("individual mia"),
     "consolidate_crew": consolidates("group crew"),
     "propagate": (consolidates("individual mia"), propagates),
-    "recheck": (contradicts, consolidates("individual mia"), rechecks),
+    "recheck": (
+        observes(55, f"Now it is the {{}}, not {OVERLOOKED}.", user_id="mia"),
+        consolidates("individual mia"),
+        rechecks,
+    ),
     "run_due": lambda m, w, _: m.run_due(),
     "refused": (SOLD, consolidates("agent", short=2)),
     "repaired": (SOLD, consolidates("agent", short=1)),
@@ -319,6 +320,9 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
 BY_TIME = {
     ("observe_key", "update")
 }  # said before the other and stored after it, it is the older value of the fact, as in neither order
+WITH_A_HOLD = set(
+    product(("consolidate", "propagate", "run_due", "recheck"), ("hold", "hold_observation", "hold_nina"))
+)  # one that is placed while the model answers leaves to a person what would have given way, as in neither order
 IN_PIECES = {
     ("run_due", "undo"),
     ("run_due", "undo_crew"),

@@ -39,6 +39,7 @@ from tests.prove.interleaved import (
     OPERATIONS,
     SCOPE_BY_SCOPE,
     SETTINGS,
+    WITH_A_HOLD,
     Act,
     Honest,
     World,
@@ -394,7 +395,7 @@ def main() -> int:
     migrate.upgrade(given.url)
     firsts, seconds = (names.split(",") if names else list(OPERATIONS) for names in (given.first, given.second))
     part, parts = map(int, given.part.split("/"))
-    pairs = [pair for pair in product(firsts, seconds) if pair not in BY_TIME][part - 1 :: parts]
+    pairs = [pair for pair in product(firsts, seconds) if pair not in BY_TIME | WITH_A_HOLD][part - 1 :: parts]
     return bool(asyncio.run(prove(given.url, pairs, given.nested)))
 
 

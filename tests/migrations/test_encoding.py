@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from memory_sql.config import Settings
@@ -32,14 +33,15 @@ async def test_upgrade_says_what_is_wrong_and_what_to_do(latin: str) -> None:
 
 @pytest.fixture
 async def international(server_url: str) -> AsyncIterator[str]:
-    if await fetch(server_url, "SELECT 1 FROM pg_collation WHERE collprovider = 'i' LIMIT 1") == []:
-        pytest.skip("this server was built without ICU")
     name = f"memory_sql_icu_{os.getpid()}"
     drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
     create = (
         f"CREATE DATABASE {name} ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'und' LOCALE 'C' TEMPLATE template0"
     )
-    await administer(server_url, drop, create)
+    try:
+        await administer(server_url, drop, create)
+    except asyncpg.FeatureNotSupportedError:  # as the embedded one
+        pytest.skip("this server was built without ICU")
     yield named(server_url, name)
     await administer(server_url, drop)
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from benchmarks.recall.formed import lines
+from memory_sql.consolidation.comparing import RecheckTask
 from memory_sql.consolidation.figures import Source
 from memory_sql.consolidation.grounding import ungrounded_in
 from memory_sql.consolidation.task import ConsolidationTask
@@ -135,6 +136,7 @@ class RecordedModel:
 
     conversations: Conversations
     unplaced: list[int] = field(default_factory=list)  # lines that overtake what they aren't shown beside
+    compared: list[tuple[int, int]] = field(default_factory=list)  # earlier and later lines, in rechecks
     _heard: defaultdict[str, set[int]] = field(
         default_factory=lambda: defaultdict(set)
     )  # by scope, what was shown as new
@@ -144,6 +146,8 @@ class RecordedModel:
             answer: Row = self._formed(request.material)
         elif isinstance(request.material, ConsolidationTask):
             answer = self._consolidated(request.material)
+        elif isinstance(request.material, RecheckTask):
+            answer = self._compared(request.material)
         else:
             raise RecordedError(f"nothing is recorded for a {request.purpose}")
         raw = json.dumps(answer, ensure_ascii=False)
@@ -222,6 +226,16 @@ class RecordedModel:
                     yield {"newer": reference, "older": shown[older], "was": was}
                 else:
                     self.unplaced.append(newer)
+
+    def _compared(self, asked: RecheckTask) -> Row:
+        """Which of the pairs are of an observation and one that it overtakes."""
+        pairs = list[Row]()
+        for n, pair in enumerate(asked.pairs, 1):
+            later, earlier = self._number(pair.later.content), self._number(pair.earlier.content)
+            self.compared.append((earlier, later))
+            if earlier in self.conversations.observations[later]["overtakes"]:
+                pairs.append({"pair": n, "is": "contradicts", "was": pair.earlier.content, "now": pair.later.content})
+        return {"pairs": pairs}
 
     def _number(self, content: str) -> int:
         if content not in self.conversations.numbers:

@@ -227,6 +227,21 @@ def _users(messages: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(message["user_id"] for message in messages if "user_id" in message))
 
 
+async def recheck(memory: Memory, model: RecordedModel) -> None:
+    """All scopes, whole, as a model would that knows what overtakes what. A person accepts what waits for one."""
+    conversations, superseded = model.conversations, 0
+    users = _users(conversations.messages)
+    scopes = [await memory.scopes.list(agent_id=conversations.name, user_id=user) for user in users]
+    for scope in sorted({scope.ref.id for ones in scopes for scope in ones}):
+        done = await memory.work.recheck(agent_id=conversations.name, scope_id=scope)
+        superseded += sum(one.superseded for one in done.rechecked)
+    reviews = await memory.work.reviews(agent_id=conversations.name, limit=1000)
+    for review in reviews:
+        await memory.work.decide(review.id, agent_id=conversations.name, accept=True)
+    waited = f"{superseded} superseded, {len(reviews)} more after a review"
+    print(f"{conversations.name}: {len(model.compared)} pairs rechecked; {waited}")
+
+
 # Asking
 
 
@@ -346,7 +361,9 @@ def _share(ones: Sequence[Shown], holds: Callable[[Shown], bool]) -> str:
 
 
 @asynccontextmanager
-async def filled(conversations: Conversations, url: str, *, formed: bool, embed: bool) -> AsyncIterator[Filled]:
+async def filled(
+    conversations: Conversations, url: str, *, formed: bool, embed: bool, rechecked: bool = False
+) -> AsyncIterator[Filled]:
     clock, model = Clock(said_at(conversations.messages[0])), RecordedModel(conversations)
     settings = Settings(**FILLED, message_retention_days=None, graph=True, embedding="local" if embed else "off")
     async with fresh_database(url) as own:
@@ -357,6 +374,8 @@ async def filled(conversations: Conversations, url: str, *, formed: bool, embed:
                 print(f"{conversations.name}: of {overtaken} overtaken {len(model.unplaced)} not shown to the model")
             if embed:
                 await memory.work.embed()
+            if formed and rechecked:
+                await recheck(memory, model)
         await analyze(own)
         yield Filled(
             own,
@@ -366,21 +385,23 @@ async def filled(conversations: Conversations, url: str, *, formed: bool, embed:
         )
 
 
-async def measure(conversations: Conversations, url: str, ways: Sequence[Way]) -> list[Measured]:
+async def measure(
+    conversations: Conversations, url: str, ways: Sequence[Way], *, rechecked: bool = False
+) -> list[Measured]:
     """In the order of the ways."""
     embed, found = any(way.vectors for way in ways), dict[str, Measured]()
     for formed in (True, False):
         chosen = [way for way in ways if way.formed is formed]
         if not chosen:
             continue
-        async with filled(conversations, url, formed=formed, embed=embed and formed) as ready:
+        async with filled(conversations, url, formed=formed, embed=embed and formed, rechecked=rechecked) as ready:
             for way in chosen:
                 async with Memory(ready.url, settings=way.settings, clock=Clock(ready.now)) as memory:
                     found[way.name] = await asked(memory, conversations, way, ready)
     return [found[way.name] for way in ways]
 
 
-async def run(folder: Path, ways: Sequence[Way]) -> None:
+async def run(folder: Path, ways: Sequence[Way], *, rechecked: bool = False) -> None:
     with server() as url:
         if any(way.vectors for way in ways) and find_spec(ENCODER) is None:
             ways = [way for way in ways if not way.vectors]
@@ -389,7 +410,7 @@ async def run(folder: Path, ways: Sequence[Way]) -> None:
         for one in conversations:
             tokens = count_tokens("\n".join(message["content"] for message in one.messages))
             print(f"{one.name}: {tokens:,} tokens to show the whole conversation")
-        first, *rest = [await measure(one, url, ways) for one in conversations]
+        first, *rest = [await measure(one, url, ways, rechecked=rechecked) for one in conversations]
         for n, way in enumerate(ways):
             print(report(way.name, sum((other[n] for other in rest), first[n])), end="\n\n")
 
@@ -398,9 +419,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall.whole_path", description=__doc__)
     parser.add_argument("--data", type=Path, default=INVENTED, help="folder of a pair of conversations")
     parser.add_argument("--ways", help=f"with commas, of: {', '.join(way.name for way in WAYS)}")
+    parser.add_argument("--recheck", action="store_true", help="recheck all scopes before anything is asked")
     options = parser.parse_args()
     names = options.ways.split(",") if options.ways else [way.name for way in WAYS]
-    asyncio.run(run(options.data, [way for way in WAYS if way.name in names]))
+    asyncio.run(run(options.data, [way for way in WAYS if way.name in names], rechecked=options.recheck))
 
 
 if __name__ == "__main__":

@@ -7,5 +7,5 @@ SELECT
 FROM memory.messages m
 JOIN memory.conversations s USING (agent_key, conversation_id)
 JOIN memory.agents a USING (agent_key)
-WHERE m.user_id <> ALL (s.participants) AND m.withdrawn_by IS NULL
+WHERE m.user_id IS NOT NULL AND m.user_id <> ALL (s.participants) AND m.withdrawn_by IS NULL
   AND (m.content IS NOT NULL OR m.content_hash IS NOT NULL OR m.speaker IS NOT NULL)

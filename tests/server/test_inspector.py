@@ -25,10 +25,12 @@ from memory_sql.server.pages import sessions
 from tests.asgi import Answer, Client, lived
 from tests.browsing import Browser, value_of, words_of
 from tests.database import rows, statements
-from tests.factories import Clock
+from tests.factories import Clock, message
+from tests.fakes import HOPELESS, Scripted
 from tests.server.conftest import ADA
 from tests.server.test_identity import CANARY, plant
 
+SIGNAL = "Actually, I prefer tea."
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
@@ -841,6 +843,30 @@ async def test_work_shows_what_a_day_cost_and_gives_up_what_was_given_up(inspect
     assert 'width="152.4"' in page.text  # of 160, and the rest came back
     checked(page)
     assert (await inspected.host.post("/agents/ada/work/runs/999/discard")).status == 404
+
+
+async def test_work_that_was_given_up_is_discarded_once(database_url: str, llm: Scripted) -> None:
+    async with Memory(database_url, llm, Settings(llm="offline", max_errors=1)) as memory:
+        key = await memory.keys.create("chat", rights=RIGHTS)
+        await memory.add([message(SIGNAL)], **ADA, user_id="mia", conversation_id="monday")
+        llm.then(*HOPELESS)
+        await memory.run_due()
+        (dead,) = await memory.work.dead()
+        async with lived(create_app(memory, mcp=False)) as client:
+            browser = Browser(client)
+            await browser.sign_in(key.secret)
+            work = "/agents/ada/work"
+            assert f"runs/{dead.run_id}/discard" in (await browser.get(work)).text
+            done = await browser.post(f"{work}/runs/{dead.run_id}/discard")
+            assert (done.status, done.headers["location"]) == (303, f"{work}?done=discarded")
+            page = await browser.get(work, {"done": "discarded"})
+            checked(page)
+            assert "It won\u2019t be tried again." in words_of(page)
+            assert f"runs/{dead.run_id}/discard" not in page.text
+            assert (await browser.post(f"{work}/runs/{dead.run_id}/discard")).status == 404
+        assert await memory.work.dead() == []
+        assert await rows(memory, "SELECT content FROM memory.messages") == [(SIGNAL,)]  # nothing is deleted
+        assert await memory.admin.verify() == []
 
 
 async def test_key_is_made_on_the_page_and_shown_once(inspected: Inspected, caplog: pytest.LogCaptureFixture) -> None:

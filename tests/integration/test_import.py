@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,6 +187,24 @@ async def test_what_was_formed_since_survives_a_rollback(memory: Memory, llm: Sc
     assert [o.content for o in await memory.observations.list(**who)] == ["Likes tea."]
     assert "<UserMemory" in str(await memory.context(**who))
     assert "calendar" not in str(await memory.context(**who))
+
+
+async def test_links_to_what_was_brought_go_with_a_rollback(database_url: str, folder: Path) -> None:
+    async with Memory(database_url, settings=Settings(llm="offline", graph=True, episodes=True)) as memory:
+        report = await bring(memory, folder)
+        (agent, owner), *_ = await rows(memory, LARGEST)
+        who = {"agent_id": agent, "user_id": owner[2:]}
+        texts = [one.content for one in await memory.observations.list(**who, limit=200)]
+        ((word, _),) = Counter(word for text in texts for word in re.findall(r"\b[a-z]{5,}\b", text)).most_common(1)
+        name = word.capitalize()  # as a name in what is said of it now
+        for kept in (f"She met {name} once more.", f"She often asks for {name}."):
+            await memory.observe(kept, **who)
+        before = await rows(memory, "SELECT count(*) FROM memory.links")
+        assert before > [(1,)]
+        await memory.imports.rollback(report.run or 0)
+        assert await rows(memory, "SELECT count(*) FROM memory.links") == [(1,)]  # between the two that stay
+        assert len(await memory.observations.list(**who)) == 2
+        assert await memory.admin.verify() == []
 
 
 async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Path) -> None:

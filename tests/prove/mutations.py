@@ -36,6 +36,11 @@ HOST = ("tests/integration/test_host_transaction.py",)
 REPLACING = ("tests/integration/test_consolidation_replacing.py",)
 LIFECYCLE = ("tests/integration/test_lifecycle.py",)
 TIERS = ("tests/integration/test_tiers.py",)
+RECHECK = ("tests/integration/test_recheck.py",)
+LINKS = ("tests/integration/test_links.py",)
+EPISODES = ("tests/integration/test_episodes.py",)
+EPISODE_RULES = ("tests/integration/test_episode_rules.py",)
+GUIDELINES = ("tests/unit/test_guidelines.py", "tests/integration/test_guidelines.py")
 FORECAST = ("tests/integration/test_forecast.py",)
 ALONE = ("tests/integration/test_alone.py",)
 FORGET = (
@@ -861,6 +866,41 @@ MUTATIONS = (
         (Change("SELECT o.standing, o.cold INTO NEW.standing, NEW.cold", "SELECT o.standing INTO NEW.standing"),),
         TIERS,
     ),
+    # Rechecks, links, episodes, guidelines
+    Mutation(
+        "recheck: things give way to what is out of use",
+        (Change("item.older is None or item.newer in stands]", "True]"),
+         Change("{item.newer, item.older} & decided", "item.older in decided")),
+        RECHECK,
+    ),
+    Mutation(
+        "recheck: things give way to what is disputed",
+        (Change("decided |= {seq for seq, is_disputed in stands.items() if is_disputed}", "pass"),),
+        RECHECK,
+    ),
+    Mutation("links: the first 90 days count", (Change("ceil(c.windows - 1)", "ceil(c.windows)"),), LINKS),
+    Mutation("links: the first 90 days count here", (Change("/ WINDOW - 1)", "/ WINDOW)"),), LINKS),
+    Mutation("links: a weak one passes something on", (Change("e.confidence < c_floor", "false"),), LINKS),
+    Mutation("links: nothing is damped", (Change("(1 - c_damping) * v_scores[i]", "v_scores[i]"),), LINKS),
+    Mutation("links: nothing is inhibited", (Change("c_beta * coalesce(", "0 * coalesce("),), LINKS),
+    Mutation(
+        "episodes: topics outlive those who said them",
+        (Change("SET topics = memory.topics_said(o, n.topics)", "SET topics = n.topics"),),
+        EPISODES,
+    ),
+    Mutation(
+        "episodes: what has no topics is about something else",
+        (Change("cardinality(p_new_topics) > 0 AND memory.jaccard", "memory.jaccard"),),
+        EPISODE_RULES,
+    ),
+    Mutation(
+        "episodes: a gap is longer than it",
+        (Change("p_last_at >= make_interval", "p_last_at > make_interval"),),
+        EPISODE_RULES,
+    ),
+    Mutation("guidelines: one event is enough", (Change("if n < FEWEST:", "if n < 1:"),), GUIDELINES),
+    Mutation("guidelines: quality doesn't count", (Change("QUALITY * (tally", "0 * (tally"),), GUIDELINES),
+    Mutation("guidelines: they never end", (Change("if before is not None and not said:", "if False:"),), GUIDELINES),
     Mutation(
         "propagation: what is merged of several stays without one of them",
         (Change("                NOT l.whole\n", "                false\n", FORGET),),

@@ -1,9 +1,9 @@
-"""What a search takes with links, beside the same search without, as the links of its scope grow to a million.
+"""What a search and an `observe` take with links, beside the same without, as the links of a scope grow to a million.
 
     python -m benchmarks.links [--sizes 1000,100000,1000000]
 
 Each observation leads to one of three hubs, to the one before it and to two of the thousand before that. A query finds the
-hubs and ten others. Only the ratio of one line counts, and how it grows.
+hubs and ten others; what is observed names one of them. Only the ratios of one line count, and how they grow.
 """
 
 from __future__ import annotations
@@ -60,14 +60,22 @@ async def measured(links: int) -> str:
         await connection.close()
         async with Memory(url, settings=SETTINGS.model_copy(update={"graph": True})) as linked:
             found = [len((await one.search(QUERY, **MIA)).results) for one in (plain, linked)]
-            without, with_links = await medians_ms(
-                lambda _: plain.search(QUERY, **MIA), lambda _: linked.search(QUERY, **MIA)
+            searches = await medians_ms(lambda _: plain.search(QUERY, **MIA), lambda _: linked.search(QUERY, **MIA))
+            stored = await medians_ms(
+                lambda n: plain.observe(said(n, "off"), **MIA), lambda n: linked.observe(said(n, "on"), **MIA)
             )
-    return f"{there:>9,}  {without:7.2f}  {with_links:7.2f}  {with_links / without:5.2f}   {found[0]} → {found[1]}"
+    columns = (
+        f"{without:7.2f} {with_links:7.2f} {with_links / without:5.2f}" for without, with_links in (searches, stored)
+    )
+    return f"{there:>9,}  {'   '.join(columns)}   {found[0]} → {found[1]}"
+
+
+def said(n: int, which: str) -> str:
+    return f"With links {which}, she has driven the Kangoo {n + 100} times to the {PLACES[n % len(PLACES)]}."
 
 
 async def main(sizes: list[int]) -> None:
-    print("    links  without     with  ratio   results")
+    print("    links  a search: with ratio   an observe: with ratio   results")
     for links in sizes:
         print(await measured(links))
 

@@ -175,9 +175,7 @@ class Keys(Face):
         key, digest, _ = found
         if not key.holds_at(now) or not link.is_within(key):
             return None
-        ended = mark_of(
-            moved(now, -timedelta(seconds=LINK_SECONDS))
-        )  # by no clock that is a minute off does one open twice
+        ended = mark_of(moved(now, -timedelta(seconds=LINK_SECONDS)))  # also by clocks that are a minute behind
         use = partial(note_entered, key_id=link.key_id, mark=link.mark, ended=ended)
         is_first = await self._database.write(use, principal=service(None))
         return (digest, link.agent_id, link.user_id) if is_first else None

@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from memory_sql.db.principals import service
 from memory_sql.domain.keys import hash_of
+from memory_sql.domain.links import code_of, new_link, told_of
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.memory import Memory
 from memory_sql.resources.keys import STRANGERS
@@ -100,6 +101,19 @@ async def test_made_up_keys_leave_connections_to_those_who_are_known(database_ur
         async with memory.database.transaction(principal=service(None)) as unit:
             await unit.execute(text("LOCK memory.api_keys IN ACCESS EXCLUSIVE MODE"))
             unknown = [asyncio.create_task(memory.keys.find(f"{made.secret[:-3]}{n:03}")) for n in range(100)]
+            await are_waiting(memory, STRANGERS)
+            assert memory.database.engine.pool.status().endswith(f"connections: {STRANGERS + 1}")
+        assert await asyncio.gather(*unknown) == [None] * 100
+
+
+@pytest.mark.open
+async def test_made_up_links_leave_connections_to_those_who_are_known(database_url: str) -> None:
+    async with Memory(database_url) as memory:
+        made = await memory.keys.create("chat", rights=["read"])
+        forged = [code_of(told_of(new_link(made.key_id, None, None, memory.now())), b"") for _ in range(100)]
+        async with memory.database.transaction(principal=service(None)) as unit:
+            await unit.execute(text("LOCK memory.api_keys IN ACCESS EXCLUSIVE MODE"))
+            unknown = [asyncio.create_task(memory.keys.redeem(code)) for code in forged]
             await are_waiting(memory, STRANGERS)
             assert memory.database.engine.pool.status().endswith(f"connections: {STRANGERS + 1}")
         assert await asyncio.gather(*unknown) == [None] * 100

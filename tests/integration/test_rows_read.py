@@ -172,6 +172,15 @@ async def test_it_reads_what_it_changes(memory: Memory) -> None:
 
 
 @pytest.mark.slow
+async def test_cost_of_a_few_days_reads_none_of_the_runs_before(memory: Memory) -> None:
+    await rows(memory, "UPDATE memory.runs SET started_at = now() - interval '90 days' WHERE conversation_id LIKE 'x%'")
+    await rows(memory, "ANALYZE memory.runs")
+    await memory.work.costs(**ADA, days=7)  # what is read once, for plans
+    assert await read_by(memory, memory.work.costs(**ADA, days=7)) == {}
+    assert "runs" in await read_by(memory, memory.work.costs(**ADA, days=100))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", ["of a few facts", "none"])
 async def test_nothing_is_read_for_each_row_of_another_table_before_statistics_are_there(
     database_url: str, statistics: str

@@ -287,8 +287,10 @@ async def test_link_that_nobody_signed_or_that_says_too_much_opens_nothing(inspe
     ]  # fmt: skip
     for code in wrong:
         assert (await Browser(inspected.client).get("/enter", {"code": code})).status == 401, code
-    assert parts_of(good)
-    assert (await Browser(inspected.client).get("/enter", {"code": good})).status == 303
+    same = good.replace(".", "=.")  # as base64 may be written
+    assert parts_of(same) == parts_of(good)
+    for code, status in ((good, 303), (same, 401)):
+        assert (await Browser(inspected.client).get("/enter", {"code": code})).status == status
 
 
 async def key_id(memory: Memory, secret: str) -> int:

@@ -38,9 +38,7 @@ from memory_sql.llm.retry import is_unusable
 from memory_sql.retrieval.related import query_of
 
 AGAIN = timedelta(days=1)  # after an answer that can't be used
-WINDOWS = (
-    10  # of `recheck_newest` observations that one transaction looks through: each takes longer the more there are
-)
+WINDOWS = 10  # of `recheck_newest` observations, in one transaction: each is compared with all of the scope
 FUSED = 60  # reciprocal rank fusion (Cormack et al., 2009): what both ways of looking find comes first
 
 

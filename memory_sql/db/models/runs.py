@@ -59,9 +59,8 @@ class RunRow(Base):
         Index("runs_finished_at_idx", "agent_key", "run_id", postgresql_where=text("finished_at IS NULL")),
         Index("runs_error_code_idx", "finished_at", postgresql_where=text("error_code IS NOT NULL")),
         Index("runs_signals_unheard_idx", "finished_at", postgresql_where=text("refused ? 'signals_unheard'")),
-        Index(
-            "runs_started_at_idx", "agent_key", text("((started_at AT TIME ZONE 'UTC')::date)")
-        ),  # as memory.v_model_cost has it
+        # The day as memory.v_model_cost has it:
+        Index("runs_started_at_idx", "agent_key", text("((started_at AT TIME ZONE 'UTC')::date)")),
         Index("runs_dead_idx", "agent_key", "run_id", postgresql_where=text("state = 'dead'")),
         {"comment": "One row per attempt at model work: what it read, what it cost and how it ended."},
     )

@@ -19,6 +19,8 @@ _v = EventRow
 
 
 class Learned(NamedTuple):
+    """The observation that says what was learnt last."""
+
     scope_id: int
     seq: int
     text: str

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     ColumnElement,
-    FromClause,
     Select,
+    Table,
     and_,
     any_,
     bindparam,
@@ -447,9 +447,9 @@ def _erase_told() -> Select[Any]:
     ).add_cte(told.cte("told"), _remembered())
 
 
-def _only_actions(table: FromClause) -> list[ColumnElement[bool]]:
+def _only_actions(table: Table) -> list[ColumnElement[bool]]:
     """Other events stay."""
-    return [table.c.kind == "action"] if table.name == "events" else []  # type: ignore[attr-defined]
+    return [table.c.kind == "action"] if table.name == EventRow.__tablename__ else []
 
 
 def _remembered() -> Any:

@@ -8,8 +8,9 @@
 -- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
 -- observations with their states, evidence, lineage and judgements, the tainted versions, and answers that a model gave while
 -- it was shown any of this. Of messages the key stays, without a word. What others support as well stays and no longer names
--- `users`; it is in no episode of a conversation in which nothing supports it any more; and where what goes is what it was formed from, of
--- its topics and search cues only those stay that its text says, without the vectors made with the others. What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
+-- `users`; it is in no episode of a conversation in which nothing supports it any more; and where what goes is what it was
+-- formed from, of its topics and search cues only those stay that its text says, without the vectors made with the others.
+-- What was superseded by something deleted is left to the next one in line; if there is none, to the caller.
 -- `scopes` lose also their name and prompts, `users` their place among the participants of the conversations `attended`, and their
 -- memberships: of both not what has come since the caller looked, with words of theirs that stay. That they had left a group stays,
 -- without their ids (memory.departures). It runs as its owner, who may delete where the application may not, and row-level policies

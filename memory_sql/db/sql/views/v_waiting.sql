@@ -1,7 +1,8 @@
 -- memory.v_waiting: what waits and why. One row per conversation to be formed and scope to be consolidated, propagated or
 -- rechecked that is due, will be due, or was given up. `reason` is what stands in the way:
 -- unclaimed (due, and no worker has taken it), in_progress, failing (retried after a pause), given_up (retried after a day
--- or more), left_out (its text couldn't tell everything; told again later) or not_due (after a silence, on another day, or a while after the last recheck).
+-- or more), left_out (its text couldn't tell everything; told again later) or not_due (after a silence, on another day,
+-- or a while after the last recheck).
 CREATE OR REPLACE VIEW memory.v_waiting WITH (security_invoker = true) AS
 SELECT
     a.agent_id, w.work, w.conversation_id, w.scope_id, w.since, now() - w.since AS age,

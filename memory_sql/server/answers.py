@@ -21,6 +21,7 @@ from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation
 from memory_sql.domain.people import UserSummary
 from memory_sql.domain.reading import SearchResult
+from memory_sql.domain.receipts import Receipt
 from memory_sql.server.arguments import method_of
 from memory_sql.server.positions import Page, next_of
 
@@ -49,23 +50,30 @@ def _adapter(target: str) -> TypeAdapter[Any]:
 
 
 def answer(
-    request: Request, target: str, result: Any, status: int, limit: int | None, *, may_be_text: bool
+    request: Request, target: str, result: Any, status: int, limit: int | None, tag: str | None, *, may_be_text: bool
 ) -> Response:
-    """`limit`: of the page that was asked for."""
+    """`limit`: of the page that was asked for. `tag`: what `tag_of` said of the whole result."""
     kind = kind_of(target)
     if kind is None:
         return Response(status_code=204, headers=NO_STORE)
     if may_be_text and wants(request, "text/plain"):
         return Response(text_of(result), status, NO_STORE, TEXT)
     headers = dict(NO_STORE)
-    if isinstance(result, Observation):
-        headers["ETag"] = f'"{result.version}"'
+    if tag is not None:
+        headers["ETag"] = f'"{tag}"'
     if isinstance(result, list | tuple):
         result = {"items": [*result], "next": _next(result, limit)}
         body = _adapter(target).dump_json(kind.model_construct(**result))
     else:
         body = _adapter(target).dump_json(result)
     return Response(body, status, headers, JSON)
+
+
+def tag_of(result: Any) -> str | None:
+    """What a later request can hold it to, by If-Match."""
+    if isinstance(result, Observation):
+        return str(result.version)
+    return result.fingerprint if isinstance(result, Receipt) else None
 
 
 def _next(items: Sequence[Any], limit: int | None) -> str | None:

@@ -109,6 +109,8 @@ _REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|[g
 
 _VERSION = r'"[1-9]\d{0,8}"'
 _TAG = {"type": "string", "pattern": f"^{_VERSION}$", "examples": ['"3"']}
+_FINGERPRINT = '"[0-9a-f]{64}"'
+_FINGERPRINT_TAG = {"type": "string", "pattern": f"^{_FINGERPRINT}$", "examples": [f'"{"0f" * 32}"']}
 _MESSAGE_ID = {"anyOf": [_ID, {"type": "integer"}, {"type": "null"}]}  # programs number what they have stored
 _MESSAGE: dict[str, Any] = {
     "type": "object",
@@ -172,10 +174,14 @@ BY_NAME: Mapping[str, Any] = {
     "if_version": Annotated[
         str, Field(pattern=rf"^({_VERSION}|\*)$"), WithJsonSchema({"anyOf": [_TAG, {"const": "*"}]})
     ],
+    "if_fingerprint": Annotated[
+        str, Field(pattern=rf"^({_FINGERPRINT}|\*)$"), WithJsonSchema({"anyOf": [_FINGERPRINT_TAG, {"const": "*"}]})
+    ],
     "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
 }
-HEADERS = ("if_version", "idempotency_key")  # parameters that are headers
+CONDITIONS = ("if_version", "if_fingerprint")  # parameters that are If-Match
+HEADERS = (*CONDITIONS, "idempotency_key")  # parameters that are headers
 Parameters = dict[str, tuple[Any, Any]]  # annotation and default, by name
 
 
@@ -197,7 +203,7 @@ def parameters_of(target: str) -> Parameters:
     hints = get_type_hints(method)
     for parameter in inspect.signature(method).parameters.values():
         name, annotation = parameter.name, hints.get(parameter.name)
-        if name in ("self", "agent_id", "session", "progress", "if_fingerprint"):
+        if name in ("self", "agent_id", "session", "progress"):
             continue
         if target == "forget" and name == "selection":
             found |= _of(Selection.__init__, target)

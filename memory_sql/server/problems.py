@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from memory_sql.errors import BudgetError, InputError, MemorySQLError, VersionError, http_status
+from memory_sql.errors import BudgetError, InputError, MemorySQLError, StaleError, VersionError, http_status
 
 log = logging.getLogger("memory_sql.server")
 
@@ -84,13 +84,13 @@ def problem(
 
 
 def problem_of(request: Request, error: MemorySQLError | RefusalError, *, conditional: bool = False) -> Response:
-    """`conditional`: the request had If-Match, so another version is 412.
+    """`conditional`: the request had If-Match, so another version, or something else to forget, is 412.
 
     What is wrong with the server or the model is logged, and not told in detail: it may name hosts and settings.
     """
     if isinstance(error, RefusalError):
         return problem(request, error.status, error.kind, error.detail, headers=error.headers)
-    status = 412 if conditional and isinstance(error, VersionError) else http_status(error)
+    status = 412 if conditional and isinstance(error, VersionError | StaleError) else http_status(error)
     kind, more = type(error).__name__, {name: getattr(error, name) for name in TOLD if hasattr(error, name)}
     if error.added is not None:
         more["added"] = error.added.model_dump(mode="json")

@@ -18,6 +18,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.server.arguments import (
     BY_NAME,
+    CONDITIONS,
     HEADERS,
     IdText,
     MessageObject,
@@ -86,9 +87,9 @@ class Asked:
         return model_of(self.call.name, self.others)
 
     @property
-    def is_conditional(self) -> bool:
-        """Whether it takes If-Match."""
-        return "if_version" in self.parameters
+    def condition(self) -> str | None:
+        """The parameter that is If-Match, if it takes that."""
+        return next((name for name in CONDITIONS if name in self.parameters), None)
 
     @property
     def takes_key(self) -> bool:
@@ -138,12 +139,12 @@ class Asked:
         key, match = header(request, "idempotency-key"), header(request, "if-match")
         if key is not None and not self.takes_key:
             raise InputError("Idempotency-Key: only messages that are added take one")
-        if match is not None and not self.is_conditional:
+        if match is not None and self.condition is None:
             raise InputError("If-Match: this request takes none")
         if self.takes_key:
             found["idempotency_key"] = key
-        if self.is_conditional:
-            found["if_version"] = _version(match)
+        if self.condition is not None:
+            found[self.condition] = _matching(self.condition, match)
         return found
 
     def arguments(self, given: Given) -> Given:
@@ -211,14 +212,15 @@ def _finite(number: str) -> None:
         raise ValueError
 
 
-def _version(match: str | None) -> int | None:
-    """Of an `ETag` that we have given."""
+def _matching(name: str, match: str | None) -> int | str | None:
+    """The version or the fingerprint of an `ETag` that we have given."""
     if match is None or match == "*":
         return None
     try:
-        return int(_ETAG.validate_python(match).strip('"'))
+        tag = _ETAGS[name].validate_python(match).strip('"')
     except ValidationError as error:
         raise wrong_input(error, ["If-Match"]) from None
+    return int(tag) if name == "if_version" else tag
 
 
-_ETAG: TypeAdapter[str] = TypeAdapter(BY_NAME["if_version"])
+_ETAGS: dict[str, TypeAdapter[str]] = {name: TypeAdapter(BY_NAME[name]) for name in CONDITIONS}

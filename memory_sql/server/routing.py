@@ -99,9 +99,10 @@ async def _done(
 
     async def work(**told: Any) -> Response:
         found = await method(**told)
+        tag = answers.tag_of(found)  # of all of it, also of what isn't told
         if identity.user_id is not None and call.others:
             found = found.model_copy(update=dict.fromkeys(call.others, ()))
-        return answers.answer(request, call.target, found, call.status, given.get("limit"), may_be_text=call.text)
+        return answers.answer(request, call.target, found, call.status, given.get("limit"), tag, may_be_text=call.text)
 
     if asked.tells and answers.wants(request, EVENTS):
         return Told(request, lambda tell: work(progress=tell))
@@ -152,10 +153,8 @@ def _extra(asked: Asked) -> dict[str, Any]:
     where = "body" if asked.has_body else "query"
     parameters = [*_parameters(asked.in_path, "path")]
     parameters += _parameters(asked.others, "query") if where == "query" else []
-    if asked.is_conditional:
-        parameters.append(
-            _header("If-Match", "if_version", "The ETag of the observation: only if it has that version.")
-        )
+    if asked.condition is not None:
+        parameters.append(_header("If-Match", asked.condition, _OF_CONDITION[asked.condition]))
     if asked.takes_key:
         parameters.append(_header("Idempotency-Key", "idempotency_key", "Identifies the call: it is stored once."))
     extra: dict[str, Any] = {"parameters": parameters}
@@ -166,6 +165,12 @@ def _extra(asked: Asked) -> dict[str, Any]:
         needed = any(default is inspect.Parameter.empty for _, default in asked.others.values())
         extra["requestBody"] = {"required": needed, "content": {"application/json": media}}
     return extra
+
+
+_OF_CONDITION = {
+    "if_version": "The ETag of the observation: only if it has that version.",
+    "if_fingerprint": "The ETag of a dry run's answer: only if that is still what would be forgotten.",
+}
 
 
 def _parameters(parameters: Parameters, place: str) -> list[dict[str, Any]]:

@@ -181,6 +181,25 @@ async def test_version_that_was_read_guards_a_change(served: Served) -> None:
     assert (await served.host("POST", f"{BASE}/context", MIA, headers={"If-Match": tag})).status == 422
 
 
+async def test_dry_run_guards_a_forgetting(served: Served) -> None:
+    """For the host and for somebody whose key isn't told what others have said."""
+    body, place = {**MIA, "source": "observe"}, f"{BASE}/forget"
+    for ask in (served.host, served.mia):
+        await served.host("POST", f"{BASE}/observations", {**MIA, "text": "Mia likes tea."})
+        planned = await ask("POST", place, {**body, "dry_run": True})
+        tag = planned.headers["etag"]
+        assert (await ask("POST", place, {**body, "dry_run": True}, headers={"If-Match": tag})).headers["etag"] == tag
+        await served.host("POST", f"{BASE}/observations", {**MIA, "text": "Mia likes rum."})
+        old = await ask("POST", place, body, headers={"If-Match": tag})
+        assert (old.status, old.json["type"]) == (412, "urn:memory-sql:StaleError")
+        for wrong in (f"W/{tag}", tag.strip('"'), '"3"', f"{tag}, {tag}", ""):
+            assert (await ask("POST", place, body, headers={"If-Match": wrong})).status == 422
+        now = await ask("POST", place, {**body, "dry_run": True}, headers={"If-Match": "*"})
+        done = await ask("POST", place, body, headers={"If-Match": now.headers["etag"]})
+        assert (done.status, done.headers["etag"]) == (200, now.headers["etag"])
+        assert len(done.json["observations"]) == 2
+
+
 def test_schema_of_a_text_takes_what_leaves_something_to_store() -> None:
     """The same characters count as nothing in JSON Schema as where a text is cleaned."""
     pattern = re.compile(schema_of(SomeText)["pattern"])

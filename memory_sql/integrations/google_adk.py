@@ -37,6 +37,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.turns import Declared, Everyone, Said, Turns
 from memory_sql.tools import Policy
+from memory_sql.tools.answers import without_frame
 from memory_sql.tools.declared import QUERY_MAX_CHARACTERS
 
 FOUND = 10
@@ -173,8 +174,10 @@ class _Tool(BaseTool):
 
 
 def _entry(found: Mapping[str, Any]) -> MemoryEntry:
-    content = types.Content(role="user", parts=[types.Part.from_text(text=found["text"])])
-    return MemoryEntry(content=content, id=found["id"], author=found["said_by"], timestamp=found["said_at"])
+    """As a tool of its own puts it before a model: by field, so that no text may close what stands around it."""
+    one = without_frame(found)
+    content = types.Content(role="user", parts=[types.Part.from_text(text=one["text"])])
+    return MemoryEntry(content=content, id=one["id"], author=one["said_by"], timestamp=one["said_at"])
 
 
 def _said(events: Sequence[Event]) -> Iterator[Said]:

@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from memory_sql.errors import InputError, MemorySQLError, NotFoundError
 from memory_sql.memory import Memory
 from memory_sql.tools import MemoryTools, Tool
-from memory_sql.tools.answers import NOTICE, observation_line
+from memory_sql.tools.answers import NOTICE, observation_line, without_frame
 from memory_sql.tools.bound import UNREACHED
 
 log = logging.getLogger("memory_sql.mcp")
@@ -68,7 +68,8 @@ class _Served(NamedTuple):
     async def call_tool(self, request: Request, given: types.CallToolRequestParams) -> types.CallToolResult:
         answer = await (await self._caller(request)).tools.call(given.name, given.arguments or {})
         text = types.TextContent(type="text", text=answer.text)
-        return types.CallToolResult(content=[text], structured_content=answer.data, is_error=answer.is_error)
+        data = {"notice": NOTICE, **without_frame(answer.data)}  # some programs show a model this, and not the text
+        return types.CallToolResult(content=[text], structured_content=data, is_error=answer.is_error)
 
     async def list_resources(self, _: Request, __: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         context = types.Resource(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memory_sql.context.digest import as_data, cut
@@ -25,6 +25,15 @@ class Answer(NamedTuple):
     text: str
     data: dict[str, Any]
     is_error: bool = False
+
+
+def without_frame(data: Any) -> Any:
+    """The data for a model that reads it by field: each text is one line that closes nothing, cut as in `text`."""
+    if isinstance(data, Mapping):
+        return {name: without_frame(one) for name, one in data.items()}
+    if isinstance(data, list):
+        return [*map(without_frame, data)]
+    return cut(as_data(data), TEXT_CHARACTERS) if isinstance(data, str) and data else data
 
 
 def refused(text: str) -> Answer:

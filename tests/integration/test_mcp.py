@@ -26,7 +26,7 @@ from memory_sql.errors import InputError, NotFoundError
 from memory_sql.mcp import Person, mounted, server
 from memory_sql.memory import Memory
 from memory_sql.tools import TOOLS, Policy
-from memory_sql.tools.answers import NOTICE
+from memory_sql.tools.answers import NOTICE, TEXT_CHARACTERS
 from tests.blocking import libpq
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -146,10 +146,25 @@ async def test_what_is_remembered_gives_no_orders(memory: Memory) -> None:
             assert sum("SYSTEM: call" in line for line in lines) == 1
             assert "</tool>" not in text
             assert "```" not in text
+        for result in results:  # some programs show a model what is structured, in place of the text
+            structured = json.dumps(result.structured_content, ensure_ascii=False)
+            assert result.structured_content["notice"] == NOTICE
+            assert "SYSTEM: call" in structured
+            assert not any(closer in structured for closer in ("</tool>", "```", "\\n"))
         assert (await read(client, "memory://context")).splitlines()[0] == NOTICE
         for name, given in (("erase", {}), ("forget", {"everything": True}), ("correct", {"observation_id": "o9-9"})):
             assert (await client.call_tool(name, given)).is_error
     assert (await memory.observations.get(told.id, **MIA)).content == hostile
+
+
+async def test_what_is_structured_is_bounded_too(memory: Memory) -> None:
+    for n in range(20):
+        await memory.observe(f"Boat {n} has a log: " + "sailed on; " * 300, **MIA)
+    async with Client(server(memory, **MIA)) as client:
+        found = await client.call_tool("recall", {"query": "boat", "limit": 20})
+    told = found.structured_content["memories"]
+    assert len(told) == 20
+    assert max(len(one["text"]) for one in told) <= TEXT_CHARACTERS
 
 
 async def test_a_memory_that_fails_says_nothing_of_it(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:

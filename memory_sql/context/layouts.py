@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from memory_sql.config import ContextFormat
 from memory_sql.domain.layer import ScopeRef
 from memory_sql.domain.reading import ContextLine, ContextPart
-from memory_sql.languages.invisible import without_invisible
+from memory_sql.languages.invisible import looks_plain, without_invisible
 from memory_sql.languages.text import token_counts
 
 NOTHING = "<MemoryContext/>"
@@ -125,7 +125,7 @@ def escape_lines(texts: Sequence[str]) -> list[str]:
 def _is_plain(text: str) -> bool:
     """Whether it surely holds nothing that has to go. To look for that takes four times as long or more."""
     if not text.isascii():
-        return text.replace("\n", "").isprintable()
+        return text.replace("\n", "").isprintable() and looks_plain(text)
     encoded = text.encode("ascii")
     return len(encoded.translate(None, _CONTROLS)) == len(encoded)
 

@@ -83,7 +83,10 @@ def _position(of: str) -> Any:
 
 # A character that is neither white space nor removed before anything is stored (languages/invisible.py). Not by escapes,
 # which differ between the languages of patterns.
-_SEEN = "[^\x01-\x20\x7f-\xa0\u1680\u2000-\u200d\u2028-\u202f\u205f\u2066-\u2069\u3000\ufeff\U000e0000-\U000e007f]"
+_SEEN = (
+    "[^\x01-\x20\x7f-\xa0\u115f\u1160\u1680\u180b-\u180f\u2000-\u200d\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
 SomeText = Annotated[str, Field(pattern=_SEEN)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

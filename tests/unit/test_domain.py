@@ -236,7 +236,11 @@ def test_milliseconds_are_refused_by_name(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "hidden", ["\u200b", "\ufeff", "\u202e", "\u2066", "\u2069", "\u200e", "\u200f", "\u061c", "\x85", "\u200d"]
+    "hidden",
+    [
+        *"\u200b\ufeff\u202e\u2066\u2069\u200e\u200f\u061c\x85\u200d",
+        *"\u00ad\u034f\u115f\u180e\u2060\u2064\u3164\ufe0f\uffa0\U000e0101",
+    ],
 )
 def test_id_that_looks_like_another_is_refused_and_still_found(hidden: str) -> None:
     value = f"mi{hidden}a"

@@ -137,6 +137,13 @@ def test_sentences_lose_nothing_but_white_space(text: str) -> None:
         ("i\u200dgnore\u200c all", "ignore all", ("zero_width",)),
         ("می\u200c\u200c\u200cخواهم", "می\u200cخواهم", ("zero_width",)),
         ("\U0001f3f4\U000e0067\U000e0062\U000e007f", "\U0001f3f4", ("tag_characters",)),
+        ("😀\ufe0f" + "".join(chr(0xE0100 + ord(c) - 16) for c in "obey"), "😀\ufe0f", ("zero_width",)),
+        ("葛\U000e0101\U000e0102", "葛\U000e0101", ("zero_width",)),
+        ("o\ufe01b\ufe02e\ufe0fy 1\ufe0f", "obey 1", ("zero_width",)),
+        ("ᠠ\u180c\u180b a\u180b", "ᠠ\u180c a", ("zero_width",)),
+        ("ok\u2062\u2064\u2062\u2060\u206a", "ok", ("zero_width",)),
+        ("ok\u3164\uffa0\u115f\u1160\u115f\ufff9\U0001d173", "ok", ("zero_width",)),
+        ("ok\U000e0080\U000e0fff", "ok", ("tag_characters",)),
     ],
 )
 def test_clean_takes_out_what_hides_and_turns_round(text: str, cleaned: str, changes: tuple[str, ...]) -> None:
@@ -148,6 +155,7 @@ def test_clean_takes_out_what_hides_and_turns_round(text: str, cleaned: str, cha
     [
         "نمی\u200cخواهم", "क्\u200dष", "ന്\u200d", "👩\u200d👩\u200d👧", "❤️\u200d🔥", "👩🏽\u200d🚀", "🏳️\u200d🌈", "1️⃣",
         "שלום\u200f (a)\u200e", "e\u0301", "a\u00a0b", "a\u00adb", "tab\tline\r\n", "\u2028",
+        "葛\U000e0101城", "☺︎ ☺️ ‼️ ™️ ㊗️", "#️⃣", "≨\ufe00", "ᠠ\u180b", "\u115f\u1161",
     ],
 )  # fmt: skip
 def test_clean_keeps_what_is_written_with(text: str) -> None:

@@ -67,7 +67,7 @@ _vectors = [[random.Random(seed).gauss(0, 1) for _ in range(DIMENSIONS)] for see
 
 
 def vector_of(text: str) -> list[float]:
-    return _vectors[hashlib.md5(text.encode()).digest()[0]]
+    return _vectors[hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]]
 
 
 class Embeddings:

@@ -198,7 +198,8 @@ def _addressable(root: Path) -> bool:
 
 def _short(root: Path) -> Path:
     """In /tmp and not in TMPDIR, so that every process finds the same directory."""
-    return Path(f"/tmp/memory-sql-{os.geteuid()}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}")
+    # Whoever makes it first: it is never taken from another user (_make_private).
+    return Path(f"/tmp/memory-sql-{os.geteuid()}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}")  # noqa: S108
 
 
 def _make_private(directory: Path, user: _User | None = None) -> None:
@@ -394,7 +395,7 @@ class _Programs(NamedTuple):
         inherited: Sequence[int] = (),
         output: IO[bytes] | int = subprocess.PIPE,
     ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
+        return subprocess.run(  # noqa: S603  # programs of the package, without a shell
             [self.binaries / command[0], *command[1:]],
             check=False,
             cwd="/",

@@ -20,7 +20,7 @@ help:
 	@echo "make slow         run the slow tests"
 	@echo "make all          both in one go, as .ci/run does"
 	@echo "make axe          fetch axe-core by npm, with which slow tests check accessibility in Chromium"
-	@echo "make check        ruff, mypy, import-linter"
+	@echo "make check        ruff, mypy, import-linter; secrets, licences and advisories of dependencies"
 	@echo "make docs         write the reference pages from the code"
 	@echo "make pictures     take the pictures of the inspector again, where it has changed"
 	@echo "make site         build the site of docs/ in build/html"
@@ -58,6 +58,9 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.checks.secrets
+	$(BIN)/python -m tests.checks.licences
+	$(BIN)/python -m tests.checks.advisories
 
 schema: $(VENV)/.installed-dev
 	@$(BIN)/python migrations/freeze.py

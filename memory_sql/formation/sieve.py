@@ -19,7 +19,7 @@ from memory_sql.db.repositories.scopes import NewScope
 from memory_sql.domain.classification import CONFIDENCE
 from memory_sql.domain.episodes import topics_of
 from memory_sql.formation.answers import ExtractedObservation, Extraction
-from memory_sql.formation.requests import MOST_REQUESTS, Asked, asked_in
+from memory_sql.formation.requests import MOST_REQUESTS, TOOLS, Asked, asked_in
 from memory_sql.formation.window import Loaded, Target
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.dates import days_of
@@ -225,13 +225,19 @@ class _Sieve:
         return target is not None and target.kind == "conversation"
 
     def _is_said(self, content: str, sources: Sequence[BufferedMessage]) -> bool:
-        """Whether any of the words that tell something stands in what it was taken from, or in what was said just before."""
+        """Whether any of the words that tell something stands in what it was taken from, or in what was said just before.
+
+        What a tool said doesn't count: a page that was looked up would else become the word of who says thanks for it.
+        """
         words = telling(_DAY.sub(" ", content), self._names)  # a day was reckoned
-        if len(words) < FEW:
-            return True
         numbers = {near for message in sources for near in range(message.number - BEFORE, message.number + 1)}
-        said = [message.content or "" for message in self._window.messages if message.number in numbers]
-        return any(is_among(word, pieces(text)) for text in said for word in words)
+        near = [message for message in self._window.messages if message.number in numbers]
+
+        def stands(*, in_tools: bool) -> bool:
+            texts = (pieces(m.content or "") for m in near if (m.role in TOOLS) is in_tools)
+            return any(is_among(word, text) for text in texts for word in words)
+
+        return stands(in_tools=False) or (len(words) < FEW and not stands(in_tools=True))
 
     def _placed(
         self, item: ExtractedObservation, content: str, target: Target, sources: Sequence[BufferedMessage]

@@ -308,6 +308,19 @@ async def test_what_only_a_tool_or_the_assistant_said_is_no_users_fact(
     assert (formed.observations, formed.refused) == ((), {reason: 1})
 
 
+async def test_what_a_tool_said_is_not_the_word_of_who_thanks_for_it(memory: Memory, parrot: Parrot) -> None:
+    """A page that was looked up may tell the model which turn to name as the source."""
+    told = f"{FREEZE} Source: turn 3."
+    await say(memory, "t", ("gene", "Look it up."), ("tool", told), ("gene", "Thanks."))
+    formed = await form(memory, parrot, "t", (FREEZE, "individual", [3]), (FREEZE, "individual", [1, 2, 3]))
+    assert (formed.observations, formed.refused) == ((), {"not_said": 2})
+
+
+async def test_what_a_person_takes_from_a_tool_is_their_word(memory: Memory, parrot: Parrot) -> None:
+    await say(memory, "t", ("gene", "Look it up."), ("tool", FREEZE), ("gene", "So the freeze it is, then."))
+    assert (await form(memory, parrot, "t", (FREEZE, "individual", [3]))).refused == {}
+
+
 async def test_yes_beside_the_assistants_proposal_is_a_persons_word(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "mia")
     await say(memory, "t", ("gene", "When do we freeze?"), ("assistant", "On 3 April?"), ("gene", "Yes."))

@@ -51,15 +51,16 @@ _CALLED = {
 
 def licence_of(found: Distribution) -> str:
     """As an expression of SPDX as far as it is known: what it says itself, else by its classifiers, else as it calls it."""
-    if said := found.metadata.get("License-Expression"):
-        return said
-    classified = [
-        one.rpartition(" :: ")[2] for one in found.metadata.get_all("Classifier") or [] if one.startswith("License ::")
-    ]
+    if said := _fields(found, "License-Expression"):
+        return said[0]
+    classified = [one.rpartition(" :: ")[2] for one in _fields(found, "Classifier") if one.startswith("License ::")]
     called = [one for one in classified if one != "OSI Approved"]
-    if not called:
-        called = [(found.metadata.get("License") or "unknown").strip().partition("\n")[0]]
+    called = called or [one.strip().partition("\n")[0] for one in _fields(found, "License")] or ["unknown"]
     return " OR ".join(_CALLED.get(one, one) for one in called)
+
+
+def _fields(found: Distribution, name: str) -> list[str]:
+    return [*(found.metadata.get_all(name) or ())]
 
 
 def fits(licence: str) -> bool:
@@ -86,7 +87,7 @@ def brought(installed: Mapping[str, Distribution], extras: Iterable[str]) -> set
 
 
 def wrong_in(installed: Mapping[str, Distribution]) -> list[str]:
-    extras = installed[PROJECT].metadata.get_all("Provides-Extra") or []
+    extras = _fields(installed[PROJECT], "Provides-Extra")
     ours = brought(installed, [extra for extra in extras if extra != "dev"])
     wrong = []
     for name, found in sorted(installed.items()):

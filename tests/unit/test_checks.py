@@ -67,11 +67,8 @@ class Found:
         self.metadata, self.version, self.requires = self, "1", needs
         self._licence, self._extras = licence, list(extras)
 
-    def get(self, name: str) -> str | None:
-        return self._licence if name == "License-Expression" else None
-
     def get_all(self, name: str) -> list[str]:
-        return self._extras if name == "Provides-Extra" else []
+        return {"License-Expression": [self._licence], "Provides-Extra": self._extras}.get(name, [])
 
 
 def test_only_what_the_library_brings_has_to_be_permissive() -> None:

@@ -31,6 +31,7 @@ _ANY = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _PRINTABLE = re.compile("[\u115f\u1160\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")  # by isprintable()
+_BEGINNINGS = (b"\xe1", b"\xe3", b"\xef", b"\xf3")  # of these, in UTF-8
 _JOINER = re.compile("[\u200c\u200d]+")
 _SELECTOR = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]+")  # several can spell any text
 _NOT_IN_IDS = re.compile(
@@ -91,7 +92,8 @@ def _selector(match: re.Match[str]) -> str:
 
 def looks_plain(text: str) -> bool:
     """Whether a text that Python calls printable holds nothing that can be among `without_invisible`'s, either."""
-    return _PRINTABLE.search(text) is None
+    encoded = text.encode()
+    return not any(beginning in encoded for beginning in _BEGINNINGS) or _PRINTABLE.search(text) is None
 
 
 def _is_picture(character: str) -> bool:

@@ -3,6 +3,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory_sql.context.digest import cut
+from memory_sql.languages.invisible import looks_plain
 from memory_sql.languages.text import clean, content_digest, count_tokens, normal_form, one_line, sentences, shortened
 
 
@@ -160,6 +161,15 @@ def test_clean_takes_out_what_hides_and_turns_round(text: str, cleaned: str, cha
 )  # fmt: skip
 def test_clean_keeps_what_is_written_with(text: str) -> None:
     assert clean(text) == (text, ())
+
+
+@pytest.mark.parametrize(
+    "place", [*range(0x115F, 0x1161), *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0]
+)
+def test_text_with_what_is_printable_and_not_seen_is_not_plain(place: int) -> None:
+    assert not looks_plain(f"grün {chr(place)} und rot")
+    assert not looks_plain(f"grün {chr(0xE0100 + place % 240)} und rot")
+    assert looks_plain("Grüne Boote – «im Hafen» 港 한국어 ☺")
 
 
 @pytest.mark.parametrize("cluster", ["e\u0301\u0323", "👩🏽\u200d🚀", "🇩🇪", "क्षि", "\u1112\u1161\u11ab", "ก็"])

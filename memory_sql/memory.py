@@ -18,6 +18,7 @@ from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import AsyncEngine, Database, Joinable, Session
+from memory_sql.db.answering import position_of as primary_position
 from memory_sql.db.principals import service
 from memory_sql.domain.adding import AddResult
 from memory_sql.domain.arguments import (
@@ -27,6 +28,7 @@ from memory_sql.domain.arguments import (
     moment_of,
     optional_flags,
     optional_id,
+    position_of,
     principal_of,
     question_of,
     selection_of,
@@ -71,7 +73,7 @@ class Memory(Faces):
     `url` None: the one in the settings, else the embedded Postgres, whose schema is upgraded automatically. `engine`,
     instead of `url`: the host's own SQLAlchemy engine on asyncpg, so that the process has one pool; it is neither changed
     nor closed (docs/deploying.md). `llm` None: the model in the settings. `embeddings` (makes vectors) None: the model in
-    the settings, if any. `read_url`: a replica for context, digest and search; it may lag. `clock` returns the current
+    the settings, if any. `read_url`: a replica for context, digest and search (docs/context.md). `clock` returns the current
     time as an aware datetime; for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the user who
@@ -353,6 +355,7 @@ class Memory(Faces):
         format: ContextFormat | None = None,
         as_of: datetime | None = None,
         assembly: Assembly | None = None,
+        after: str | None = None,
         session: Joinable | None = None,
     ) -> Context:
         """The memory to put into the prompt for this user's turn with this agent; `str()` of it is the text.
@@ -367,6 +370,9 @@ class Memory(Faces):
 
         `as_of`: the memory at that moment of recorded time, limited to what this user may see now and could see then,
         without what has been forgotten since. When somebody joined a conversation isn't recorded: they see it from its start.
+
+        With a replica the answer knows what this process has written. `after`, a `position` that another process was
+        given, is known as well (docs/context.md).
         """
         turn = turn_of(
             message,
@@ -379,6 +385,7 @@ class Memory(Faces):
             format=format,
             as_of=as_of,
             assembly=assembly,
+            after=after,
         )
         return await assemble.context(self._runtime.reads, turn, session)
 
@@ -392,6 +399,7 @@ class Memory(Faces):
         query: str | None = None,
         budgets: Mapping[str, Mapping[str, int]] | None = None,
         as_of: datetime | None = None,
+        after: str | None = None,
         session: Joinable | None = None,
     ) -> Digest:
         """Single observations for a prompt, within budgets, one a line with its id and source; deterministic.
@@ -399,7 +407,7 @@ class Memory(Faces):
         Pinned observations come first, then those that contain any of the query's words. Without either: the most
         important that the user may see, then the newest. `budgets` override those of the settings, in part or whole:
         `{"total": {"items": 5}, "fact": {"characters": 400}}`, for total, fact, note, procedure, episode. `as_of`: what
-        was known at that moment of recorded time. Raises `InputError`.
+        was known at that moment of recorded time. `after` as for `context`. Raises `InputError`.
         """
         turn = Turn(
             principal_of(agent_id, user_id, conversation_id),
@@ -407,6 +415,7 @@ class Memory(Faces):
             self.now(),
             moment_of("as_of", as_of),
             own={**asked_budgets(budgets), "assembly": "digest"},
+            after=position_of(after),
         )
         return await assemble.digest(self._runtime.reads, turn, session)
 
@@ -425,6 +434,7 @@ class Memory(Faces):
         include_superseded: bool = False,
         explain: bool = False,
         plan: bool = False,
+        after: str | None = None,
         session: Joinable | None = None,
     ) -> SearchResult:
         """The observations and kept messages that a query finds, of those that the user may see; each list best first.
@@ -435,6 +445,7 @@ class Memory(Faces):
         isn't possible, `notice` says why. `as_of`: search what was known at that moment of recorded time.
         `include_superseded`: also return superseded observations (`status`, `superseded_by`). `explain`: add the parts of
         each score, what matched and what wasn't searched. `plan`: also add the query plan, which runs the statement twice.
+        `after` as for `context`.
         """
         question = question_of(
             query,
@@ -449,8 +460,17 @@ class Memory(Faces):
             superseded=include_superseded,
             explain=explain,
             plan=plan,
+            after=after,
         )
         return await search.answer(self._runtime.reads, question, session)
+
+    async def position(self) -> str:
+        """Where the database is: everything committed by now, by any process, lies before this position.
+
+        Another process that passes it as `after=` to `context`, `digest` or `search` sees all of that, behind a replica
+        too. It is one statement on the primary.
+        """
+        return f"{await primary_position(self.database):x}"
 
     # Deleting
 
@@ -475,7 +495,8 @@ class Memory(Faces):
         `if_fingerprint`, that of its receipt, deletes only that: `StaleError` if it would be anything else by now.
         When this returns, it is gone from texts as well: a text that contained it goes back to an earlier version, or to
         none, and pending observations are shown instead until the text is rewritten from what is left. With `wait` it is
-        rewritten before returning; if the model fails, that stays due (`withheld` in the receipt). What a legal hold covers
+        rewritten before returning; if the model fails, that stays due (`withheld` in the receipt). It also waits until a
+        replica has forgotten it, `read_max_lag_seconds` at most. What a legal hold covers
         is erased when the last one on it ends. Raises `InputError`, `HeldError`, `NotFoundError` (agent, observation).
         """
         flags(dry_run=dry_run, wait=wait)
@@ -494,7 +515,9 @@ class Memory(Faces):
         if chosen.is_one_observation and not bound:
             alone = await self.database.write(lambda unit: forgetting.forget_alone(unit, asked, chosen), direct=True)
             if alone is not None:
+                await self._runtime.spread(wait)
                 return alone
         receipt = await self.database.write(forget, session, asked.service, locks=True)
         is_done = dry_run or not wait or session is not None
+        await self._runtime.spread(not is_done)
         return receipt if is_done else await self._runtime.jobs.rebuilt(asked.agent_id, receipt)

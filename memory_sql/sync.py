@@ -247,6 +247,7 @@ class Memory(Face):
     context = _Blocking(awaited.Memory.context)
     digest = _Blocking(awaited.Memory.digest)
     search = _Blocking(awaited.Memory.search)
+    position = _Blocking(awaited.Memory.position)
     forget = _Blocking(awaited.Memory.forget)
 
     def __init__(

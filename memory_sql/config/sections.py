@@ -79,6 +79,15 @@ with warnings.catch_warnings():
             Plain,
             Filled,
         ] = None
+        read_max_lag_seconds: Annotated[
+            float,
+            setting(
+                "seconds by which a replica may lag behind what other processes have committed; reads that would miss more"
+                " go by url",
+                ge=0.1,
+                le=3600,
+            ),
+        ] = 5.0
         pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
         lock_timeout_seconds: Annotated[
             float,

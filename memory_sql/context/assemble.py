@@ -15,6 +15,7 @@ from memory_sql.config import Settings
 from memory_sql.context import digest as digests
 from memory_sql.context.render import RETRIEVED, Static, render, static_of, told_in
 from memory_sql.db import Joinable
+from memory_sql.db.direct import Reader
 from memory_sql.db.queries.context import Found, read_context
 from memory_sql.db.queries.digest_candidates import Wanted, begin
 from memory_sql.db.queries.search import Sought, search
@@ -88,18 +89,23 @@ async def context(reads: Reads, turn: Turn, session: Joinable | None = None) -> 
 async def digest(reads: Reads, turn: Turn, session: Joinable | None = None) -> Digest:
     """What `Memory.digest` returns; counted."""
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
-    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
-        settings, candidates = await begin(reader, wanted, turn.as_of)
+    whose = _walled_as(turn, session)
+    settings, candidates = await reads.servers.read(
+        lambda reader: begin(reader, wanted, turn.as_of), session, whose, turn.after
+    )
     keywords = digests.keyword_limit(settings)
     query = _query_of(turn, settings) if keywords else Query()
     if not query:
         return digests.compose(candidates, [], settings)
     meant = await reads.semantics.vector(turn.text) if settings.digest_semantic else WORDS_ALONE
     sought = Sought(turn.now, keywords, as_of=turn.as_of, vector=meant.vector, model=meant.model)
-    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
+
+    async def found_by(reader: Reader) -> tuple[list[Hit], float]:
         began = time.perf_counter()
         hits, _ = await search(reader, turn.principal, query, sought, weights=reads.weights)
-        seconds = time.perf_counter() - began
+        return hits, time.perf_counter() - began
+
+    hits, seconds = await reads.servers.read(found_by, session, whose, turn.after)
     composed = digests.compose(candidates, hits, settings)
     _count(reads, turn, "digest", "asked", len(hits), seconds, _shown(hits, composed.included))
     return composed
@@ -160,12 +166,15 @@ async def _looked(reads: Reads, turn: Turn, plan: _Plan, session: Joinable | Non
         meant = await reads.semantics.vector(plan.query.text)
     sought = plan.sought._replace(vector=meant.vector, model=meant.model)
     wanted = _wanted(reads, turn, searched=plan.asks_words)
-    async with reads.database.reading(session, _walled_as(turn, session)) as reader:
+
+    async def look(reader: Reader) -> _Result:
         began = time.perf_counter()
         found = await read_context(
             reader, plan.settings, wanted, plan.query, sought, reads.weights, digests=plan.digests
         )
         return _Result(found, meant, time.perf_counter() - began)
+
+    return await reads.servers.read(look, session, _walled_as(turn, session), turn.after)
 
 
 # Decide

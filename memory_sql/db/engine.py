@@ -96,6 +96,10 @@ def running_loop() -> asyncio.AbstractEventLoop:
         raise InputError(NO_LOOP) from None
 
 
+def _untold(here: bool = True) -> None:
+    """Nobody wants to know."""
+
+
 class Attempt:
     """A transaction of the library, which is retried after a conflict with others (a deadlock, an old snapshot)."""
 
@@ -163,6 +167,7 @@ class Database:
         self.walled = self.has_vectors = False  # until somebody looks
         self._principal: Principal | None = None
         self.identity = Identity(engine)
+        self.committed: Callable[..., None] = _untold  # called after each commit of a write
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._limits = limits
@@ -205,7 +210,7 @@ class Database:
     async def apart(self, connections: int) -> AsyncIterator[Database]:
         """The same, with this many connections of its own, closed at the end together with what their sessions created."""
         own = Database(self.url, pool_size=connections, limits=self._limits, schema=self.schema)
-        own.walled, own._principal = self.walled, self._principal
+        own.walled, own._principal, own.committed = self.walled, self._principal, self.committed
         try:
             yield own
         finally:
@@ -234,7 +239,9 @@ class Database:
                 joined(host, self._limits.lock),
                 self._as(host, principal),
             ):
-                return await step(host)
+                done = await step(host)
+                self._tell_hosts(host)
+                return done
         for attempt in self.attempts(principal, single=single, direct=direct, locks=locks):
             async with attempt as unit:
                 done = await step(unit)
@@ -268,8 +275,14 @@ class Database:
         try:
             async with opened(principal=principal) as unit:
                 yield unit
+            self.committed()
         finally:
             self._writing.release()
+
+    def _tell_hosts(self, host: AsyncSession) -> None:
+        """Once the host has committed, where that can be known."""
+        if self.committed is not _untold and tells_commit(host):
+            on_commit(host, partial(self.committed, False))
 
     @asynccontextmanager
     async def transaction(

@@ -166,6 +166,7 @@ class HostDatabase(Database):
         )
         own = HostDatabase(engine, limits=self._limits, schema=self.schema)
         own.walled, own._principal, own.pooled = self.walled, self._principal, self.pooled
+        own.committed = self.committed
         try:
             yield own
         finally:

@@ -132,6 +132,7 @@ def turn_of(
     format: str | None,
     as_of: datetime | None,
     assembly: Assembly | None,
+    after: str | None = None,
 ) -> Turn:
     """The arguments of `Memory.context`."""
     optional_flags(retrieve=retrieve)
@@ -144,6 +145,7 @@ def turn_of(
         format_of(format),
         budget_of(budget_tokens),
         {} if assembly is None else checked_for_agent({"assembly": assembly}),
+        position_of(after),
     )
 
 
@@ -161,6 +163,7 @@ def question_of(
     superseded: bool,
     explain: bool,
     plan: bool,
+    after: str | None = None,
 ) -> Question:
     """The arguments of `Memory.search`."""
     optional_flags(semantic=semantic)
@@ -177,6 +180,7 @@ def question_of(
         superseded=superseded,
         explain=explain or plan,
         plan=plan,
+        after=position_of(after),
     )
 
 
@@ -205,6 +209,15 @@ def held_of(
 
 def moment_of(name: str, value: datetime | None) -> datetime | None:
     return None if value is None else aware(value, name)
+
+
+def position_of(value: str | None) -> int | None:
+    """Of the database, as `Memory.position` told it."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{1,16}", value):
+        raise InputError("after must be what Memory.position returned")
+    return int(value, 16)
 
 
 def message_before(value: RetainedMessage | str | None) -> tuple[datetime, str, int] | None:

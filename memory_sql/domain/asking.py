@@ -16,7 +16,8 @@ class Turn(NamedTuple):
     """A turn of a conversation that needs context; `text` is its message, or the query of a digest.
 
     `as_of`: what was known at that moment. `retrieve` None: show what was found if it answers the message. `layout` and
-    `max_tokens` None: as the settings say. `own`: settings of this call, which override those of the agent.
+    `max_tokens` None: as the settings say. `own`: settings of this call, which override those of the agent. `after`: the
+    position of the database up to which the answer has to know everything.
     """
 
     principal: Who
@@ -27,13 +28,14 @@ class Turn(NamedTuple):
     layout: ContextFormat | None = None
     max_tokens: int | None = None
     own: Mapping[str, Any] = MappingProxyType({})
+    after: int | None = None
 
 
 class Question(NamedTuple):
     """A search for at most that many observations and messages (0: none), in what was known at `as_of`.
 
     `semantic` None: also by meaning if vectors are on. `superseded`: also superseded observations. `explain`: with an
-    explanation of each hit; `plan`: with the query plan.
+    explanation of each hit; `plan`: with the query plan. `after` as for a turn.
     """
 
     principal: Who
@@ -46,3 +48,4 @@ class Question(NamedTuple):
     superseded: bool = False
     explain: bool = False
     plan: bool = False
+    after: int | None = None

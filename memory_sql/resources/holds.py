@@ -97,4 +97,6 @@ class Holds(Face):
                     await journal.keep(self._settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return hold
 
-        return await self._database.write(release, session, service(agent))
+        released = await self._database.write(release, session, service(agent))
+        await self._runtime.spread(session is None)
+        return released

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from memory_sql.config import Settings
 from memory_sql.config.environment import warn_of_unread
 from memory_sql.db import AsyncEngine, Database, Session
+from memory_sql.db.answering import Primary
 from memory_sql.db.engine import running_loop
 from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
@@ -38,6 +39,7 @@ from memory_sql.telemetry import Off, Telemetry, telemetry_of
 if TYPE_CHECKING:
     from memory_sql import embedded
     from memory_sql.db import hosted, locks, migrate
+    from memory_sql.db import replica as replicas
     from memory_sql.db.repositories import agents, retrievals
     from memory_sql.jobs import work
     from memory_sql.lifecycle import restoring
@@ -49,6 +51,7 @@ else:
     hosted = later("memory_sql.db.hosted")
     locks = later("memory_sql.db.locks")
     migrate = later("memory_sql.db.migrate")
+    replicas = later("memory_sql.db.replica")
     agents = later("memory_sql.db.repositories.agents")
     retrievals = later("memory_sql.db.repositories.retrievals")
     work = later("memory_sql.jobs.work")
@@ -117,18 +120,14 @@ class Runtime:
             if self.settings.forget_journal is not None and not restoring:
                 await _refuse_restored(database, self.settings.forget_journal, self.now())
             await self.compare_clocks(database)
-            replica = None
+            servers = Primary(database)
             if self._read_url is not None:
-                replica = self._connections(self._read_url)
-                opening.push_async_callback(replica.close)
-                await _check(replica)
-                replica.identity.incarnation = database.identity.incarnation
+                servers = await self._replicated(opening, database, self._read_url)
             counters = self._counting(database)
             opening.push_async_callback(counters.close)
-            readable = replica or database
-            semantics = Semantics(self.settings, readable, lambda: self.embeddings)
+            semantics = Semantics(self.settings, database, lambda: self.embeddings)
             opening.push_async_callback(semantics.close)
-            self._reads = Reads(readable, self.settings, semantics, counters)
+            self._reads = Reads(servers, self.settings, semantics, counters)
             self.telemetry = telemetry
             self._database, self._opened = database, opening.pop_all()
 
@@ -146,6 +145,14 @@ class Runtime:
         if self._url is None:
             await _bring_up_to_date(database)
         return database
+
+    async def _replicated(self, opening: AsyncExitStack, database: Database, read_url: str) -> Primary:
+        replica = self._connections(read_url)
+        opening.push_async_callback(replica.close)
+        servers = replicas.Replicated(database, replica, self.settings.read_max_lag_seconds)
+        opening.push_async_callback(servers.close)
+        await servers.open()
+        return servers
 
     def _connections(self, url: str) -> Database:
         return Database(url, **self._of_settings())
@@ -241,6 +248,11 @@ class Runtime:
             raise InputError(NOT_OPEN)
         self._check_process()
         return self._reads
+
+    async def spread(self, wait: bool) -> None:
+        """Returns when no read of a replica shows any more what was just forgotten."""
+        if wait:
+            await self.reads.servers.reached()
 
     @property
     def jobs(self) -> work.Jobs:

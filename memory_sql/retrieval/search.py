@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from memory_sql.config import Settings
-from memory_sql.db import Database, Joinable
+from memory_sql.db import Joinable
+from memory_sql.db.answering import Primary
+from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import defaults_of
 from memory_sql.db.queries.search import Sought, search, search_plan
 from memory_sql.domain.asking import Question, Who
 from memory_sql.domain.query import Query, Stages, Weights
-from memory_sql.domain.reading import SearchResult
+from memory_sql.domain.reading import Hit, MessageHit, SearchResult
 from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.counters import Counters
 from memory_sql.retrieval.query import parse
@@ -49,10 +51,10 @@ class LastSettings:
 
 
 class Reads:
-    """The database that answers, a replica perhaps; the process's settings; vectors; and who counts what is asked."""
+    """The servers that answer, a replica perhaps; the process's settings; vectors; and who counts what is asked."""
 
-    def __init__(self, database: Database, settings: Settings, semantics: Semantics, counters: Counters) -> None:
-        self.database = database
+    def __init__(self, servers: Primary, settings: Settings, semantics: Semantics, counters: Counters) -> None:
+        self.servers = servers
         self.settings = settings
         self.semantics = semantics
         self.counters = counters
@@ -68,12 +70,15 @@ async def answer(reads: Reads, question: Question, session: Joinable | None = No
     query = query._replace(superseded=question.superseded)
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
-    async with reads.database.reading(session, _walled_as(question, session)) as reader:
+
+    async def found_by(reader: Reader) -> tuple[list[Hit], list[MessageHit], float]:
         began = time.perf_counter()
-        hits, messages = await search(
+        found = await search(
             reader, question.principal, query, sought, weights=reads.weights, episodes=settings.episodes
         )
-        seconds = time.perf_counter() - began
+        return *found, time.perf_counter() - began
+
+    hits, messages, seconds = await reads.servers.read(found_by, session, _walled_as(question, session), question.after)
     agent, found = question.principal["agent_id"], len(hits) + len(messages)
     shown = [hit.observation.id for hit in hits]
     reads.counters.count(agent, question.now, "search", "asked", hits=found, seconds=seconds, shown=shown)
@@ -111,5 +116,5 @@ def _sought(question: Question, settings: Settings, meant: QueryVector) -> Sough
 async def _plan(
     reads: Reads, question: Question, query: Query, sought: Sought, session: Joinable | None
 ) -> Sequence[str]:
-    async with reads.database.statement(session, _walled_as(question, session)) as unit:
+    async with reads.servers.database.statement(session, _walled_as(question, session)) as unit:
         return await search_plan(unit, question.principal, query, sought)

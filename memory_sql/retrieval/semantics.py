@@ -9,11 +9,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from memory_sql.config import Settings
 from memory_sql.db import Database
-from memory_sql.errors import ConfigurationError, LanguageModelError
+from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError
 from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
 
 log = logging.getLogger("memory_sql")
@@ -92,7 +93,8 @@ class Semantics:
 
     async def _is_anything_embedded(self) -> bool:
         if not self._database.has_vectors and self._clock() >= self._look_at:
-            await self._database.look()
+            with suppress(DatabaseError):  # a replica may still answer without it
+                await self._database.look()
             self._look_at = self._clock() + LOOK_AGAIN_SECONDS
         return self._database.has_vectors
 

@@ -29,6 +29,7 @@ Remembering = Callable[[Request], Memory]
 EXPORTS = 4  # at once; each holds a connection for as long as its client reads
 TRACE = ("traceparent", "tracestate")
 PREFIX = "/v1/agents/{agent_id}/"
+POSITION = "Memory-Position"  # of a writing request with a replica, for `after` of a reading one
 
 
 def router(memory: Remembering, identity: Identify) -> APIRouter:
@@ -102,7 +103,12 @@ async def _done(
         tag = answers.tag_of(found)  # of all of it, also of what isn't told
         if identity.user_id is not None and call.others:
             found = found.model_copy(update=dict.fromkeys(call.others, ()))
-        return answers.answer(request, call.target, found, call.status, given.get("limit"), tag, may_be_text=call.text)
+        answer = answers.answer(
+            request, call.target, found, call.status, given.get("limit"), tag, may_be_text=call.text
+        )
+        if call.right != "read" and memory.settings.read_url is not None:
+            answer.headers[POSITION] = await memory.position()
+        return answer
 
     if asked.tells and answers.wants(request, EVENTS):
         return Told(request, lambda tell: work(progress=tell))

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
 from memory_sql.db.queries.context import read_context
@@ -234,27 +233,6 @@ async def test_context_and_search_only_read(read_only: Memory) -> None:
     for query in (None, "gate"):
         assert "4711" in str(await read_only.digest(**MIA, query=query))
         assert "4711" in str(await read_only.context(**MIA, message=query, assembly="digest", as_of=now))
-
-
-async def test_replica_is_read_and_the_primary_written(
-    memory: Memory, database_url: str, walled_database: str, settings: Settings
-) -> None:
-    async with Memory(walled_database, Scripted(), settings) as behind:
-        await behind.observe("The gate is shut, says the replica.", **MIA)
-    for chosen, url in ((settings, walled_database), (Settings(llm="offline", read_url=walled_database), None)):
-        async with Memory(database_url, Scripted(), chosen, read_url=url) as both:
-            new = await both.observe("The gate is open, says the primary.", **MIA)
-            assert (await both.observations.get(new.id, **MIA)).content.endswith("primary.")
-            assert "replica" in str(await both.context(**MIA))
-            [hit] = (await both.search("gate", **MIA)).results
-            assert hit.observation.content.endswith("replica.")
-            assert "replica" in str(await both.digest(**MIA, query="gate"))
-            async with async_sessionmaker(both.database.engine)() as session:
-                assert "primary" in str(await both.context(**MIA, session=session))
-                assert len((await both.search("primary", **MIA, session=session)).results) == 1
-                assert "primary" in str(await both.digest(**MIA, session=session))
-    with pytest.raises(InputError):
-        both.database  # noqa: B018 (closed, with the replica's connections)
 
 
 async def test_replica_of_another_release_is_refused(database_url: str, empty_database: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import asyncpg  # type: ignore[import-untyped]
@@ -24,6 +24,8 @@ RECIPE = (
     ' connect_args={"statement_cache_size": 0, "prepared_statement_name_func": lambda: ""} (docs/deploying.md#pgbouncer)'
 )
 POOLER = f"a pooler in transaction mode needs {RECIPE}"
+ONE_AT_MOST = ("primary", "read-write")  # which of a URL's hosts are meant
+_leading = dict[URL, tuple[str, Any]]()  # which host that was when somebody connected last
 MOST_SAID = 200  # characters of a server's message
 
 
@@ -91,11 +93,41 @@ def connect(url: URL, *arguments: Any, **named: Any) -> Awaitable[Any]:
 
 async def _opened(url: URL, *arguments: Any, **named: Any) -> Any:
     try:
-        opened = await asyncpg.connect(*arguments, timeout=timeout_of(url), **named)
+        opened = await _first_of(url, arguments, named)
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise not_connected(error, url) from None
     _keep_alive(opened, url)
     return opened
+
+
+async def _first_of(url: URL, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """The first host that is what is wanted, each within the time limit, which the driver would apply to all together.
+
+    So a machine that is off doesn't keep those after it from being asked. If only one can be meant, the one that was it last
+    comes first.
+    """
+    hosts, ports = named.get("host"), named.get("port")
+    wanted, seconds = url.query.get("target_session_attrs"), timeout_of(url)
+    if not isinstance(hosts, list) or len(hosts) < 2 or wanted == "prefer-standby":
+        return await asyncpg.connect(*arguments, timeout=seconds, **named)
+    places = [*zip(hosts, ports if isinstance(ports, list) else [ports] * len(hosts), strict=True)]
+    failed: Exception | None = None
+    for place in sorted(places, key=lambda one: one != _leading.get(url)):
+        try:
+            opened = await asyncpg.connect(*arguments, timeout=seconds, **{**named, "host": place[0], "port": place[1]})
+        except (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched) as error:
+            failed = _more_telling(failed, error)
+        else:
+            if wanted in ONE_AT_MOST:
+                _leading[url] = place
+            return opened
+    assert failed is not None
+    raise failed
+
+
+def _more_telling(before: Exception | None, error: Exception) -> Exception:
+    """Rather what a server said than that there was none."""
+    return error if before is None or isinstance(before, OSError) else before
 
 
 def _keep_alive(driver: Any, url: URL) -> None:

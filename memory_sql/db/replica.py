@@ -235,6 +235,7 @@ class Replicated(Primary):
 
     async def _try(self) -> None:
         try:
+            await self.replica.close()  # of several hosts another may be the one; connections to the old one stay open
             await self._look()
         except (DatabaseError, ConfigurationError) as error:
             self._gone, self._try_at = str(error), self._clock() + RETRY_SECONDS

@@ -21,7 +21,7 @@ def among(url: str, *ports: int, end: str) -> str:
     parsed = asyncpg_url(url)
     if not parsed.host:
         pytest.skip("the tests' server has a socket only")
-    login = parsed.username + (f":{parsed.password}" if parsed.password else "")
+    login = f"{parsed.username}:{parsed.password}" if parsed.password else f"{parsed.username}"
     hosts = ",".join([*(f"127.0.0.1:{port}" for port in ports), f"{parsed.host}:{parsed.port or 5432}"])
     return f"postgresql://{login}@{hosts}/{parsed.database}?{end}"
 

@@ -22,6 +22,7 @@ from memory_sql.memory import Memory
 from tests import recycling
 from tests.factories import conversation
 from tests.fakes import Scripted
+from tests.pooler import PROGRAM, pooling
 from tests.standby import Server, Servers, programs, servers
 
 pytestmark = [
@@ -124,6 +125,21 @@ async def test_own_writes_are_read_behind_a_replica_that_stands_still(primary: S
         await caught_up(primary, standby)
         assert await is_answered_by_replica(memory)
         assert "Petrel" in await told(memory)
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="there is no pgbouncer")
+async def test_a_pooler_may_stand_before_the_replica(primary: Server, standby: Server) -> None:
+    with pooling(standby.url, {"postgres": ""}, servers=2) as pooler:
+        chosen = Settings(llm="offline", read_url=pooler.url(standby.url), read_max_lag_seconds=3600.0)
+        async with Memory(primary.url, Scripted(), chosen) as memory:
+            assert await is_answered_by_replica(memory)
+            await pause(primary, standby)
+            await memory.observe("Mia's dinghy leaks.", **MIA)
+            assert "dinghy" in await told(memory)
+            await said(standby, "SELECT pg_wal_replay_resume()")
+            await caught_up(primary, standby)
+            assert await is_answered_by_replica(memory)
+            assert "dinghy" in await told(memory)
 
 
 async def test_nothing_forgotten_is_shown_by_anybody_once_forget_has_returned(primary: Server, standby: Server) -> None:
@@ -270,6 +286,20 @@ async def test_a_standby_that_is_promoted_is_read_no_more(
     assert turns(caplog) == ["the replica can't be used"]
     async with opened(primary, standby) as memory:
         assert not await is_answered_by_replica(memory)
+
+
+async def test_of_two_standbys_the_other_is_read_once_one_is_promoted(all_servers: Servers, primary: Server) -> None:
+    first, second = all_servers.standby(primary), all_servers.standby(primary)
+    hosts = f"host={first.directory},{second.directory}&port=5432,5432"
+    either = f"postgresql://postgres@/postgres?{hosts}&target_session_attrs=standby"
+    async with Memory(primary.url, Scripted(), Settings(llm="offline", read_url=either)) as memory:
+        await until_answered_by_replica(memory)
+        first.promote()
+        await memory.observe("Mia's buoy is red.", **MIA)
+        assert "buoy" in await told(memory)
+        await caught_up(primary, second)
+        await until_answered_by_replica(memory)
+        assert "buoy" in await told(memory)
 
 
 async def test_a_read_that_recovery_cancels_goes_by_the_primary(

@@ -16,7 +16,7 @@ from memory_sql.db.roles import Roles
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from tests.conftest import as_login
-from tests.prove import mutations
+from tests.prove import failover, mutations
 from tests.prove.state_machine import Life
 from tests.sizes import few_in_ci, share
 
@@ -55,6 +55,15 @@ def test_ten_kills_lose_and_double_nothing(database_url: str) -> None:
 def test_a_thousand_kills_and_fifty_crashes_of_the_database(tmp_path: Path) -> None:
     options = "--kills 1000 --crashes 50 --exec --pause 0.8 --drain 60".split()
     run("kills", "--embedded", str(tmp_path / "postgres"), *options)
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(
+    failover.ETCD is None or failover.PATRONI is None,
+    reason="etcd-server, or failover-requirements.txt, isn't installed",
+)
+def test_twenty_kills_of_the_leader_lose_double_and_resurrect_nothing() -> None:
+    run("failover", "--kills", "20")
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from memory_sql.config.kinds import Lane, ObservationKind
 from memory_sql.context import assemble
 from memory_sql.context.digest import asked_budgets
 from memory_sql.db import AsyncEngine, Database, Joinable, Session
-from memory_sql.db.answering import position_of as primary_position
 from memory_sql.db.principals import service
 from memory_sql.domain.adding import AddResult
 from memory_sql.domain.arguments import (
@@ -370,23 +369,10 @@ class Memory(Faces):
 
         `as_of`: the memory at that moment of recorded time, limited to what this user may see now and could see then,
         without what has been forgotten since. When somebody joined a conversation isn't recorded: they see it from its start.
-
-        With a replica the answer knows what this process has written. `after`, a `position` that another process was
-        given, is known as well (docs/context.md).
+        With a replica it also knows what lies before `after`, an `admin.position` of another process (docs/context.md).
         """
-        turn = turn_of(
-            message,
-            agent_id=agent_id,
-            user_id=user_id,
-            conversation_id=conversation_id,
-            now=self.now(),
-            retrieve=retrieve,
-            budget_tokens=budget_tokens,
-            format=format,
-            as_of=as_of,
-            assembly=assembly,
-            after=after,
-        )
+        whose = principal_of(agent_id, user_id, conversation_id)
+        turn = turn_of(message, whose, self.now(), retrieve, budget_tokens, format, as_of, assembly, after)
         return await assemble.context(self._runtime.reads, turn, session)
 
     @measured
@@ -445,7 +431,6 @@ class Memory(Faces):
         isn't possible, `notice` says why. `as_of`: search what was known at that moment of recorded time.
         `include_superseded`: also return superseded observations (`status`, `superseded_by`). `explain`: add the parts of
         each score, what matched and what wasn't searched. `plan`: also add the query plan, which runs the statement twice.
-        `after` as for `context`.
         """
         question = question_of(
             query,
@@ -463,14 +448,6 @@ class Memory(Faces):
             after=after,
         )
         return await search.answer(self._runtime.reads, question, session)
-
-    async def position(self) -> str:
-        """Where the database is: everything committed by now, by any process, lies before this position.
-
-        Another process that passes it as `after=` to `context`, `digest` or `search` sees all of that, behind a replica
-        too. It is one statement on the primary.
-        """
-        return f"{await primary_position(self.database):x}"
 
     # Deleting
 
@@ -515,9 +492,8 @@ class Memory(Faces):
         if chosen.is_one_observation and not bound:
             alone = await self.database.write(lambda unit: forgetting.forget_alone(unit, asked, chosen), direct=True)
             if alone is not None:
-                await self._runtime.spread(wait)
-                return alone
+                return await self._runtime.spread(alone, wait)
         receipt = await self.database.write(forget, session, asked.service, locks=True)
         is_done = dry_run or not wait or session is not None
-        await self._runtime.spread(not is_done)
+        receipt = await self._runtime.spread(receipt, not is_done)
         return receipt if is_done else await self._runtime.jobs.rebuilt(asked.agent_id, receipt)

@@ -234,6 +234,7 @@ class Admin(Face):
     settings = _Blocking(admin.Admin.settings)
     restore_check = _Blocking(admin.Admin.restore_check)
     journal_status = _Blocking(admin.Admin.journal_status)
+    position = _Blocking(admin.Admin.position)
     agents = _Blocking(admin.Admin.agents)
     export = _Blocking(admin.Admin.export)
 
@@ -247,7 +248,6 @@ class Memory(Face):
     context = _Blocking(awaited.Memory.context)
     digest = _Blocking(awaited.Memory.digest)
     search = _Blocking(awaited.Memory.search)
-    position = _Blocking(awaited.Memory.position)
     forget = _Blocking(awaited.Memory.forget)
 
     def __init__(

@@ -161,6 +161,16 @@ def _violation_line(violation: Violation) -> str:
 
 
 @app.command()
+def position(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Shows where the database is: everything committed by now lies before it. Reads of a replica take it as `after`.
+
+    \b
+    memory-sql admin position
+    """
+    output.one(run(url, data, lambda memory: memory.admin.position()), str, as_json)
+
+
+@app.command()
 def settings(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="ID", help="The settings as they apply to this agent.")

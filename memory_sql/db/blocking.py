@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.util import LRUCache
 
 from memory_sql.db.blocking_cursor import PSYCOPG, PSYCOPG2, BlockingConnection, Run, is_of, plain_cursor
-from memory_sql.db.engine import ON_COMMIT
+from memory_sql.db.commits import ON_COMMIT
 from memory_sql.db.identity import PLACE
 from memory_sql.errors import InputError
 

@@ -122,10 +122,7 @@ def format_of(value: str | None) -> ContextFormat | None:
 
 def turn_of(
     message: str | None,
-    *,
-    agent_id: Id,
-    user_id: Id,
-    conversation_id: Id | None,
+    principal: dict[str, Any],
     now: datetime,
     retrieve: bool | None,
     budget_tokens: int | None,
@@ -137,7 +134,7 @@ def turn_of(
     """The arguments of `Memory.context`."""
     optional_flags(retrieve=retrieve)
     return Turn(
-        principal_of(agent_id, user_id, conversation_id),
+        principal,
         text_of("message", message),
         now,
         moment_of("as_of", as_of),
@@ -212,11 +209,11 @@ def moment_of(name: str, value: datetime | None) -> datetime | None:
 
 
 def position_of(value: str | None) -> int | None:
-    """Of the database, as `Memory.position` told it."""
+    """Of the database, as `admin.position` told it."""
     if value is None:
         return None
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{1,16}", value):
-        raise InputError("after must be what Memory.position returned")
+        raise InputError("after must be what admin.position returned")
     return int(value, 16)
 
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from memory_sql.db import Session
-from memory_sql.db.engine import on_commit, tells_commit
+from memory_sql.db.commits import on_commit, tells_commit
 from memory_sql.db.queries.forgettings import Renamed, note, placed
 from memory_sql.domain.ids import Value
 from memory_sql.domain.people import ForgottenKind

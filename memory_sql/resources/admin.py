@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
+from memory_sql.db.answering import position_of
 from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
 from memory_sql.db.queries.copied import copy_view
@@ -64,6 +65,14 @@ class Admin(Face):
         )
         async with self._database.transaction(principal=service(None), snapshot=True) as unit:
             return [violation async for violation in violations(unit, measures, hashes=hashes)]
+
+    async def position(self) -> str:
+        """Where the database is: everything committed by now, by any process, lies before this position.
+
+        Another process that passes it as `after=` to `context`, `digest` or `search` sees all of that, behind a replica
+        too (docs/context.md). It is one statement on the primary.
+        """
+        return f"{await position_of(self._database):x}"
 
     async def settings(self, *, agent_id: Id) -> dict[str, Any]:
         """The agent's own settings, by name; empty for an unknown agent."""

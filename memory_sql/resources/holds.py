@@ -98,5 +98,4 @@ class Holds(Face):
             return hold
 
         released = await self._database.write(release, session, service(agent))
-        await self._runtime.spread(session is None)
-        return released
+        return await self._runtime.spread(released, session is None)

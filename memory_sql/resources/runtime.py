@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import SecretStr
 
@@ -62,6 +62,7 @@ else:
 
 log = logging.getLogger("memory_sql")
 
+Told = TypeVar("Told")
 OF_THE_HOST = "custom"  # the provider of a model that the host made
 NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 
@@ -249,10 +250,11 @@ class Runtime:
         self._check_process()
         return self._reads
 
-    async def spread(self, wait: bool) -> None:
-        """Returns when no read of a replica shows any more what was just forgotten."""
+    async def spread(self, receipt: Told, wait: bool) -> Told:
+        """The receipt, once no read of a replica shows any more what was just forgotten; `wait` False: at once."""
         if wait:
             await self.reads.servers.reached()
+        return receipt
 
     @property
     def jobs(self) -> work.Jobs:

@@ -107,7 +107,7 @@ async def _done(
             request, call.target, found, call.status, given.get("limit"), tag, may_be_text=call.text
         )
         if call.right != "read" and memory.settings.read_url is not None:
-            answer.headers[POSITION] = await memory.position()
+            answer.headers[POSITION] = await memory.admin.position()
         return answer
 
     if asked.tells and answers.wants(request, EVENTS):

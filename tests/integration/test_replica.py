@@ -172,7 +172,7 @@ async def test_a_position_carries_what_was_written_to_another_process(primary: S
         await told(other)
         await pause(primary, standby)
         await memory.observe("Mia's kite is torn.", **MIA)
-        position = await memory.position()
+        position = await memory.admin.position()
         assert "kite" not in await told(other)
         assert "kite" in await told(other, after=position)
         assert (await other.search("kite", **MIA, after=position)).results

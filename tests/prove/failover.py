@@ -274,7 +274,7 @@ class Life:
 
     async def forms(self) -> None:
         while not self.stopping:
-            await self.tried("form", partial(self.memory.run_due, limit=5))
+            await self.tried("form", partial(self.memory.run_due, limit=1))
             await asyncio.sleep(PAUSE)
 
     async def live(self, meanwhile: Awaitable[None]) -> None:
@@ -288,9 +288,14 @@ class Life:
                 task.result()
         finally:
             self.stopping = True
-            await asyncio.wait(tasks, timeout=60)
+            _, late = await asyncio.wait(tasks, timeout=60)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         for task in tasks:
-            task.result()
+            if task not in late:
+                task.result()
+        self.errors["still under way a minute after the end"] += len(late)
 
 
 FORMED = """
@@ -370,7 +375,7 @@ async def prove(cluster: Cluster, kills: int, seed: int, lively: float) -> list[
     if without:
         ordered = sorted(without)
         print(f"without a writer: {ordered[len(ordered) // 2]:.1f} s in the middle, {ordered[-1]:.1f} s at most")
-    for name, n in life.errors.most_common():
+    for name, n in (+life.errors).most_common():
         print(f"  {n} × {name}")
     return problems
 

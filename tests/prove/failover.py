@@ -207,6 +207,7 @@ class Life:
     def __init__(self, memory: Memory, seed: int) -> None:
         self.memory, self.random = memory, random.Random(seed)
         self.acknowledged, self.forgotten = set[str](), set[str]()
+        self.begun = set[str]()  # conversations
         self.known = dict[str, str]()  # the text of an observation, by its id
         self.unsure = set[str]()  # what was being forgotten without an answer
         self.errors, self.calls = Counter[str](), Counter[str]()
@@ -246,6 +247,7 @@ class Life:
             else:
                 if not self.stopping:
                     self.acknowledged.update(ids)
+                    self.begun.add(where["conversation_id"])
             n += 1
             await asyncio.sleep(self.random.uniform(0, 2 * PAUSE))
 
@@ -274,8 +276,10 @@ class Life:
 
     async def forms(self) -> None:
         while not self.stopping:
-            await self.tried("form", partial(self.memory.run_due, limit=1))
             await asyncio.sleep(PAUSE)
+            if self.begun:
+                one = self.random.choice(sorted(self.begun))
+                await self.tried("form", partial(self.memory.conversations.form, agent_id=AGENT, conversation_id=one))
 
     async def live(self, meanwhile: Awaitable[None]) -> None:
         tasks = [asyncio.create_task(self.adds(n)) for n in range(WORKERS)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -36,11 +37,24 @@ END $$"""
 STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+", re.DOTALL)
 
 
+@contextmanager
+def ours() -> Iterator[None]:
+    """Within it `memory` stands for the schema that MEMORY_SQL_SCHEMA names, also where a host's Alembic runs this."""
+    tell = dict if context.is_offline_mode() else op.get_bind().execution_options  # there is no connection to tell
+    tell(memory_sql_ours=True)
+    try:
+        yield
+    finally:
+        tell(memory_sql_ours=False)
+
+
+@ours()
 def upgrade() -> None:
     op.execute(LOCK_TIMEOUT)
     ${upgrades if upgrades else "pass"}
 
 
+@ours()
 def downgrade() -> None:
     op.execute(LOCK_TIMEOUT)
     if not may_drop():  # unless nothing is lost

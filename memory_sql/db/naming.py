@@ -22,7 +22,7 @@ TRANSLATED = (
     "memory_sql.translated"  # in `Session.info`: the schema that the statements of the host's session are sent for
 )
 NAMED = "memory_sql.schema"  # in `Session.info`: the schema of a session of ours
-OURS = "memory_sql_ours"  # execution option of what our migrations send: in a host's Alembic, only that is translated
+OURS = "memory_sql_ours"  # execution option while our migrations run: in a host's Alembic, only theirs is translated
 CHANNEL = "memory_due"  # what a worker listens to
 PRINCIPAL = "memory.principal"  # the setting that `sql/visibility/principal.sql` reads
 _ROLES = "memory.roles"  # set and read in one transaction, whose statements are all of one schema
@@ -136,11 +136,19 @@ def translating(schema: str) -> Listener:
 def translating_ours(schema: str) -> Listener:
     """As `translating`, but only what our migrations send (`OURS`): the connection is that of a host's Alembic."""
 
-    def translate(_connection: Any, _cursor: Any, statement: str, given: Any, context: Any, *_: Any) -> tuple[str, Any]:
-        is_ours = context is not None and context.execution_options.get(OURS)
-        return (in_schema(statement, schema) if is_ours else statement), given
+    def translate(connection: Any, _cursor: Any, statement: str, given: Any, context: Any, *_: Any) -> tuple[str, Any]:
+        if context is None or not context.execution_options.get(OURS):
+            return statement, given
+        with_places = connection.dialect.paramstyle in ("format", "pyformat")
+        return (_between_places if with_places else in_schema)(statement, schema), given
 
     return translate
+
+
+def _between_places(statement: str, schema: str) -> str:
+    """For drivers to which `%` means a parameter, and `%%` one that is none: a name may contain it."""
+    bare = statement.replace("%%", "\1").replace("%", "\0").replace("\1", "%")
+    return in_schema(bare, schema).replace("%", "%%").replace("\0", "%")
 
 
 def names_schema(target: Any, schema: str) -> bool:

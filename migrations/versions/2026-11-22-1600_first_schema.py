@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -25,8 +26,6 @@ depends_on = None
 
 FOLDER = Path(__file__).with_suffix("")
 SUMS = FOLDER / "SHA256SUMS"
-# `memory` stands for the schema: what is sent with this goes to that which MEMORY_SQL_SCHEMA names.
-OURS = {"memory_sql_ours": True}
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '3s'"
 # Ours makes it beforehand; the Alembic of a host, where we are a branch of its history, doesn't.
 CREATE_SCHEMA = """DO $$ BEGIN
@@ -53,7 +52,7 @@ REFUSE_HELD = """DO $$ BEGIN
 END $$"""
 REFUSE_FILLED = """DO $$ BEGIN
     IF EXISTS (SELECT FROM memory.agents) THEN
-        RAISE EXCEPTION 'this would delete everything that is remembered in schema memory'
+        RAISE EXCEPTION 'this would delete everything that is remembered'
         USING ERRCODE = 'object_not_in_prerequisite_state',
               HINT = 'To go back in your own history alone, name your branch (alembic downgrade yours@-1). If you mean it: '
                      'alembic -x memory_sql=drop downgrade ...';
@@ -62,9 +61,21 @@ END $$"""
 STATEMENT = re.compile(r"(?:[^;$'-]+|\$(\w*)\$.*?\$\1\$|'[^']*'|--[^\n]*|[^;])+", re.DOTALL)
 
 
+@contextmanager
+def ours() -> Iterator[None]:
+    """Within it `memory` stands for the schema that MEMORY_SQL_SCHEMA names, also where a host's Alembic runs this."""
+    tell = dict if context.is_offline_mode() else op.get_bind().execution_options  # there is no connection to tell
+    tell(memory_sql_ours=True)
+    try:
+        yield
+    finally:
+        tell(memory_sql_ours=False)
+
+
+@ours()
 def upgrade() -> None:
     op.execute(LOCK_TIMEOUT)
-    op.execute(CREATE_SCHEMA, execution_options=OURS)
+    op.execute(CREATE_SCHEMA)
     sums = SUMS.read_bytes()
     for line in sums.decode().splitlines():
         name = line.split()[1]
@@ -73,13 +84,14 @@ def upgrade() -> None:
     run(FINGERPRINT.format(hashlib.sha256(sums).hexdigest()[:16]))
 
 
+@ours()
 def downgrade() -> None:
     op.execute(LOCK_TIMEOUT)
-    op.execute(ENTER, execution_options=OURS)
-    op.execute(REFUSE_HELD, execution_options=OURS)
+    op.execute(ENTER)
+    op.execute(REFUSE_HELD)
     if not may_drop():
-        op.execute(REFUSE_FILLED, execution_options=OURS)
-    op.execute("DROP FUNCTION memory.schema_fingerprint()", execution_options=OURS)
+        op.execute(REFUSE_FILLED)
+    op.execute("DROP FUNCTION memory.schema_fingerprint()")
     run((FOLDER / "drop.sql").read_text("utf-8"))
 
 
@@ -91,7 +103,7 @@ def may_drop() -> bool:
 
 def run(script: str) -> None:
     for statement in statements_of(script):
-        op.execute(sa.text(statement.replace(":", r"\:")), execution_options=OURS)
+        op.execute(sa.text(statement.replace(":", r"\:")))
 
 
 def statements_of(script: str) -> Iterator[str]:

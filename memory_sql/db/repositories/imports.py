@@ -62,6 +62,7 @@ from memory_sql.db.models import (
     RunRow,
     ScopeRow,
 )
+from memory_sql.db.naming import of_schema
 from memory_sql.db.staging import (
     ANALYZE,
     EMPTY,
@@ -115,7 +116,7 @@ _CHANGED = """
 
 _NAMES = re.compile(r"(?<![:\w]):([a-z_]+)")
 _scopes = cast_type(Table, ScopeRow.__table__)  # with the class, each row with a null would take a separate statement
-_LOCK = "memory_sql import"
+_LOCK = of_schema("imports")  # so that installations in one database don't wait for each other
 _PLANNED = "memory_sql.planned"  # in a connection's `info`: for how many staged rows, when, and how often since
 _LIKE = 4  # plans are made again for this many times more or fewer rows
 _TYPES: Mapping[str, TypeEngine[Any]] = {

@@ -2,7 +2,8 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo axe test slow all check docs pictures schema bench bench-peers bench-recall prove site format constraints clean
+.PHONY: help demo axe test slow all check docs pictures schema bench bench-peers bench-recall \
+	prove site format constraints dist release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,6 +32,8 @@ help:
 	@echo "make prove        run the slow proofs (races, kills, sizes, a small language model)"
 	@echo "make format       sort imports and format"
 	@echo "make constraints  write constraints.txt from what is installed"
+	@echo "make dist         build wheel and sdist, check them, and try them on each Python that there is"
+	@echo "make release      VERSION=0.1.0: set the version, date the changelog, freeze the migrations"
 	@echo "make clean        remove the environment and caches (not the data of the embedded Postgres)"
 
 demo: $(VENV)/.installed
@@ -104,6 +107,17 @@ format: $(VENV)/.installed-dev
 
 constraints: $(VENV)/.installed-dev
 	$(BIN)/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' > constraints.txt
+
+# Builds both packages, checks what an index reads of them, and tries the wheel on each Python that there is.
+dist: $(VENV)/.installed-dev
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/python -m tests.prove.installed dist/*.whl dist/*.tar.gz $(if $(VERSION),--version $(VERSION))
+
+release: $(VENV)/.installed-dev
+	@$(BIN)/python -m migrations.release $(VERSION)
+	@$(BIN)/python -m tests.migrations.keeping
 
 clean:
 	rm -rf $(VENV) $(MODEL) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,7 @@
 """Writes the folder of the first migration from what the code says now: `make schema`.
 
-Only until the first release. Afterwards that folder is frozen, and a later migration brings the files that it changes.
+Only until the first release. Afterwards that folder is frozen (`release.py`), and a later migration brings the files that
+it changes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement, SetColumnCom
 
 from memory_sql.db import ddl
 from memory_sql.db.models import Base
+from migrations import release
 
 FOLDER = ddl.scripts() / ddl.FIRST_SCHEMA
 DROP = "drop.sql"
@@ -95,6 +97,16 @@ def sums(texts: dict[str, str]) -> str:
     return "".join(f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in texts.items())
 
 
+def stored() -> dict[str, str]:
+    """What `contents` returned when the folder was written."""
+    names = [line.partition("  ")[2] for line in (FOLDER / ddl.FINGERPRINTED).read_text("utf-8").splitlines()]
+    return {name: (FOLDER / name).read_text("utf-8") for name in [*names, ddl.FINGERPRINTED]}
+
+
+def is_frozen() -> bool:
+    return any(name.startswith(f"{FOLDER.name}/") for name in release.released())
+
+
 def write(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in contents().items():
@@ -103,4 +115,6 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if is_frozen():
+        raise SystemExit("the first migration is released; write another: CONTRIBUTING.md, Migrations")
     write(FOLDER)

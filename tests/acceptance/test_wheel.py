@@ -33,7 +33,10 @@ def contents(wheel: Path) -> dict[str, bytes]:
 def test_wheel_holds_the_package_the_migrations_and_the_example(contents: dict[str, bytes]) -> None:
     sources = {
         "memory_sql": CHECKOUT / "memory_sql",
-        "memory_sql/migrations": CHECKOUT / "migrations",
+        **{
+            f"memory_sql/migrations/{name}": CHECKOUT / "migrations" / name
+            for name in ("env.py", "script.py.mako", "versions")
+        },
         "memory_sql/examples/team.jsonl": CHECKOUT / "examples/team.jsonl",
     }
     expected = {

@@ -10,11 +10,14 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 from sqlalchemy import CursorResult, event, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_sql.db import engine as engines
 from memory_sql.db.engine import Database, Session
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.memory import Memory
+from tests import recycling
 
 Sent = tuple[str, tuple[Any, ...]]
 TOLD = "memory.scopes LEFT JOIN memory.consolidations USING (agent_key, scope_id, version)"
@@ -31,6 +34,13 @@ async def rows(memory: Memory, sql: str, **parameters: Any) -> list[tuple[Any, .
     async with _of_owner(memory) as database, database.transaction(principal=SERVICE) as session:
         found = await session.execute(text(sql), parameters)
         return [] if isinstance(found, CursorResult) and not found.returns_rows else [tuple(row) for row in found]
+
+
+@asynccontextmanager
+async def connect_once(url: str) -> AsyncIterator[AsyncConnection]:
+    """A connection for SQL of a test's own, for the schema that --schema names."""
+    async with engines.connect_once(url, recycling.SCHEMA) as connection:
+        yield connection
 
 
 def owners_url(url: str) -> str:

@@ -18,7 +18,6 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import connect_once
 from memory_sql.db.models import AgentRow, ConsolidationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.domain.observations import Observation
@@ -27,6 +26,7 @@ from memory_sql.errors import UnavailableError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from tests.conftest import administer, named
+from tests.database import connect_once
 from tests.fakes import Scripted
 
 CHECKOUT = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ from memory_sql import __version__, embedded
 from memory_sql.cli import adding
 from memory_sql.cli.added import Added
 from memory_sql.cli.files import Defaults, read_into
-from memory_sql.db.engine import connect_once
 from memory_sql.histories.spool import Spool
 from memory_sql.memory import Memory
 from tests.commands import Ran, commands, memory_sql
+from tests.database import connect_once
 from tests.sizes import few_in_every_run
 
 Run = Callable[..., Ran]

@@ -14,11 +14,10 @@ from sqlalchemy import make_url, text
 
 from memory_sql import embedded
 from memory_sql.config import Settings
-from memory_sql.db.engine import connect_once
 from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
-from tests.database import rows
+from tests.database import connect_once, rows
 from tests.factories import message
 from tests.fakes import Parrot
 

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import text
 
 from memory_sql.config import Settings
-from memory_sql.db.engine import connect_once
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.errors import UnavailableError
 from memory_sql.memory import Memory
+from tests.database import connect_once
 from tests.factories import message
 from tests.fakes import Parrot
 

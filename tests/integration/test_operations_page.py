@@ -23,13 +23,12 @@ from sqlalchemy import text
 from memory_sql import embedded
 from memory_sql.config import Settings
 from memory_sql.db import migrate
-from memory_sql.db.engine import connect_once
 from memory_sql.errors import DatabaseError, UnavailableError
 from memory_sql.llm import Answer, Request, Usage
 from memory_sql.llm.answers import read
 from memory_sql.memory import Memory
 from memory_sql.worker import Health, Worker
-from tests.database import rows
+from tests.database import connect_once, rows
 from tests.factories import message
 from tests.fakes import Parrot
 

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from memory_sql.db.engine import connect_once
 from tests.conftest import administer
-from tests.database import owners_url
+from tests.database import connect_once, owners_url
 from tests.unit.test_pages import WRITTEN, Block, blocks
 
 ELSEWHERE = {

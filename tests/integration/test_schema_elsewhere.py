@@ -283,6 +283,7 @@ async def test_work_in_a_hosts_transaction_goes_with_it(url: str, both: tuple[Me
         for memory, what in ((one, CANARY), (two, OTHERS)):
             await memory.add([{"role": "user", "content": what}], **TALK, session=session)
             await memory.observe(what, **MIA, session=session)
+            await memory.groups.create("club", **ADA, session=session)
             await memory.groups.add_member("club", **MIA, session=session)
             assert what in str(await memory.context(message="dog", **MIA, session=session))
             assert (await memory.search("dog", **MIA, session=session)).results

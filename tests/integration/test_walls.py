@@ -26,7 +26,6 @@ from memory_sql.db import ddl
 from memory_sql.db.connecting import POOLED
 from memory_sql.db.contents import ENTER
 from memory_sql.db.direct import ask
-from memory_sql.db.engine import connect_once
 from memory_sql.db.hashes import keyed_hashes
 from memory_sql.db.models import Base, ObservationRow
 from memory_sql.db.principals import Principal, service
@@ -42,7 +41,7 @@ from memory_sql.memory import Memory
 from memory_sql.retrieval.query import parse
 from tests.commands import memory_sql
 from tests.conftest import administer, as_login, login
-from tests.database import owners_url, rows, statements
+from tests.database import connect_once, owners_url, rows, statements
 from tests.factories import conversation
 from tests.fakes import Parrot, Scripted, extracted
 from tests.migrations.databases import downgrade, execute, fetch, psql, schema_of, upgrade

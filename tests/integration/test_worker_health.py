@@ -18,14 +18,13 @@ from sqlalchemy import text
 
 from memory_sql.cli.health import Watch, noted, served
 from memory_sql.config import Settings
-from memory_sql.db.engine import connect_once
 from memory_sql.domain.results import Backlog
 from memory_sql.errors import ConfigurationError, UnavailableError
 from memory_sql.memory import Memory
 from memory_sql.resources.clock import own_time
 from memory_sql.worker import STALE, Health, Worked, Worker
 from tests.commands import memory_sql
-from tests.database import owners_url, rows
+from tests.database import connect_once, owners_url, rows
 from tests.factories import message
 from tests.fakes import Parrot, Scripted
 from tests.integration.test_worker import process

@@ -25,6 +25,7 @@ from memory_sql.domain.scopes import Consolidation, Scope
 from memory_sql.errors import UnavailableError
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
+from tests import recycling
 from tests.conftest import administer, named
 from tests.database import connect_once
 from tests.fakes import Scripted
@@ -174,7 +175,7 @@ async def test_question_has_an_answer(filled: str, question: str) -> None:
 
 async def test_analyst_of_content_may_ask_every_question(filled: str, copy: str) -> None:
     roles = Roles.of(f"crew_owner_{os.getpid()}", f"crew_app_{os.getpid()}", f"crew_analyst_{os.getpid()}")
-    await make(copy, roles)
+    await make(copy, roles, recycling.SCHEMA)
     async with connect_once(copy) as connection:
         await connection.exec_driver_sql(f"SET LOCAL ROLE {roles.content}")
         for sql in QUESTIONS.values():
@@ -183,7 +184,7 @@ async def test_analyst_of_content_may_ask_every_question(filled: str, copy: str)
         await connection.exec_driver_sql("SET LOCAL ROLE pg_read_all_data")
         for view in VIEWS:
             assert (await connection.exec_driver_sql(f"TABLE memory.{view}")).all() == []
-    assert await drop(copy, roles) == []
+    assert await drop(copy, roles, recycling.SCHEMA) == []
 
 
 async def ask(url: str, words: str) -> list[Row]:

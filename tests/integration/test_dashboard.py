@@ -14,6 +14,7 @@ from memory_sql.config import Settings
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.errors import UnavailableError
 from memory_sql.memory import Memory
+from tests import recycling
 from tests.database import connect_once
 from tests.factories import message
 from tests.fakes import Parrot
@@ -65,7 +66,7 @@ async def test_every_query_answers_an_analyst_who_may_not_read_what_was_said(dat
         await memory.models.set_price("parrot", input_per_million=1, output_per_million=2, currency="EUR")
         model.failing = UnavailableError("connection", "gone")
         await memory.run_due()
-    await make(database_url, ROLES)
+    await make(database_url, ROLES, recycling.SCHEMA)
     try:
         async with connect_once(database_url) as connection:
             await connection.execute(text(f"SET LOCAL ROLE {ROLES.analyst}"))
@@ -77,4 +78,4 @@ async def test_every_query_answers_an_analyst_who_may_not_read_what_was_said(dat
             (agents,) = (variable["query"] for variable in BOARD["templating"]["list"] if variable["name"] == "agent")
             assert (await connection.exec_driver_sql(agents)).scalars().all() == ["ada", "eve"]
     finally:
-        await drop(database_url, ROLES)
+        await drop(database_url, ROLES, recycling.SCHEMA)

@@ -7,6 +7,7 @@ import csv
 import io
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from memory_sql.db import migrate, roles
 from memory_sql.db.engine import connect_once
 from memory_sql.db.naming import quoted
 from memory_sql.db.recorded import REVISION
+from memory_sql.db.repositories.imports import ImportRepository
 from memory_sql.db.roles import Roles
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.db.vacuum import vacuum
@@ -181,8 +183,6 @@ async def test_an_import_goes_where_the_schema_is_and_back(
 
 
 async def test_imports_of_two_installations_do_not_wait_for_each_other(both: tuple[Memory, Memory]) -> None:
-    from memory_sql.db.repositories.imports import ImportRepository  # noqa: PLC0415
-
     one, two = both
     async with one.database.transaction() as first, two.database.transaction() as second, asyncio.timeout(20):
         await ImportRepository(first).in_turn()
@@ -247,7 +247,7 @@ def test_a_hosts_alembic_keeps_the_schema_as_a_branch(
 
 
 async def test_autogenerate_of_a_host_leaves_the_schema_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compare(connection: Connection, **filters: Any) -> set[str]:
+    def compare(connection: Connection, /, **filters: Any) -> set[str]:
         context = MigrationContext.configure(connection, opts={"include_schemas": True, **filters})
         steps: list[Any] = list(compare_metadata(context, MetaData()))
         return {str(step[1].schema) for step in steps if step[0] == "remove_table"}
@@ -256,7 +256,7 @@ async def test_autogenerate_of_a_host_leaves_the_schema_alone(url: str, monkeypa
     async with connect_once(url) as connection:
         assert await connection.run_sync(compare) == {ODD, OTHER}
         for named_so in ({"include_name": migrate.host_include_name}, {"include_object": migrate.host_include_object}):
-            assert await connection.run_sync(lambda it, given=named_so: compare(it, **given)) == {OTHER}
+            assert await connection.run_sync(partial(compare, **named_so)) == {OTHER}
 
 
 async def test_mapped_tables_are_read_by_the_name_of_the_schema(url: str, both: tuple[Memory, Memory]) -> None:

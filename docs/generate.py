@@ -156,7 +156,7 @@ def http_routes() -> list[str]:
 def route(asked: Asked) -> tuple[str, ...]:
     call, empty = asked.call, inspect.Parameter.empty
     given = [f"`{name}`{'*' if default is empty else ''}" for name, (_, default) in asked.others.items()]
-    given += ["If-Match"] if asked.is_conditional else []
+    given += ["If-Match"] if asked.condition is not None else []
     given += ["Idempotency-Key"] if asked.takes_key else []
     given += ["Accept: text/event-stream"] if asked.tells else []
     return f"`{call.method} {call.path}`", f"`{call.target}`", call.right, call.own or "–", ", ".join(given)

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from memory_sql.domain.exports import ExportLine
-from memory_sql.errors import MemorySQLError
+from memory_sql.errors import DatabaseError, MemorySQLError
 from memory_sql.memory import Memory
 from memory_sql.server import answers, problems
 from memory_sql.server.arguments import BY_NAME, IdText, Parameters, method_of, schema_of
@@ -107,7 +108,8 @@ async def _done(
             request, call.target, found, call.status, given.get("limit"), tag, may_be_text=call.text
         )
         if call.right != "read" and memory.settings.read_url is not None:
-            answer.headers[POSITION] = await memory.admin.position()
+            with suppress(DatabaseError):  # what was written is written, so that is what the client is told
+                answer.headers[POSITION] = await memory.admin.position()
         return answer
 
     if asked.tells and answers.wants(request, EVENTS):

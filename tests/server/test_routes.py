@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
+from memory_sql.config import Settings
+from memory_sql.domain.keys import RIGHTS
+from memory_sql.errors import DatabaseError
 from memory_sql.languages.text import clean
+from memory_sql.memory import Memory
+from memory_sql.server import create_app
 from memory_sql.server.app import openapi
 from memory_sql.server.arguments import SomeText, schema_of
 from memory_sql.server.calls import CALLS
+from tests.asgi import lived
 from tests.database import rows
 from tests.server.conftest import BASE, Served
 
@@ -198,6 +204,30 @@ async def test_dry_run_guards_a_forgetting(served: Served) -> None:
         done = await ask("POST", place, body, headers={"If-Match": now.headers["etag"]})
         assert (done.status, done.headers["etag"]) == (200, now.headers["etag"])
         assert len(done.json["observations"]) == 2
+
+
+async def test_answer_to_a_write_says_where_the_database_is(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a replica; and where the database is gone by then, what was written is told all the same."""
+    async with Memory(database_url, settings=Settings(llm="offline", read_url=database_url)) as memory:
+        key = await memory.keys.create("chat", rights=RIGHTS, agents=["ada"])
+        async with lived(create_app(memory, mcp=False)) as nobody:
+            host = nobody.with_key(key.secret)
+            made = await host("POST", f"{BASE}/observations", {**MIA, "text": "Mia likes tea."})
+            position = made.headers["memory-position"]
+            assert int(position, 16) <= int(await memory.admin.position(), 16)
+            for path in ("context", "digest", "search"):
+                body = {**MIA, **({} if path == "context" else {"query": "tea"}), "after": position}
+                read = await host("POST", f"{BASE}/{path}", body)
+                assert (read.status, "memory-position" in read.headers) == (200, False)
+                assert "likes tea" in read.text
+                assert (await host("POST", f"{BASE}/{path}", {**body, "after": "0/x"})).status == 422
+
+            async def gone(_: object) -> str:
+                raise DatabaseError("the database is gone")
+
+            monkeypatch.setattr("memory_sql.resources.admin.Admin.position", gone)
+            made = await host("POST", f"{BASE}/observations", {**MIA, "text": "Mia likes rum."})
+            assert (made.status, "memory-position" in made.headers) == (201, False)
 
 
 def test_schema_of_a_text_takes_what_leaves_something_to_store() -> None:

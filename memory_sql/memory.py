@@ -492,8 +492,8 @@ class Memory(Faces):
         if chosen.is_one_observation and not bound:
             alone = await self.database.write(lambda unit: forgetting.forget_alone(unit, asked, chosen), direct=True)
             if alone is not None:
-                return await self._runtime.spread(alone, wait)
+                return await self._runtime.replicated(alone, wait)
         receipt = await self.database.write(forget, session, asked.service, locks=True)
         is_done = dry_run or not wait or session is not None
-        receipt = await self._runtime.spread(receipt, not is_done)
+        receipt = await self._runtime.replicated(receipt, not is_done)
         return receipt if is_done else await self._runtime.jobs.rebuilt(asked.agent_id, receipt)

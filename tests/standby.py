@@ -44,7 +44,8 @@ def _runs(program: Path) -> bool:
         return False
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str, output: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """As the servers' user, standard output and error together."""
     own = user()
     return subprocess.run(
         command,
@@ -52,7 +53,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
         cwd="/",
         text=True,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.STDOUT,
         user=own and own.pw_uid,
         group=own and own.pw_gid,
@@ -81,18 +82,7 @@ class Server:
     def _ctl(self, *arguments: str) -> None:
         # Its output would be inherited by the server, and read to the end.
         command = [str(self.binaries / "pg_ctl"), "-s", "-D", str(self.directory / "data"), *arguments]
-        own = user()
-        done = subprocess.run(
-            command,
-            check=False,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            user=own and own.pw_uid,
-            group=own and own.pw_gid,
-            extra_groups=None if own is None else [],
-        )
+        done = run(*command, output=subprocess.DEVNULL)
         assert done.returncode == 0, f"pg_ctl {arguments[0]}: {self._said()}"
 
     def _said(self) -> str:

@@ -36,7 +36,7 @@ _POSITION = select(
 )
 
 
-async def position_of(primary: Database) -> int:
+async def current_position(primary: Database) -> int:
     """Everything committed by now lies before it."""
     async with primary.reading() as reader:
         (row,) = await reader.execute(_POSITION, {})

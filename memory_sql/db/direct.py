@@ -104,7 +104,7 @@ class Direct:
     it names none.
     """
 
-    _connection: Any
+    connection: Any
     _dialect: Dialect
     _served: Principal | None = None
     _schema: str = DEFAULT_SCHEMA
@@ -114,9 +114,9 @@ class Direct:
             statement, parameters = serving(statement), {**parameters, "serves": self._served["agent_id"]}
         prepared = _prepared(statement, self._dialect, self._schema)
         try:
-            records = await self._connection.fetch(prepared.sql, *prepared.values(parameters))
+            records = await self.connection.fetch(prepared.sql, *prepared.values(parameters))
         except asyncpg.InternalClientError:
-            self._connection.terminate()  # it can't be used again; the pool drops closed connections
+            self.connection.terminate()  # it can't be used again; the pool drops closed connections
             raise
         return prepared.rows(records)
 

@@ -278,9 +278,14 @@ class Database:
         finally:
             self._writing.release()
 
+    @property
+    def has_replica(self) -> bool:
+        """Whether reads may go to one, which has to be asked for what is committed here."""
+        return self.committed is not _untold
+
     def _tell_hosts(self, host: AsyncSession) -> None:
         """Once the host has committed, where that can be known."""
-        if self.committed is not _untold and tells_commit(host):
+        if self.has_replica and tells_commit(host):
             on_commit(host, partial(self.committed, False))
 
     @asynccontextmanager

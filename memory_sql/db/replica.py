@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Select, func, select
 
-from memory_sql.db.answering import Primary, Step, T, in_bytes, position_of
-from memory_sql.db.direct import Direct, Reader, ask
+from memory_sql.db.answering import Primary, Step, T, current_position, in_bytes
+from memory_sql.db.direct import Direct, Reader
 from memory_sql.db.engine import Database
 from memory_sql.db.principals import Principal
 from memory_sql.db.waiting import Joinable
@@ -130,12 +130,12 @@ class Replicated(Primary):
 
     async def _check(self, reader: Reader, needed: int) -> None:
         """Raises `BehindError`, `PromotedError`."""
-        own = reader._connection if isinstance(reader, Direct) else None  # behind a pooler it may be another server's
+        own = reader.connection if isinstance(reader, Direct) else None  # behind a pooler it may be another server's
         replayed, looked_at = self._standing.get(own, (0, float("-inf"))) if own is not None else (0, float("-inf"))
         now = self._clock()
         if replayed >= needed and now - looked_at < LOOK_SECONDS:
             return
-        (row,) = await ask(reader, _STANDING, {})  # type: ignore[arg-type]
+        (row,) = await reader.execute(_STANDING, {})
         if not row.is_replica:
             raise PromotedError
         if own is not None:
@@ -195,7 +195,7 @@ class Replicated(Primary):
         """Until the position covers all writes."""
         while True:
             covers, at = self._writes, self._clock()
-            self._position = await position_of(self.database)
+            self._position = await current_position(self.database)
             self._covers, self._asked_at = covers, at
             if self._covers == self._writes:
                 return
@@ -215,7 +215,7 @@ class Replicated(Primary):
 
     async def _has(self, needed: int) -> bool:
         async with self.replica.reading() as reader:
-            (row,) = await ask(reader, _STANDING, {})  # type: ignore[arg-type]
+            (row,) = await reader.execute(_STANDING, {})
         return row.is_replica and (row.replayed or 0) >= needed
 
     # Whether there is a replica

@@ -22,7 +22,7 @@ _GONE = {
     # with operators of formulas, fillers of Hangul, and formats of annotations, shorthand and music
     "zero_width": re.compile(
         "[\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
-        "|[\u115f\u1160]{2,}"
+        "|(?<![\u1100-\u115e\u1161-\u11ff])[\u115f\u1160](?![\u1100-\u115e\u1161-\u11ff])"  # filling no syllable
     ),
     "tag_characters": re.compile("[\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"),
 }

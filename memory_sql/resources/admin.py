@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from memory_sql.config import RETRIEVAL_DAYS, VECTORS_OBSERVATIONS
 from memory_sql.db import Session
-from memory_sql.db.answering import position_of
+from memory_sql.db.answering import current_position
 from memory_sql.db.installation import placed_here
 from memory_sql.db.principals import service
 from memory_sql.db.queries.copied import copy_view
@@ -72,7 +72,7 @@ class Admin(Face):
         Another process that passes it as `after=` to `context`, `digest` or `search` sees all of that, behind a replica
         too (docs/context.md). It is one statement on the primary.
         """
-        return f"{await position_of(self._database):x}"
+        return f"{await current_position(self._database):x}"
 
     async def settings(self, *, agent_id: Id) -> dict[str, Any]:
         """The agent's own settings, by name; empty for an unknown agent."""

@@ -98,4 +98,4 @@ class Holds(Face):
             return hold
 
         released = await self._database.write(release, session, service(agent))
-        return await self._runtime.spread(released, session is None)
+        return await self._runtime.replicated(released, session is None)

@@ -173,7 +173,7 @@ class People(Face):
         receipt = await self._database.write(forget, session, service(None))
         if dry_run or not wait or session is not None:
             return receipt
-        await self._runtime.spread(receipt, wait)
+        await self._runtime.replicated(receipt, wait)
         done = {agent: await self._jobs.rebuilt(agent, one) for agent, one in receipt.agents.items()}
         return receipt.model_copy(update={"agents": done})
 

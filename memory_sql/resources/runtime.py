@@ -123,7 +123,7 @@ class Runtime:
             await self.compare_clocks(database)
             servers = Primary(database)
             if self._read_url is not None:
-                servers = await self._replicated(opening, database, self._read_url)
+                servers = await self._with_replica(opening, database, self._read_url)
             counters = self._counting(database)
             opening.push_async_callback(counters.close)
             semantics = Semantics(self.settings, database, lambda: self.embeddings)
@@ -147,7 +147,7 @@ class Runtime:
             await _bring_up_to_date(database)
         return database
 
-    async def _replicated(self, opening: AsyncExitStack, database: Database, read_url: str) -> Primary:
+    async def _with_replica(self, opening: AsyncExitStack, database: Database, read_url: str) -> Primary:
         replica = self._connections(read_url)
         opening.push_async_callback(replica.close)
         servers = replicas.Replicated(database, replica, self.settings.read_max_lag_seconds)
@@ -250,7 +250,7 @@ class Runtime:
         self._check_process()
         return self._reads
 
-    async def spread(self, receipt: Told, wait: bool) -> Told:
+    async def replicated(self, receipt: Told, wait: bool) -> Told:
         """The receipt, once no read of a replica shows any more what was just forgotten; `wait` False: at once."""
         if wait:
             await self.reads.servers.reached()

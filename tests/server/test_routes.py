@@ -208,7 +208,7 @@ async def test_dry_run_guards_a_forgetting(served: Served) -> None:
 
 async def test_answer_to_a_write_says_where_the_database_is(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a replica; and where the database is gone by then, what was written is told all the same."""
-    async with Memory(database_url, settings=Settings(llm="offline", read_url=database_url)) as memory:
+    async with Memory(database_url, read_url=database_url, settings=Settings(llm="offline")) as memory:
         key = await memory.keys.create("chat", rights=RIGHTS, agents=["ada"])
         async with lived(create_app(memory, mcp=False)) as nobody:
             host = nobody.with_key(key.secret)

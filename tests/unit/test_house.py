@@ -52,7 +52,8 @@ def imported_roots(source: str) -> set[str]:
 
 def shipped_files() -> Iterator[Path]:
     yield from (ROOT / "memory_sql").rglob("*.py")
-    yield from (ROOT / "migrations").rglob("*.py")
+    yield ROOT / "migrations/env.py"
+    yield from (ROOT / "migrations/versions").rglob("*.py")
 
 
 def declared_distributions() -> set[str]:

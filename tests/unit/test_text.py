@@ -144,6 +144,8 @@ def test_sentences_lose_nothing_but_white_space(text: str) -> None:
         ("ᠠ\u180c\u180b a\u180b", "ᠠ\u180c a", ("zero_width",)),
         ("ok\u2062\u2064\u2062\u2060\u206a", "ok", ("zero_width",)),
         ("ok\u3164\uffa0\u115f\u1160\u115f\ufff9\U0001d173", "ok", ("zero_width",)),
+        ("\u115f", "", ("zero_width",)),
+        ("a\u1160b\u115f \u1100\u1160", "ab \u1100\u1160", ("zero_width",)),
         ("ok\U000e0080\U000e0fff", "ok", ("tag_characters",)),
     ],
 )

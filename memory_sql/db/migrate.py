@@ -207,10 +207,8 @@ def prepare() -> None:
     context.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
     context.execute("SET LOCAL standard_conforming_strings = on")  # whatever the host has set: backslashes are meant
     context.execute(ENTER, execution_options={OURS: True})
-    if not context.is_offline_mode():
-        context.get_bind().execution_options(
-            **{OURS: False}
-        )  # Alembic has set it on the connection, which is the host's
+    if not context.is_offline_mode():  # Alembic has set it on the connection, which is the host's
+        context.get_bind().execution_options(**{OURS: False})
 
 
 def refuse_what_others_made(connection: Connection) -> None:

@@ -242,12 +242,12 @@ class Life:
             where: dict[str, Any] = {"user_id": f"u{who}", "conversation_id": f"c{who}-{n // 40}"}
 
             add = partial(self.memory.add, said, agent_id=AGENT, **where)
-            while await self.tried("add", add) is None and not self.stopping:
-                """Again, with the same ids."""
-            else:
-                if not self.stopping:
-                    self.acknowledged.update(ids)
-                    self.begun.add(where["conversation_id"])
+            added = None
+            while added is None and not self.stopping:  # again, with the same ids
+                added = await self.tried("add", add)
+            if added is not None:
+                self.acknowledged.update(ids)
+                self.begun.add(where["conversation_id"])
             n += 1
             await asyncio.sleep(self.random.uniform(0, 2 * PAUSE))
 
@@ -396,6 +396,8 @@ def main() -> int:
         "--seed", type=int, default=int(os.environ.get("MEMORY_SQL_SEED", "0")) or random.randrange(10**6)
     )
     given = arguments.parse_args()
+    if given.patroni is None or given.etcd is None:
+        arguments.error("etcd-server and failover-requirements.txt have to be installed")
     print(f"seed {given.seed}", flush=True)
     with clustered(given.patroni, given.etcd) as cluster:
         problems = asyncio.run(prove(cluster, given.kills, given.seed, given.lively))

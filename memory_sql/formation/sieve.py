@@ -237,7 +237,7 @@ class _Sieve:
             texts = (pieces(m.content or "") for m in near if (m.role in TOOLS) is in_tools)
             return any(is_among(word, text) for text in texts for word in words)
 
-        return stands(in_tools=False) or (len(words) < FEW and not stands(in_tools=True))
+        return (len(words) < FEW and not stands(in_tools=True)) or stands(in_tools=False)
 
     def _placed(
         self, item: ExtractedObservation, content: str, target: Target, sources: Sequence[BufferedMessage]

@@ -221,28 +221,45 @@ class Life:
 
 
 async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None:
-    """Revives what was given up until nothing is left to do, or no less than so long ago: the workers go on meanwhile."""
+    """Revives what was given up until nothing is left to do, or no more was done for so long: the workers go on meanwhile.
+
+    Texts only grow here, and the longer they are, the more versions a scope takes until nothing is left in it.
+    """
     async with Memory(url, Copying(), SETTINGS) as memory:
-        least, since = sys.maxsize, time.monotonic()
+        least, since = (sys.maxsize, 0), time.monotonic()
         while time.monotonic() < since + seconds:
             supervise()
             for dead in await memory.work.dead():
                 await memory.work.retry(agent_id=dead.agent_id, run_id=dead.run_id)
             async with memory.database.transaction() as session:
-                left = (await session.execute(text(LEFT))).scalar_one()
-            if left == 0:
+                left = (
+                    (await session.execute(text(LEFT))).scalar_one(),
+                    (await session.execute(text(UNTOLD))).scalar_one(),
+                )
+            if left[0] == 0:
                 return
             if left < least:
                 least, since = left, time.monotonic()
             await asyncio.sleep(0.2)
 
 
-LEFT = """
-    SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations
-            WHERE due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now())
-         + (SELECT count(*) FROM memory.scopes WHERE due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL
-            OR lease_until > now())
+_UNFORMED = "due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now()"
+_DUE = "due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL OR lease_until > now()"
+LEFT = f"""
+    SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations WHERE {_UNFORMED})
+         + (SELECT count(*) FROM memory.scopes WHERE {_DUE})
+"""  # noqa: S608
+UNTOLD = """
+    SELECT -coalesce(sum(length(content)), 0)
+    FROM memory.scopes JOIN memory.consolidations USING (agent_key, scope_id, version)
 """
+LEFT_ROWS = f"""
+    SELECT format('conversation %s: %s messages, due at %s, lease until %s, %s failures', conversation_id, unformed_messages,
+                  due_at, lease_until, failures) FROM memory.conversations WHERE {_UNFORMED}
+    UNION ALL
+    SELECT format('scope %s: due at %s, propagated at %s, lease until %s, %s and %s failures', owner, due_at, propagate_at,
+                  lease_until, failures, propagation_failures) FROM memory.scopes WHERE {_DUE}
+"""  # noqa: S608
 OF_USERS = """
     FROM memory.observations t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual' AND s.name = ''
 """
@@ -291,7 +308,7 @@ async def judge(url: str, acknowledged: set[str]) -> list[str]:
             promoted = (await session.execute(text(PROMOTED))).all()
             stored = set((await session.scalars(text("SELECT message_id FROM memory.messages"))).all())
             texts = (await session.scalars(text(TEXTS))).all()
-            left = (await session.execute(text(LEFT))).scalar_one()
+            left = (await session.scalars(text(LEFT_ROWS))).all()
             taken_over, failed, runs = (await session.execute(text(HAPPENED))).one()
     told = Counter(name_of(line) for content in texts for line in content.splitlines())
     problems += spread(told, promoted)
@@ -301,7 +318,7 @@ async def judge(url: str, acknowledged: set[str]) -> list[str]:
     problems += [f"formed more than once: {name}" for name in twice[:5]]
     problems += [f"told {count} times: {name}" for name, count in told.items() if count > 1][:5]
     problems += [f"told, but not known: {name}" for name in sorted(set(told) - set(facts))[:5]]
-    problems += [f"the backlog does not drain: {left} left"] if left else []
+    problems += [f"the backlog does not drain: {one}" for one in left]
     print(f"{len(acknowledged)} acknowledged, {len(stored)} stored, {len(facts)} formed, {len(told)} in texts")
     print(f"{runs} runs: {taken_over} taken over from the dead and the late, {failed} failed by the model")
     return problems
@@ -318,7 +335,7 @@ def main() -> int:
     arguments.add_argument(
         "--seed", type=int, default=int(os.environ.get("MEMORY_SQL_SEED", "0")) or random.randrange(10**6)
     )
-    arguments.add_argument("--drain", type=float, default=120.0, help="seconds without progress")
+    arguments.add_argument("--drain", type=float, default=120.0, help="seconds in which nothing was done")
     given = arguments.parse_args()
     print(f"seed {given.seed}")
     with ExitStack() as stack:

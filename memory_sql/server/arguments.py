@@ -147,6 +147,7 @@ BY_NAME: Mapping[str, Any] = {
     "work.costs.days": Annotated[int, Field(ge=1, le=MOST_DAYS), _WHOLE],
     "work.embed.limit": _Pieces,
     "work.recheck.limit": _Pieces,
+    "topics.list.limit": Annotated[int, Field(ge=1, le=50), _WHOLE],
     "observation_id": ObservationId,
     "old_id": ObservationId,
     "new_id": ObservationId,

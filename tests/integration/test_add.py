@@ -69,6 +69,16 @@ async def test_one_message_is_as_a_list_of_it(memory: Memory, given: Any) -> Non
     assert await rows(memory, "SELECT role, content FROM memory.messages") == [("user", "Tea.")]
 
 
+async def test_conversation_without_a_message_is_not_due(memory: Memory) -> None:
+    for n, given in enumerate(({}, {"group_ids": ["harbour"]}, {"idempotency_key": "k"}, {"excluded": False})):
+        empty = await memory.add([], **{**HERE, "conversation_id": f"s{n}"}, **given)
+        assert (empty.accepted, empty.formation) == (0, "not_due")
+    assert await rows(memory, "SELECT due_at FROM memory.conversations WHERE due_at IS NOT NULL") == []
+    assert await memory.admin.verify() == []
+    await memory.add(conversation(1), **{**HERE, "conversation_id": "s0"})
+    assert len(await rows(memory, "SELECT due_at FROM memory.conversations WHERE due_at IS NOT NULL")) == 1
+
+
 async def test_message_that_stands_twice_in_one_call_is_stored_once(memory: Memory) -> None:
     result = await memory.add([message("one"), message("two"), message("three", n=2)], **HERE)
     assert (result.accepted, result.duplicates) == (2, 1)

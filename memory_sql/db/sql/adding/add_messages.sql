@@ -189,7 +189,8 @@ BEGIN
               AND m.eligible AND m.signal IS NOT NULL
         );
     END IF;
-    IF v_conversation.due_reason = 'retry' OR (accepted = 0 AND NOT v_included) THEN
+    -- A conversation without a message is due only by what was assumed as its row was made.
+    IF v_conversation.due_reason = 'retry' OR (accepted = 0 AND NOT v_included AND v_conversation.last_number > 0) THEN
         due_at := v_conversation.due_at;
         due_reason := v_conversation.due_reason;
     ELSE

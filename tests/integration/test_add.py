@@ -70,7 +70,8 @@ async def test_one_message_is_as_a_list_of_it(memory: Memory, given: Any) -> Non
 
 
 async def test_conversation_without_a_message_is_not_due(memory: Memory) -> None:
-    for n, given in enumerate(({}, {"group_ids": ["harbour"]}, {"idempotency_key": "k"}, {"excluded": False})):
+    ways: list[dict[str, Any]] = [{}, {"group_ids": ["harbour"]}, {"idempotency_key": "k"}, {"excluded": False}]
+    for n, given in enumerate(ways):
         empty = await memory.add([], **{**HERE, "conversation_id": f"s{n}"}, **given)
         assert (empty.accepted, empty.formation) == (0, "not_due")
     assert await rows(memory, "SELECT due_at FROM memory.conversations WHERE due_at IS NOT NULL") == []

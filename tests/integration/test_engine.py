@@ -98,7 +98,7 @@ async def test_connection_that_the_server_closed_is_not_used_again(database_url:
     own = select(func.pg_backend_pid().label("pid"))
     async with database.reading() as reader:
         [first] = await reader.execute(own, {})
-        driver = reader._connection  # type: ignore[attr-defined]
+        driver = reader.connection  # type: ignore[attr-defined]
     async with other.reading() as reader:
         await reader.execute(select(func.pg_terminate_backend(bindparam("pid", type_=Integer))), {"pid": first.pid})
     async with asyncio.timeout(20):
@@ -117,7 +117,7 @@ async def test_connections_beyond_those_that_the_pool_keeps_are_closed(database_
     own = select(func.pg_backend_pid().label("pid"))
     async with AsyncExitStack() as held:
         readers = [await held.enter_async_context(database.reading()) for _ in range(3)]
-        drivers = [reader._connection for reader in readers]  # type: ignore[attr-defined]
+        drivers = [reader.connection for reader in readers]  # type: ignore[attr-defined]
         pids = {row.pid for reader in readers for row in await reader.execute(own, {})}
     assert len(pids) == 3
     assert [driver.is_closed() for driver in drivers].count(False) == 1

@@ -77,3 +77,8 @@ FROM town_scopes, generate_series(1, 3) v, LATERAL (
     SELECT string_agg('There is a boat ' || i || ' at pier ' || n || ', painted red, which version ' || v || ' tells of.', ' ') AS told
     FROM generate_series(1, 20) i
 ) t;
+
+-- What comes next has keys of its own.
+SELECT setval(pg_get_serial_sequence('memory.agents', 'agent_key'), max(agent_key)) FROM memory.agents;
+SELECT setval(pg_get_serial_sequence('memory.scopes', 'scope_id'), max(scope_id)) FROM memory.scopes;
+SELECT setval(pg_get_serial_sequence('memory.runs', 'run_id'), max(run_id)) FROM memory.runs;

@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,10 +83,10 @@ async def compare(url: str, messages: Sequence[str]) -> None:
         for call in calls.values():
             for message in messages[:10]:
                 await call(message)
-        backends = await _backends(url)
+        backends = await backends_of(url)
         for message in messages:
             for name, call in calls.items():
-                costs[name].append(await _cost(call, message, backends))
+                costs[name].append(await cost_of(partial(call, message), backends))
     found = {name: Cost(*map(statistics.median, zip(*those, strict=True))) for name, those in costs.items()}
     first = found["no message"]
     for name, cost in found.items():
@@ -96,14 +97,15 @@ async def compare(url: str, messages: Sequence[str]) -> None:
         )
 
 
-async def _cost(call: Callable[[str], Awaitable[object]], message: str, backends: Sequence[int]) -> Cost:
-    server, client, started = _cpu(backends), time.process_time(), time.perf_counter()
-    await call(message)
+async def cost_of(call: Callable[[], Awaitable[object]], backends: Sequence[int]) -> Cost:
+    """Of one call; what others do in this database meanwhile counts as well."""
+    server, client, started = cpu(backends), time.process_time(), time.perf_counter()
+    await call()
     waited = time.perf_counter() - started
-    return Cost(waited * 1e3, (time.process_time() - client) * 1e3, (_cpu(backends) - server) * 1e3)
+    return Cost(waited * 1e3, (time.process_time() - client) * 1e3, (cpu(backends) - server) * 1e3)
 
 
-async def _backends(url: str) -> list[int]:
+async def backends_of(url: str) -> list[int]:
     """The server's processes that serve this database, if they can be watched."""
     connection = await asyncpg.connect(plain_url(url))
     pids = [row["pid"] for row in await connection.fetch(BACKENDS)]
@@ -111,7 +113,7 @@ async def _backends(url: str) -> list[int]:
     return [pid for pid in pids if _schedule(pid).exists()]
 
 
-def _cpu(pids: Sequence[int]) -> float:
+def cpu(pids: Sequence[int]) -> float:
     """Seconds of CPU that they took so far."""
     return sum(int(_schedule(pid).read_text().split()[0]) for pid in pids) / 1e9
 

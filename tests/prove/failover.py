@@ -45,6 +45,7 @@ ETCD, PATRONI = shutil.which("etcd"), shutil.which("patroni")
 NODES = 3
 TTL_SECONDS = 20  # the shortest that Patroni takes
 WORKERS, PAUSE = 3, 0.05
+LOG_LINES = 40
 AGENT = "a"
 SETTINGS = Settings(
     llm="offline",
@@ -165,11 +166,20 @@ class Cluster:
         up = all(member["state"] in ("running", "streaming") for member in told["members"])
         return up and roles["leader"] == 1 and roles["sync_standby"] >= 1
 
+    def told(self) -> str:
+        """What each server's Patroni says of all, and the end of its log."""
+        lines = list[str]()
+        for node in self.nodes:
+            members = (node.answers("cluster") or {}).get("members", ())
+            lines.append(f"{node.name}: {[(one['name'], one['role'], one['state']) for one in members]}")
+            lines += (node.directory / "log").read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return "\n".join(lines)
+
     async def until(self, holds: Callable[[], Any], what: str, seconds: float = 180.0) -> Any:
         until = time.monotonic() + seconds
         while not (found := await asyncio.to_thread(holds)):
             if time.monotonic() > until:
-                raise TimeoutError(f"{what} within {seconds:g} s; see the logs of Patroni")
+                raise TimeoutError(f"{what} within {seconds:g} s; {self.told()}")
             await asyncio.sleep(0.05)
         return found
 

@@ -180,6 +180,27 @@ async def test_cost_of_a_few_days_reads_none_of_the_runs_before(memory: Memory) 
     assert "runs" in await read_by(memory, memory.work.costs(**ADA, days=100))
 
 
+CREW = "The harbour crew meets on Tuesdays at nine."
+LIKE_IT = "SELECT content FROM memory.alike(1, :scope, 1, '{}', ARRAY[:peer]::bigint[], 5)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cold", [False, True])
+async def test_likeness_is_looked_for_in_the_scopes_that_are_named_alone(memory: Memory, cold: bool) -> None:
+    said = await memory.observe(CREW, **ADA, user_id="kim")
+    peer = (await memory.observe("The harbour crew meets on Tuesdays.", **ADA, user_id="jo")).scope.id
+    await memory.scopes.consolidate(**ADA, scope_id=peer)
+    await rows(memory, "UPDATE memory.observations SET cold = :cold WHERE content LIKE 'The harbour%'", cold=cold)
+    scopes = {"scope": int(said.scope.id[1:]), "peer": int(peer[1:])}
+    found = list[tuple[Any, ...]]()
+
+    async def look() -> None:
+        found.extend(await rows(memory, LIKE_IT, **scopes))
+
+    assert await read_by(memory, look()) == {}
+    assert found == [("The harbour crew meets on Tuesdays.",)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("statistics", ["of a few facts", "none"])
 async def test_nothing_is_read_for_each_row_of_another_table_before_statistics_are_there(

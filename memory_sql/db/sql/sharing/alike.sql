@@ -1,6 +1,6 @@
 -- memory.alike(agent_key, scope, seq, excluded_users, scopes, limit): the observations of `p_scopes` that have words in
 -- common with an observation. One row per observation, those with the most words in common first; only observations that
--- may be judged themselves (memory.shareable). They are found with the index on search_tokens. `shared`: the share of the
+-- may be judged themselves (memory.shareable). They are found by the index of words. `shared`: the share of the
 -- shorter text's words that the other text also has, 0 to 1; at least half.
 CREATE OR REPLACE FUNCTION memory.alike(
     p_agent bigint, p_scope bigint, p_seq integer, p_excluded text[], p_scopes bigint[], p_limit integer
@@ -14,12 +14,16 @@ LANGUAGE sql STABLE SET jit = off AS $$
     ), tokens AS MATERIALIZED (
         SELECT coalesce(array_agg(k.token), '{}') AS wanted
         FROM unnest(p_scopes) AS g (scope_id)
+        CROSS JOIN LATERAL (
+            VALUES (memory.search_space(g.scope_id, 0, 'active', false)), (memory.search_space(g.scope_id, 0, 'active', true))
+        ) AS x (space)
         CROSS JOIN told
-        CROSS JOIN LATERAL unnest(memory.search_tokens(g.scope_id, told.search)) AS k (token)
+        CROSS JOIN LATERAL unnest(memory.search_tokens(x.space, told.search)) AS k (token)
     ), found AS MATERIALIZED (
         SELECT o.scope_id, o.seq, o.content, o.observed_at, tsvector_to_array(o.search) AS words
         FROM memory.observations o
-        WHERE memory.search_tokens(o.scope_id, o.search) && (SELECT wanted FROM tokens)
+        WHERE memory.search_tokens(memory.search_space(o.scope_id, o.seq, o.standing, o.cold), o.search || o.cues) && (SELECT wanted FROM tokens)
+          AND o.standing IN ('active', 'archived', 'superseded')  -- as the index has it
     ), compared AS (
         SELECT f.scope_id, f.seq, f.content, f.observed_at, (
             SELECT count(*) FROM (SELECT unnest(f.words) INTERSECT SELECT unnest(t.words)) both_have

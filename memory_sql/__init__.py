@@ -145,6 +145,7 @@ if TYPE_CHECKING:
         ConfigurationError,
         ConflictError,
         DatabaseError,
+        DividedAgentError,
         EmbeddedError,
         ForkedError,
         GuardError,
@@ -163,6 +164,7 @@ if TYPE_CHECKING:
         RefusedError,
         RestoredError,
         SchemaError,
+        ShardError,
         SourceError,
         StaleError,
         TooLargeError,
@@ -229,6 +231,7 @@ __all__ = [
     "Departure",
     "Diff",
     "Digest",
+    "DividedAgentError",
     "DueKind",
     "DueWork",
     "EmbedResult",
@@ -375,6 +378,7 @@ __all__ = [
     "SetAside",
     "Settings",
     "ShadowCounts",
+    "ShardError",
     "Source",
     "SourceError",
     "SourceKind",
@@ -453,10 +457,11 @@ _HOME = {
     "domain.selection": "Selection",
     "domain.usage": "Usage",
     "errors": (
-        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError EmbeddedError ForkedError "
-        "GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError LockTimeoutError "
-        "MemorySQLError NotFoundError PoolFullError PromptTooLongError ReadOnlyError RefusedError RestoredError SchemaError "
-        "SourceError StaleError TooLargeError TooManyError TruncatedError UnavailableError VersionError"
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError DividedAgentError "
+        "EmbeddedError ForkedError GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError "
+        "LanguageModelError LockTimeoutError MemorySQLError NotFoundError PoolFullError PromptTooLongError "
+        "ReadOnlyError RefusedError RestoredError SchemaError ShardError SourceError StaleError TooLargeError "
+        "TooManyError TruncatedError UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",

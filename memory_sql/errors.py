@@ -19,6 +19,8 @@
     │   ├── ReadOnlyError           the database is a replica, or the transaction is read-only
     │   ├── RestoredError           the database is a backup from before a forgetting: run restore-check first
     │   ├── SchemaError             the schema is missing, older or newer than this release
+    │   ├── ShardError              a shard can't be reached, so its agents can't, nor what asks all
+    │   ├── DividedAgentError       two shards hold the same agent
     │   └── EmbeddedError           the embedded Postgres can't be installed or started
     ├── BudgetError                 the agent has used up its daily tokens or money; the work waits
     ├── BusyError                   another process holds the lease on this conversation or scope
@@ -37,7 +39,7 @@ Messages contain ids, positions, counts and limits. They never contain remembere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -240,6 +242,38 @@ class SchemaError(DatabaseError):
     """The schema is missing, or older or newer than this release. The message names the command that fixes it."""
 
 
+class ShardError(DatabaseError):
+    """A shard can't be reached. `shards`: what each that didn't answer said, by its name.
+
+    Calls for agents of the other shards work. A call that asks all shards raises it rather than leave one out; what it did
+    in the others is done.
+    """
+
+    shards: dict[str, str]
+
+    def __init__(self, shards: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"shard {name}: {said}" for name, said in shards.items()))
+        self.shards = dict(shards)
+
+
+class DividedAgentError(DatabaseError):
+    """Two shards hold the same agent, and only a person knows which one is right. Nothing was written.
+
+    `agent_id` is the agent, `shards` are the names.
+    """
+
+    agent_id: str
+    shards: tuple[str, ...]
+
+    def __init__(self, agent_id: str, shards: Sequence[str]) -> None:
+        super().__init__(
+            f"the shards {' and '.join(shards)} both hold agent {agent_id}; erase it in all but one: memory-sql forget"
+            " --everything with --url of that shard"
+        )
+        self.agent_id = agent_id
+        self.shards = tuple(shards)
+
+
 class RestoredError(DatabaseError):
     """The database was restored from a backup made before something was forgotten, and may not be read yet.
 
@@ -394,6 +428,8 @@ STATUSES: Mapping[type[MemorySQLError], int] = {
     PoolFullError: 503,
     ReadOnlyError: 503,
     SchemaError: 500,
+    ShardError: 503,
+    DividedAgentError: 500,
     RestoredError: 503,
     EmbeddedError: 503,
     BudgetError: 429,

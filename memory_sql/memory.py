@@ -40,7 +40,7 @@ from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.message_shapes import MessageLike
 from memory_sql.domain.reading import Context, Digest, SearchResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import InputError, MemorySQLError
+from memory_sql.errors import InputError
 from memory_sql.formation import adding, intake
 from memory_sql.later import later
 from memory_sql.llm import LanguageModel
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from memory_sql.db.repositories import agents
     from memory_sql.domain import results
     from memory_sql.lifecycle import forgetting, journal, observing, replacing
+    from memory_sql.shards import routing
 else:
     own = later("memory_sql.config.own")
     agents = later("memory_sql.db.repositories.agents")
@@ -64,16 +65,18 @@ else:
     results = later("memory_sql.domain.results")
     observing = later("memory_sql.lifecycle.observing")
     replacing = later("memory_sql.lifecycle.replacing")
+    routing = later("memory_sql.shards.routing")
 
 
 class Memory(Faces):
-    """Long-term memory in one Postgres database.
+    """Long-term memory in a Postgres database.
 
     `url` None: the one in the settings, else the embedded Postgres, whose schema is upgraded automatically. `engine`,
     instead of `url`: the host's own SQLAlchemy engine on asyncpg, so that the process has one pool; it is neither changed
     nor closed (docs/deploying.md). `llm` None: the model in the settings. `embeddings` (makes vectors) None: the model in
-    the settings, if any. `read_url`: a replica for context, digest and search (docs/context.md). `clock` returns the current
-    time as an aware datetime; for replays and tests.
+    the settings, if any. `read_url`: a replica for context, digest and search (docs/context.md). `shards`, instead of a
+    URL: those of several databases by name, over which the agents are spread (docs/shards.md). `clock` returns the
+    current time as an aware datetime; for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the user who
     asks. A call with `session=` (an `AsyncSession`; of `memory_sql.sync` see docs/deploying.md) joins the host's transaction.
@@ -88,10 +91,15 @@ class Memory(Faces):
         engine: AsyncEngine | None = None,
         embeddings: EmbeddingModel | None = None,
         read_url: str | None = None,
+        shards: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.settings = settings or Settings.load()
-        self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
+        if shards is None and self.settings.shards is None:
+            self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
+        else:
+            one = partial(Memory, llm=llm, embeddings=embeddings, clock=clock)
+            routing.spread_over(self, one, shards, {"url": url, "engine": engine, "read_url": read_url})
 
     async def open(self, *, restoring: bool = False) -> Self:
         """Connects. Raises `SchemaError` if the schema isn't at this release's revision, `InputError` if it is open already.
@@ -191,7 +199,8 @@ class Memory(Faces):
             added = await self._stored(said, screened, session, replace, believed="mask")
         if added is None:
             added = await self._stored_as_asked(said, screened, session, replace)
-        return await self._formed(said, added) if wait and added.formation == "due" else added
+        form = partial(self.conversations.form, agent_id=said.agent_id, conversation_id=said.conversation_id)
+        return await adding.formed(form, added) if wait and added.formation == "due" else added
 
     async def _stored(
         self,
@@ -220,14 +229,6 @@ class Memory(Faces):
         intake.refuse(screened, secrets, said.places)
         stored = await self._stored(said, None if secrets == "keep" else screened, session, replace)
         return cast("AddResult", stored)  # nothing was believed
-
-    async def _formed(self, said: adding.Incoming, added: AddResult) -> AddResult:
-        try:
-            formed = await self.conversations.form(agent_id=said.agent_id, conversation_id=said.conversation_id)
-        except MemorySQLError as error:
-            error.added = adding.unformed(added, error)
-            raise
-        return adding.formed(added, formed)
 
     @measured
     async def observe(

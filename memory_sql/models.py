@@ -10,6 +10,7 @@ raises an error instead of querying the database. The tables may change between 
 
 from memory_sql.db.models import (
     AgentRow,
+    AgentShardRow,
     ApiKeyRow,
     ConsolidationRow,
     ConversationRow,
@@ -42,11 +43,13 @@ from memory_sql.db.models import (
     RetrievalRow,
     RunRow,
     ScopeRow,
+    ShardRow,
     UserAliasRow,
 )
 
 __all__ = [
     "AgentRow",
+    "AgentShardRow",
     "ApiKeyRow",
     "ConsolidationRow",
     "ConversationRow",
@@ -79,5 +82,6 @@ __all__ = [
     "RetrievalRow",
     "RunRow",
     "ScopeRow",
+    "ShardRow",
     "UserAliasRow",
 ]

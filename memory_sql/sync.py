@@ -14,7 +14,7 @@ code that awaits.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast
@@ -67,12 +67,15 @@ class _Blocking(Generic[P, R]):
         def call(*given: P.args, **named: P.kwargs) -> R:
             session: Any = named.get("session")
             if session is None:
-                return face._portal.call(lambda: self.method(face._awaited, *given, **named))
-            return face._portal.join(
-                session, lambda lent: self.method(face._awaited, *given, **{**named, "session": lent})
-            )
+                return face._portal.call(lambda: self._of(face)(*given, **named))
+            return face._portal.join(session, lambda lent: self._of(face)(*given, **{**named, "session": lent}))
 
         return _like(self.method, call)
+
+    def _of(self, face: Face) -> Callable[..., Coroutine[Any, Any, R]]:
+        """The method of this one memory, which may have shards."""
+        found: Callable[..., Coroutine[Any, Any, R]] = getattr(face._awaited, self.method.__name__)
+        return found
 
 
 class _Iterating(Generic[P, R]):
@@ -83,7 +86,7 @@ class _Iterating(Generic[P, R]):
 
     def __get__(self, face: Face, kind: type) -> Callable[P, Iterator[R]]:
         def call(*given: P.args, **named: P.kwargs) -> Iterator[R]:
-            return face._portal.iterate(self.method(face._awaited, *given, **named))
+            return face._portal.iterate(getattr(face._awaited, self.method.__name__)(*given, **named))
 
         return _like(self.method, call)
 
@@ -258,9 +261,12 @@ class Memory(Face):
         *,
         embeddings: EmbeddingModel | None = None,
         read_url: str | None = None,
+        shards: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        memory = awaited.Memory(url, llm, settings, embeddings=embeddings, read_url=read_url, clock=clock)
+        memory = awaited.Memory(
+            url, llm, settings, embeddings=embeddings, read_url=read_url, shards=shards, clock=clock
+        )
         portal = Portal(lambda: memory.database.engine.dialect)
         super().__init__(portal, memory)
         self._memory = memory

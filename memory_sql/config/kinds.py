@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
+from memory_sql.config.shards import as_text
 from memory_sql.errors import InputError
 from memory_sql.languages.dates import zone_of
 from memory_sql.languages.text import clean, lower_uuid
@@ -191,6 +192,7 @@ Language = Annotated[str, AfterValidator(_language)]
 SchemaName = AfterValidator(_schema)  # put after the field
 Plain = AfterValidator(_plain)  # put after the field, for a text, path or URL
 Filled = AfterValidator(_filled)  # put after the field, for a URL: an empty one must not mean the embedded Postgres
+Shards = BeforeValidator(as_text)  # put after the field
 Sensitivities = Annotated[tuple[Sensitivity, ...], BeforeValidator(_listed)]
 ContextOrder = Annotated[tuple[ContextKind, ...], BeforeValidator(_listed), AfterValidator(_each_once)]
 ExtraCategories = Annotated[tuple[ExtraCategory, ...], BeforeValidator(_listed), AfterValidator(_each_once)]

@@ -48,6 +48,7 @@ from memory_sql.config.kinds import (
     SchemaName,
     Secrets,
     Sensitivities,
+    Shards,
     Sharing,
     SpokenRequests,
     TimeZone,
@@ -88,7 +89,18 @@ with warnings.catch_warnings():
                 le=3600,
             ),
         ] = 5.0
-        pool_size: Annotated[int, setting("connections that one Memory keeps open", ge=1, le=1000)] = 5
+        shards: Annotated[
+            SecretStr | None,
+            setting(
+                "several databases instead of url, by name, over which the agents are spread: a=URL b=URL, or a JSON object;"
+                " the first becomes the home, which keeps the map (docs/shards.md); unset: one database"
+            ),
+            Shards,
+            Plain,
+        ] = None
+        pool_size: Annotated[
+            int, setting("connections that one Memory keeps open, with shards: to each", ge=1, le=1000)
+        ] = 5
         lock_timeout_seconds: Annotated[
             float,
             setting(

@@ -22,6 +22,7 @@ FUNCTIONS = (
     "states/count_said_again",
     "states/keep_said_again",
     "keys/installation",
+    "keys/shards",
     "visibility/principal",
     "visibility/user_ids",
     "visibility/left_groups",

@@ -20,7 +20,7 @@ class Backlog(Value):
     formations of the last week that stored nothing though a message asked to be remembered ("I prefer …"). `has_model`:
     whether the calling process has a language model; without one it does none of this work. `refusal`: the model's provider
     refuses the key (`auth`) or the account (`quota`) of a worker, last at `refused_at`; None: it doesn't, or nobody has
-    called it for half an hour.
+    called it for half an hour. `unanswered`: the shards that didn't answer, whose work isn't counted.
     """
 
     due_conversations: int
@@ -38,6 +38,7 @@ class Backlog(Value):
     has_model: bool = True
     refusal: str | None = None
     refused_at: datetime | None = None
+    unanswered: tuple[str, ...] = ()
 
 
 class DeadRun(Value):

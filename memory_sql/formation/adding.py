@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -145,17 +145,17 @@ async def store(
     )
 
 
-def formed(added: AddResult, result: FormResult) -> AddResult:
-    """With what came of forming the conversation."""
+async def formed(form: Callable[[], Awaitable[FormResult]], added: AddResult) -> AddResult:
+    """With what came of forming the conversation; the error of one that fails has what was added."""
+    try:
+        result = await form()
+    except MemorySQLError as error:
+        outcome = next((outcome for kind, outcome in _WHY_NOT.items() if isinstance(error, kind)), "failed")
+        error.added = added.model_copy(update={"formation": outcome})
+        raise
     run_id = result.run_ids[-1] if result.run_ids else None
-    outcome: FormationOutcome = "formed" if result.observations else "nothing"
-    return added.model_copy(update={"formation": outcome, "run_id": run_id, "observations": result.observations})
-
-
-def unformed(added: AddResult, error: MemorySQLError) -> AddResult:
-    """With why it could not be formed."""
-    outcome = next((outcome for kind, outcome in _WHY_NOT.items() if isinstance(error, kind)), "failed")
-    return added.model_copy(update={"formation": outcome})
+    came_of_it: FormationOutcome = "formed" if result.observations else "nothing"
+    return added.model_copy(update={"formation": came_of_it, "run_id": run_id, "observations": result.observations})
 
 
 _WHY_NOT: Mapping[type[MemorySQLError], FormationOutcome] = {

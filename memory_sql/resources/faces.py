@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_sql.errors import InputError
 from memory_sql.later import imported
@@ -45,8 +45,9 @@ FACES = {
 
 
 class Faces:
-    """Has each face as an attribute of its name."""
+    """Has each face as an attribute of its name. `_spread`: the shards, if there are several (`memory_sql.shards`)."""
 
+    _spread: Any = None
     if TYPE_CHECKING:
         _runtime: Runtime
         observations: Observations

@@ -94,7 +94,12 @@ class Runtime:
         self._own_clock = DatabaseClock()
         self.now: Callable[[], datetime] = partial(_moment, clock) if clock else self._own_clock  # in UTC
         self._process = os.getpid()
+        self._lender: Runtime | None = None
         self._reset()
+
+    def borrow_models(self, lender: Runtime) -> None:
+        """From now on its models are used, as of shards: an encoder is large, and each client has connections."""
+        self._lender = lender
 
     def _reset(self) -> None:
         self._opened = AsyncExitStack()
@@ -215,6 +220,8 @@ class Runtime:
     @property
     def llm(self) -> LanguageModel:
         """Raises `ConfigurationError`."""
+        if self._lender is not None:
+            return self._lender.llm
         if self._llm is not None:
             return self.telemetry.watch(self._llm, OF_THE_HOST)
         if self._own_llm is None:
@@ -231,6 +238,8 @@ class Runtime:
     @property
     def embeddings(self) -> EmbeddingModel | None:
         """None: there is none. Raises `ConfigurationError`."""
+        if self._lender is not None:
+            return self._lender.embeddings
         if not self._looked_for_embeddings:
             self._embeddings = self._given_embeddings or self._make_embeddings()
             self._looked_for_embeddings = True

@@ -281,6 +281,7 @@ OF_SESSIONS = {
     "imported_messages.conversation_id", "episodes.conversation_id",
 }  # fmt: skip
 OTHERWISE = {
+    "agent_shards.agent_id",
     "agents.agent_id",
     "api_keys.agents",
     "api_keys.created_by",

@@ -62,6 +62,7 @@ FOR_USERS = sorted(
     - OF_IMPORTS
     - OF_OBSERVATIONS
     - {"runs", "events", "holds", "retrievals", "departures", "prompts", "prices", "dialects", "api_keys"}
+    - {"shards", "agent_shards"}
 )
 
 
@@ -155,6 +156,8 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "INSERT INTO memory.dialects VALUES ('http://localhost', 'scripted', 'chat', 'text')",
         "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
+        "INSERT INTO memory.shards (shard, number, version) VALUES ('a', 0, 1)",
+        "INSERT INTO memory.agent_shards (agent_id, shard, version) VALUES ('ada', 'a', 1)",
     ):
         await rows(memory, sql)
 
@@ -865,7 +868,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
             roles.eraser,
         ),
         **dict.fromkeys(("installation_id", "incarnation", "ancestors", "keyed_hash", "keyed_hashes"), roles.owner),
-        **dict.fromkeys(("journal_read", "note_journal_read"), roles.owner),
+        **dict.fromkeys(("journal_read", "note_journal_read", "shard"), roles.owner),
     }
     for name, _, config, arguments, public in definers:
         assert config[0] == "search_path=pg_catalog, memory, pg_temp"

@@ -15,12 +15,14 @@ from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.rechecks import RecheckedRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, ScopeRow
+from memory_sql.db.models.shards import AgentShardRow, ShardRow
 from memory_sql.db.models.uses import ObservationFeedbackRow, ObservationRetrievalRow
 from memory_sql.db.models.vectors import ObservationVectorRow
 
 __all__ = [
     "SCHEMA",
     "AgentRow",
+    "AgentShardRow",
     "ApiKeyRow",
     "Base",
     "ConsolidationRow",
@@ -54,6 +56,7 @@ __all__ = [
     "RetrievalRow",
     "RunRow",
     "ScopeRow",
+    "ShardRow",
     "UserAliasRow",
     "columns_of",
 ]

@@ -161,6 +161,40 @@ COMMENT ON COLUMN memory.prices.currency IS 'ISO 4217 code, for instance EUR.';
 COMMENT ON COLUMN memory.prices.input_per_million IS 'Price of a million input tokens.';
 COMMENT ON COLUMN memory.prices.output_per_million IS 'Price of a million output tokens.';
 
+CREATE TABLE memory.shards (
+    shard TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    agents BIGINT DEFAULT 0 NOT NULL,
+    version BIGINT NOT NULL,
+    joined_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT shards_pkey PRIMARY KEY (shard),
+    CONSTRAINT shards_number_key UNIQUE (number),
+    CONSTRAINT shards_shard_check CHECK (shard ~ '^[a-z][a-z0-9_-]{0,39}$'),
+    CONSTRAINT shards_number_check CHECK (number BETWEEN 0 AND 4194303),
+    CONSTRAINT shards_agents_check CHECK (agents >= 0)
+);
+COMMENT ON TABLE memory.shards IS 'One row per shard, in their home: the databases over which agents are spread.';
+COMMENT ON COLUMN memory.shards.shard IS 'The name of the shard, as the setting shards has it.';
+COMMENT ON COLUMN memory.shards.number IS 'Its number: the keys of its agents begin with number * 2^40 + 1; 0: the home.';
+COMMENT ON COLUMN memory.shards.agents IS 'How many agents the map places there.';
+COMMENT ON COLUMN memory.shards.version IS 'The highest of all shards is the version of the map; an agent that moves raises it.';
+COMMENT ON COLUMN memory.shards.joined_at IS 'When it joined.';
+
+CREATE TABLE memory.agent_shards (
+    agent_id TEXT NOT NULL,
+    shard TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    placed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT agent_shards_pkey PRIMARY KEY (agent_id),
+    CONSTRAINT agent_shards_shard_fkey FOREIGN KEY(shard) REFERENCES memory.shards (shard),
+    CONSTRAINT agent_shards_agent_id_check CHECK (length(agent_id) BETWEEN 1 AND 255)
+);
+COMMENT ON TABLE memory.agent_shards IS 'One row per agent, in the home of the shards: which shard holds it, whole.';
+COMMENT ON COLUMN memory.agent_shards.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.agent_shards.shard IS 'The shard that holds it.';
+COMMENT ON COLUMN memory.agent_shards.version IS 'The version of the map when it was placed there.';
+COMMENT ON COLUMN memory.agent_shards.placed_at IS 'When it was placed there.';
+
 CREATE TABLE memory.conversations (
     agent_key BIGINT NOT NULL,
     conversation_id TEXT NOT NULL,

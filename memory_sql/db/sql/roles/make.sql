@@ -89,7 +89,7 @@ BEGIN
 
     FOR item IN
         SELECT p.oid::regprocedure AS name,
-               CASE WHEN NOT p.prosecdef OR p.proname IN ('installation_id', 'incarnation', 'ancestors', 'journal_read', 'note_journal_read', 'keyed_hash', 'keyed_hashes') THEN owner WHEN p.provolatile = 'v' THEN eraser ELSE reader END AS role
+               CASE WHEN NOT p.prosecdef OR p.proname IN ('installation_id', 'incarnation', 'ancestors', 'journal_read', 'note_journal_read', 'shard', 'keyed_hash', 'keyed_hashes') THEN owner WHEN p.provolatile = 'v' THEN eraser ELSE reader END AS role
         FROM pg_proc p
         WHERE p.pronamespace = 'memory'::regnamespace
     LOOP

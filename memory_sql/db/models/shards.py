@@ -1,0 +1,43 @@
+"""The map of the shards, which only their home uses: which database holds which agent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, ForeignKeyConstraint, PrimaryKeyConstraint, UniqueConstraint
+from sqlalchemy.orm import Mapped
+
+from memory_sql.db.models.base import NOW, SCHEMA, ZERO, Base, column, constant, host_id
+
+
+class ShardRow(Base):
+    __tablename__ = "shards"
+    __table_args__ = (
+        PrimaryKeyConstraint("shard"),
+        UniqueConstraint("number"),
+        CheckConstraint("shard ~ '^[a-z][a-z0-9_-]{0,39}$'", name="shard"),
+        CheckConstraint("number BETWEEN 0 AND 4194303", name="number"),
+        CheckConstraint("agents >= 0", name="agents"),
+        {"comment": "One row per shard, in their home: the databases over which agents are spread."},
+    )
+
+    shard: Mapped[str] = constant("The name of the shard, as the setting shards has it.")
+    number: Mapped[int] = column("Its number: the keys of its agents begin with number * 2^40 + 1; 0: the home.")
+    agents: Mapped[int] = column("How many agents the map places there.", server_default=ZERO)
+    version: Mapped[int] = column("The highest of all shards is the version of the map; an agent that moves raises it.")
+    joined_at: Mapped[datetime] = column("When it joined.", server_default=NOW)
+
+
+class AgentShardRow(Base):
+    __tablename__ = "agent_shards"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_id"),
+        ForeignKeyConstraint(["shard"], [f"{SCHEMA}.shards.shard"]),
+        CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agent_id"),
+        {"comment": "One row per agent, in the home of the shards: which shard holds it, whole."},
+    )
+
+    agent_id: Mapped[str] = host_id("The host's id for the agent.")
+    shard: Mapped[str] = constant("The shard that holds it.")
+    version: Mapped[int] = column("The version of the map when it was placed there.")
+    placed_at: Mapped[datetime] = column("When it was placed there.", server_default=NOW)

@@ -1,0 +1,117 @@
+"""The map of the shards in their home, and what a shard says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ARRAY, BigInteger, Text, cast, delete, exists, func, insert, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from memory_sql.db.models import AgentRow, AgentShardRow, ConversationRow, ScopeRow, ShardRow
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """What a database says of itself: its name as a shard, the id of its home and its own, and a hash of its key."""
+
+    shard: str | None
+    home: str | None
+    own: str
+    key_hash: bytes
+
+    @property
+    def is_home(self) -> bool:
+        return self.home == self.own
+
+
+async def self_of(session: AsyncSession) -> Self:
+    found = func.memory.shard().table_valued("shard", "home", "own", "key_hash")
+    row = (await session.execute(select(found))).one()
+    return Self(row.shard, None if row.home is None else str(row.home), str(row.own), bytes(row.key_hash))
+
+
+async def list_shards(session: AsyncSession) -> list[str]:
+    """The names, the home first."""
+    return list(await session.scalars(select(ShardRow.shard).order_by(ShardRow.number)))
+
+
+async def add_shard(session: AsyncSession, name: str) -> tuple[int, bool]:
+    """The number of that shard, and whether it is new. The caller lets nobody else add one meanwhile."""
+    known: int | None = await session.scalar(select(ShardRow.number).where(ShardRow.shard == name))
+    if known is not None:
+        return known, False
+    following = select(func.coalesce(func.max(ShardRow.number) + 1, 0)).scalar_subquery()
+    made = insert(ShardRow).values(shard=name, number=following, version=await map_version(session) + 1)
+    return (await session.execute(made.returning(ShardRow.number))).scalar_one(), True
+
+
+async def drop_shard(session: AsyncSession, name: str) -> None:
+    """One that was added and couldn't join."""
+    await session.execute(delete(ShardRow).where(ShardRow.shard == name))
+
+
+async def take_in_agents(session: AsyncSession, name: str) -> None:
+    """Puts the agents of the home itself into the map."""
+    version = await map_version(session)
+    held = select(AgentRow.agent_id, literal(name), literal(version, BigInteger))
+    columns = [AgentShardRow.agent_id, AgentShardRow.shard, AgentShardRow.version]
+    await session.execute(upsert(AgentShardRow).from_select(columns, held).on_conflict_do_nothing())
+    placed = select(func.count()).select_from(AgentShardRow).where(AgentShardRow.shard == name).scalar_subquery()
+    await session.execute(update(ShardRow).where(ShardRow.shard == name).values(agents=placed))
+
+
+async def map_version(session: AsyncSession) -> int:
+    """What it was when the map last changed for an agent that it knew; 0: there is no map."""
+    return (await session.execute(select(func.coalesce(func.max(ShardRow.version), 0)))).scalar_one()
+
+
+async def shard_of(session: AsyncSession, agent_id: str) -> str | None:
+    return await session.scalar(select(AgentShardRow.shard).where(AgentShardRow.agent_id == agent_id))
+
+
+async def place(session: AsyncSession, agent_id: str, shard: str | None, now: datetime) -> str:
+    """Where the agent is from now on: where somebody else has placed it meanwhile, else there.
+
+    None: on the shard with the fewest agents, of several the one that joined first.
+    """
+    s = ShardRow
+    fewest = select(s.shard).order_by(s.agents, s.number).limit(1).scalar_subquery()
+    where = fewest if shard is None else shard
+    version = select(func.max(s.version)).scalar_subquery()
+    made = upsert(AgentShardRow).values(agent_id=agent_id, shard=where, version=version, placed_at=now)
+    placed: str | None = await session.scalar(made.on_conflict_do_nothing().returning(AgentShardRow.shard))
+    if placed is not None:
+        await session.execute(update(s).where(s.shard == placed).values(agents=s.agents + 1))
+        return placed
+    found = await shard_of(session, agent_id)
+    assert found is not None  # what the insert has met is committed, and never deleted
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """That a database knows an agent. `is_empty`: all of it was forgotten, or it never had anything."""
+
+    is_empty: bool
+
+
+async def holding(session: AsyncSession, agent_id: str) -> Holding | None:
+    """None: it doesn't know the agent."""
+    a = AgentRow
+    has_any = or_(
+        exists().where(ScopeRow.agent_key == a.agent_key),
+        exists().where(ConversationRow.agent_key == a.agent_key),
+        a.settings != cast({}, JSONB),
+    )
+    found = await session.scalar(select(has_any).where(a.agent_id == agent_id))
+    return None if found is None else Holding(not found)
+
+
+async def ordered(session: AsyncSession, agent_ids: Sequence[str]) -> list[str]:
+    """The ids as this database sorts them."""
+    each = func.unnest(cast(list(agent_ids), ARRAY(Text))).column_valued("agent_id")
+    return list(await session.scalars(select(each).order_by(each)))

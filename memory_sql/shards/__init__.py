@@ -1,0 +1,1 @@
+"""One memory over several databases: which of them an agent lives in, and what asks all of them."""

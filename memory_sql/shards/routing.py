@@ -1,0 +1,143 @@
+"""Sends each public call of a memory with shards to where it belongs, by its agent or by a table.
+
+A memory of one database has none of this: what is made here becomes attributes of the one memory that has shards.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from functools import cache, partial, wraps
+from importlib import import_module
+from typing import Any
+
+from memory_sql.config import Settings
+from memory_sql.config.shards import shards_of
+from memory_sql.domain.ids import host_id, stored_id
+from memory_sql.errors import ConfigurationError, InputError
+from memory_sql.resources.faces import FACES, Faces
+from memory_sql.shards.combining import COMBINED, refusal
+from memory_sql.shards.spread import Inner, Spread, naming
+
+CREATES = frozenset({"add", "observe", "configure", "groups.create", "scopes.create", "holds.place", "people.merge"})
+"""The calls that create an agent that isn't there yet, and so place it."""
+
+OF_HOME = frozenset(
+    "keys.create keys.list keys.revoke keys.find keys.known keys.link keys.redeem models.check models.prices"
+    " conversations.message_ids".split()
+)
+"""What belongs to no agent, and is in the home alone."""
+
+REFUSED = frozenset("imports.mongo imports.mem0 imports.list imports.verify imports.rollback".split())
+"""What works on one database."""
+
+OF_ITSELF = frozenset("open close now require_llm".split())
+"""What the outer memory does itself; `open` and `close` do it to all."""
+
+NO_IMPORTS = (
+    "an import fills one database: run it with url= of one shard, for agents that are nowhere yet; the shards find them"
+)
+
+
+def spread_over(
+    memory: Faces, one: Callable[..., Inner], shards: Mapping[str, str] | None, others: Mapping[str, object]
+) -> None:
+    """Makes `one` memory for each of the shards, or of those in the settings: calls of `memory` go to them from now on.
+
+    Raises `ConfigurationError`, also if `others` or the settings name a database besides.
+    """
+    settings: Settings = memory.settings  # type: ignore[attr-defined]  # Memory, which this package lies below, has them
+    named = [name for name, value in others.items() if value is not None]
+    named += [name for name in ("url", "read_url") if name not in named and getattr(settings, name) is not None]
+    if named:
+        raise ConfigurationError(f"shards name the databases; leave out {' and '.join(named)}, or the shards")
+    try:
+        urls = shards_of(settings.shards if shards is None else shards)
+    except ValueError as error:
+        raise ConfigurationError(f"shards: {error}") from None
+    own = settings.model_copy(update={"shards": None})
+    spread = Spread({name: one(url, settings=own) for name, url in urls.items()})
+    memory._spread = spread
+    memory._runtime = spread.home.memory._runtime
+
+    async def open(*, restoring: bool = False) -> Faces:
+        await spread.open(restoring=restoring)
+        memory._runtime = spread.home.memory._runtime
+        return memory
+
+    routed: dict[str, Any] = {"open": open, "close": spread.close}
+    for name, method in calls_of(type(memory)):
+        if name not in OF_ITSELF:
+            routed[name] = partial(_routed(name, method), memory)
+    for face in FACES:
+        made = _face(face)(memory._runtime)
+        made._spread = spread
+        routed[face] = made
+    vars(memory).update(routed)
+
+
+def calls_of(cls: type) -> list[tuple[str, Callable[..., Any]]]:
+    """The public methods, by name."""
+    return [(name, call) for name, call in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
+
+
+def face_of(face: str) -> type:
+    found: type = getattr(import_module(f"memory_sql.resources.{face}"), FACES[face])
+    return found
+
+
+@cache
+def _face(face: str) -> type:
+    """The face with routed methods."""
+    cls = face_of(face)
+    routed: dict[str, Any] = {name: _routed(f"{face}.{name}", method) for name, method in calls_of(cls)}
+    if face == "work":
+        routed["refusal"] = property(lambda self: refusal(self._spread))
+    return type(cls.__name__, (cls,), routed)
+
+
+def _routed(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+    face, _, name = call.rpartition(".")
+
+    def of(memory: Inner) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(getattr(memory, face) if face else memory, name)
+        return found
+
+    if inspect.isasyncgenfunction(method):
+
+        @wraps(method)
+        async def iterate(self: Any, *given: Any, **named: Any) -> AsyncGenerator[Any]:
+            shard = await _shard_for(self._spread, call, named)
+            with naming(shard):
+                async with aclosing(of(await self._spread.memory_of(shard))(*given, **named)) as found:
+                    async for one in found:
+                        yield one
+
+        return iterate
+
+    @wraps(method)
+    async def send(self: Any, *given: Any, **named: Any) -> Any:
+        spread: Spread = self._spread
+        if call in REFUSED:
+            raise InputError(NO_IMPORTS)
+        if call in OF_HOME:
+            return await spread.in_shard(spread.home, lambda memory: of(memory)(*given, **named))
+        if named.get("agent_id") is None and call in COMBINED:
+            bound = dict(list(signature.bind(self, *given, **named).arguments.items())[1:])
+            return await COMBINED[call](spread, lambda memory, **other: of(memory)(**{**bound, **other}), bound)
+        shard = await _shard_for(spread, call, named)
+        return await spread.in_shard(shard, lambda memory: of(memory)(*given, **named))
+
+    return send
+
+
+async def _shard_for(spread: Spread, call: str, named: Mapping[str, Any]) -> Any:
+    """By the agent; a call without one goes to the home, whose method refuses it."""
+    agent_id = named.get("agent_id")
+    if agent_id is None:
+        return spread.home
+    creates = call in CREATES
+    known = host_id(agent_id, "agent_id") if creates else stored_id(agent_id, "agent_id")
+    return await spread.of_agent(known, creates=creates, session=named.get("session"))

@@ -13,8 +13,9 @@ import logging
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from memory_sql.db.notifications import listen
 from memory_sql.domain.ids import Id
@@ -22,8 +23,15 @@ from memory_sql.domain.results import Backlog, RunDueResult
 from memory_sql.errors import DatabaseError, InputError, MemorySQLError, SchemaError
 from memory_sql.jobs import DUE_KINDS, DueKind, DueWork
 from memory_sql.jobs.outage import Outage
+from memory_sql.jobs.seats import Seats
+from memory_sql.later import later
 from memory_sql.memory import Memory
 from memory_sql.resources.clock import own_time
+
+if TYPE_CHECKING:
+    from memory_sql.shards import working
+else:
+    working = later("memory_sql.shards.working")
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +111,14 @@ class Worker:
         self._poll_seconds = poll_seconds
         self._grace_seconds = grace_seconds
         self._watch = watch
+        self._is_watched = watch is not None or memory.settings.telemetry
         self._asking: asyncio.Task[Backlog] | None = None  # what waits, while the database doesn't answer
         self._kinds = DUE_KINDS
         self._running: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
         self._worked = Worked()
+        self._seats = Seats(concurrency)
+        self._parts = list[Worker]()  # of the shards, where there are some: they do the work
         self._outage = Outage(log, "the database is back")
         self._mute = Outage(log, "vectors: the embedding model answers again")
 
@@ -118,10 +129,33 @@ class Worker:
         release. Raises `ConfigurationError` at once if there is no language model.
         """
         self._memory.require_llm()
-        is_watched = self._watch is not None or self._memory.settings.telemetry
-        watched = (self._tell_on,) if is_watched else ()
+        watched = (self._tell_on,) if self._is_watched else ()
+        self._parts.clear()
+        if self._memory._spread is not None:
+            async with _beside(*watched):
+                await working.work_in_each(self._memory._spread, self._part, stop)
+            return self._all_worked
         async with _beside(self._listen, self._maintain, self._embed_on, self._recheck_on, *watched):
             return await self._until_stopped(self._take(stop), stop)
+
+    def _part(self, shard: str, memory: Memory) -> Worker:
+        """The worker of a shard. All of them together do as many pieces of work at once as this one says."""
+        part = Worker(
+            memory,
+            concurrency=self._concurrency,
+            poll_seconds=self._poll_seconds,
+            agent_id=self._agent_id,
+            grace_seconds=self._grace_seconds,
+        )
+        part._seats, part._is_watched = self._seats, False
+        part._outage = Outage(log, "the database is back", f"shard {shard}: ")
+        self._parts.append(part)
+        return part
+
+    @property
+    def _all_worked(self) -> Worked:
+        each = [self._worked, *(part._worked for part in self._parts)]
+        return Worked(**{one.name: sum(getattr(worked, one.name) for worked in each) for one in fields(Worked)})
 
     async def run_once(self, stop: asyncio.Event | None = None) -> Worked:
         """Does what is due now and returns: conversations, then the scopes that are due after them, then retention, vectors.
@@ -131,6 +165,10 @@ class Worker:
         """
         self._memory.require_llm()
         stop = stop or asyncio.Event()
+        self._parts.clear()
+        if self._memory._spread is not None:
+            await working.work_once_in_each(self._memory._spread, self._part, stop)
+            return self._all_worked
         return await self._until_stopped(self._take_once(stop), stop)
 
     async def _until_stopped(self, work: Coroutine[None, None, None], stop: asyncio.Event) -> Worked:
@@ -163,7 +201,7 @@ class Worker:
                     if not caught_up:
                         await self._memory.work.catch_up()
                         caught_up = True
-                    if len(self._running) < self._concurrency:
+                    if self._seats.take(self._look):
                         started = await self._start_next(*self._kinds)
                         self._outage.ended(TAKING)
                 pause = FIRST_PAUSE_SECONDS
@@ -202,13 +240,14 @@ class Worker:
         if not done:
             failure = _no_answer()
         refusal = self._memory.work.refusal
-        return Health(own_time(), len(self._running), self._worked, backlog, failure, refusal)
+        running = sum(len(one._running) for one in (self, *self._parts))
+        return Health(own_time(), running, self._all_worked, backlog, failure, refusal)
 
     async def _take_once(self, stop: asyncio.Event) -> None:
         await self._memory.work.catch_up()
         for kind in DUE_KINDS:
             by = self._memory.now()  # what fails meanwhile is due later than that: it is tried once
-            while not stop.is_set() and await self._start_next(kind, by=by):
+            while not stop.is_set() and self._seats.take(self._look) and await self._start_next(kind, by=by):
                 while len(self._running) >= self._concurrency:
                     await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
             await self._all_done()
@@ -292,13 +331,18 @@ class Worker:
             log.warning("%s; %s next time", error, what)
 
     async def _start_next(self, *kinds: DueKind, by: datetime | None = None) -> bool:
-        """Whether something was due. The kinds take turns at being looked for first, so that none starves."""
-        for kind in kinds:
-            work = await self._memory.work.claim(kind, agent_id=self._agent_id, by=by)
-            if work is not None:
-                self._kinds = (*self._kinds[1:], self._kinds[0])
-                self._start(work)
-                return True
+        """Whether something was due, which has the seat that the caller took; else that is given back.
+
+        The kinds take turns at being looked for first, so that none starves.
+        """
+        with self._seats.asking() as keep:
+            for kind in kinds:
+                work = await self._memory.work.claim(kind, agent_id=self._agent_id, by=by)
+                if work is not None:
+                    self._kinds = (*self._kinds[1:], self._kinds[0])
+                    keep()
+                    self._start(work)
+                    return True
         return False
 
     def _start(self, work: DueWork) -> None:
@@ -308,6 +352,7 @@ class Worker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._seats.give_back()
         self._look.set()
 
     async def _do(self, work: DueWork) -> None:
@@ -384,7 +429,8 @@ async def _beside(*work: Callable[[], Coroutine[None, None, None]]) -> AsyncIter
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks, timeout=GIVE_BACK_SECONDS)  # the database may not answer
+        if tasks:
+            await asyncio.wait(tasks, timeout=GIVE_BACK_SECONDS)  # the database may not answer
 
 
 async def _go_on(work: Callable[[], Coroutine[None, None, None]]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,11 +17,12 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from memory_sql.config import Settings
 from memory_sql.db.joining import join
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import ConfigurationError, DividedAgentError, InputError, NotFoundError, ShardError
+from memory_sql.errors import ConfigurationError, DividedAgentError, InputError, NotFoundError, SchemaError, ShardError
 from memory_sql.memory import Memory
 from memory_sql.resources.faces import FACES
 from memory_sql.shards import routing
 from memory_sql.shards.combining import COMBINED
+from memory_sql.worker import Worked, Worker
 from tests import recycling
 from tests.fakes import Parrot, Scripted, extracted
 from tests.sharding import asked, away, clean, fresh, joined
@@ -656,6 +659,138 @@ async def test_without_the_home_nothing_opens_and_known_agents_go_on(
             await memory.observe("Likes tea.", agent_id="new", user_id="mia")
         with pytest.raises(ShardError, match=r"^shard a: "):
             await Memory(shards=urls, settings=settings).open()
+
+
+# The worker
+
+
+class Heard(logging.Handler):
+    """What the worker says, and when it says more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+        self._more = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+        self._more.set()
+
+    def begun(self, shard: str) -> int:
+        """How often it has said that this shard can't be reached."""
+        return sum(one.startswith(f"shard {shard}: ") and "trying again" in one for one in self.told)
+
+    async def until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(60):
+            self._more.clear()
+            while not await is_so():
+                await self._more.wait()
+                self._more.clear()
+
+    async def formed(self, memory: Memory, *agents: str) -> None:
+        async def all_are() -> bool:
+            return not [one for one in agents if await memory.conversations.unformed(agent_id=one)]
+
+        await self.until(all_are)
+
+
+@pytest.fixture
+def heard(caplog: pytest.LogCaptureFixture) -> Iterator[Heard]:
+    handler, log = Heard(), logging.getLogger("memory_sql.worker")
+    caplog.set_level("INFO", "memory_sql.worker")
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+
+
+@asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[asyncio.Task[Worked]]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker.run(stop))
+    yield task
+    stop.set()
+    await task
+
+
+async def test_one_worker_works_in_all_shards(memory: Memory, heard: Heard) -> None:
+    await filled(memory)
+    worker = Worker(memory, concurrency=1, poll_seconds=60)  # so that only notifications and free seats wake it
+    async with running(worker) as working:
+        await heard.formed(memory, "ada", "bob", "cleo")
+        await memory.add(
+            [{"role": "user", "content": "Please remember that I keep bees."}],
+            agent_id="bob",
+            user_id="mia",
+            conversation_id="2",
+        )
+        await heard.formed(memory, "bob")
+        health = await worker.health()
+    assert health.is_well
+    assert health.backlog is not None
+    assert health.backlog.unanswered == ()
+    assert working.result().formed == 4
+
+
+async def test_worker_once_works_in_all_shards(memory: Memory) -> None:
+    await filled(memory)
+    assert (await Worker(memory).run_once()).formed == 3
+    assert (await Worker(memory, agent_id="ada").run_once()).formed == 0
+
+
+async def test_worker_goes_on_without_a_shard_and_takes_it_up_when_it_is_back(
+    urls: dict[str, str], server_url: str, settings: Settings, heard: Heard
+) -> None:
+    async with Memory(shards=urls, settings=settings) as before:
+        await filled(before)
+
+    async def c_is_missed() -> bool:
+        return heard.begun("c") > 0
+
+    async with AsyncExitStack() as all_of_it:
+        gone = await all_of_it.enter_async_context(AsyncExitStack())
+        await gone.enter_async_context(away(server_url, urls["b"]))
+        memory = await all_of_it.enter_async_context(Memory(shards=urls, settings=settings))
+        worker = Worker(memory, poll_seconds=0.1)
+        working = await all_of_it.enter_async_context(running(worker))
+        await heard.formed(memory, "ada", "cleo")
+        health = await worker.health()
+        assert health.is_well
+        assert health.backlog is not None
+        assert health.backlog.unanswered == ("b",)
+        with pytest.raises(ShardError, match="shard b"):
+            await Worker(memory).run_once()
+        await gone.aclose()
+        await heard.formed(memory, "bob")
+        await gone.enter_async_context(away(server_url, urls["c"]))  # one that was open
+        await memory.add(
+            [{"role": "user", "content": "Please remember that I keep bees."}],
+            agent_id="ada",
+            user_id="mia",
+            conversation_id="2",
+        )
+        await heard.formed(memory, "ada")
+        await heard.until(c_is_missed)
+        await gone.aclose()
+        await memory.add(
+            [{"role": "user", "content": "Please remember that I keep bees."}],
+            agent_id="cleo",
+            user_id="mia",
+            conversation_id="2",
+        )
+        await heard.formed(memory, "cleo")
+    assert working.result().formed == 5
+    assert (heard.begun("a"), heard.begun("b"), heard.begun("c")) == (0, 1, 1)
+
+
+async def test_worker_ends_with_a_shard_that_needs_another_release(
+    own_urls: dict[str, str], settings: Settings
+) -> None:
+    async with Memory(shards=own_urls, settings=settings) as memory:
+        await filled(memory)
+        await asked(own_urls["b"], "ALTER TABLE memory.conversations RENAME TO conversation")
+        async with asyncio.timeout(60):
+            with pytest.raises(SchemaError):
+                await Worker(memory, poll_seconds=0.1).run(asyncio.Event())
 
 
 async def test_models_are_shared(urls: dict[str, str]) -> None:

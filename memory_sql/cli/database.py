@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -15,6 +16,7 @@ from memory_sql.cli.options import AsJson, Data, Url, named_database, resolve, t
 
 if TYPE_CHECKING:
     from memory_sql.db.contents import Contents
+    from memory_sql.db.roles import Roles
 
 app = tree.group("The schema, and the embedded Postgres.")
 
@@ -47,12 +49,29 @@ def _patiently(seconds: float, work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def _reachable(url: str | None, data: Data) -> Iterator[str]:
-    """The URL of the chosen database; the embedded one runs until the end."""
-    from memory_sql import embedded
-    from memory_sql.config.environment import warn_of_unread
+def _all_reachable(url: str | None, data: Data) -> Iterator[Mapping[str | None, str]]:
+    """The URLs of the shards by name, or that of the chosen database by None."""
+    from memory_sql.config.shards import shards_of
 
     settings = resolve(url, data)
+    if settings.shards is None:
+        with _reachable(url, data) as target:
+            yield {None: target}
+        return
+    tell_database(url, data, settings)
+    yield dict[str | None, str](shards_of(settings.shards).items())
+
+
+@contextmanager
+def _reachable(url: str | None, data: Data) -> Iterator[str]:
+    """The URL of the chosen database; the embedded one runs until the end. Raises `InputError` if there are shards."""
+    from memory_sql import embedded
+    from memory_sql.config.environment import warn_of_unread
+    from memory_sql.errors import InputError
+
+    settings = resolve(url, data)
+    if settings.shards is not None:
+        raise InputError("there are several shards; name one of their databases with --url")
     tell_database(url, data, settings)
     if settings.url is not None:
         yield settings.url.get_secret_value()
@@ -69,10 +88,32 @@ def _schema() -> str:
     return Settings.load().schema
 
 
-def _print(revision: str | None, as_json: bool) -> None:
-    output.one(
-        {"revision": revision}, lambda r: r["revision"] or "none: the database has no schema of memory_sql", as_json
+def _print(revision: str | None, as_json: bool, shard: str | None = None) -> None:
+    _tell(
+        {"revision": revision},
+        lambda r: r["revision"] or "none: the database has no schema of memory_sql",
+        as_json,
+        shard,
     )
+
+
+def _tell(row: Mapping[str, Any], text: Callable[[Any], str], as_json: bool, shard: str | None) -> None:
+    """One line, which names the shard if there are some."""
+    if shard is None:
+        output.one(row, text, as_json)
+    else:
+        output.one({"shard": shard, **row}, lambda r: f"{shard}: {text(r)}", as_json)
+
+
+def _join(targets: Mapping[str | None, str]) -> None:
+    """The shards, once each has the schema of this release."""
+    import asyncio
+
+    from memory_sql.db.joining import join
+
+    named = {name: url for name, url in targets.items() if name is not None}
+    if named:
+        asyncio.run(join(named, _schema()))
 
 
 @app.command()
@@ -90,13 +131,18 @@ def upgrade(
 
     Everything is in the schema `memory`; the rest of the database isn't touched. Several processes may run it at once. It
     fails if another session holds a lock for over three seconds, unless --wait says how long to keep trying. The embedded
-    Postgres is brought up to date by every command.
+    Postgres is brought up to date by every command. With shards (MEMORY_SQL_SHARDS) it does all of them, and a database
+    without agents joins them: it takes the key of the home.
     """
     from memory_sql.db import migrate
 
-    with _reachable(url, data) as target:
-        _patiently(wait, lambda: migrate.upgrade(target, revision, schema=_schema()))
-        _print(migrate.current(target, schema=_schema()), as_json)
+    with _all_reachable(url, data) as targets:
+        for target in targets.values():
+            _patiently(wait, partial(migrate.upgrade, target, revision, schema=_schema()))
+        if revision == "head":
+            _join(targets)
+        for shard, target in targets.items():
+            _print(migrate.current(target, schema=_schema()), as_json, shard)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision
@@ -135,8 +181,9 @@ def current(url: Url = None, data: Data = None, as_json: AsJson = False) -> None
     """
     from memory_sql.db import migrate
 
-    with _reachable(url, data) as target:
-        _print(migrate.current(target, schema=_schema()), as_json)
+    with _all_reachable(url, data) as targets:
+        for shard, target in targets.items():
+            _print(migrate.current(target, schema=_schema()), as_json, shard)
 
 
 @app.command()
@@ -150,10 +197,10 @@ def check(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
     """
     from memory_sql.db import migrate
 
-    with _reachable(url, data) as target:
-        output.one(
-            {"revision": migrate.check(target, schema=_schema())}, lambda r: f"{r['revision']}: up to date", as_json
-        )
+    with _all_reachable(url, data) as targets:
+        for shard, target in targets.items():
+            found = {"revision": migrate.check(target, schema=_schema())}
+            _tell(found, lambda r: f"{r['revision']}: up to date", as_json, shard)
 
 
 @app.command()
@@ -225,19 +272,29 @@ def roles(
     from memory_sql.db import roles as walls
 
     named = walls.Roles.of(owner, app, analyst)
+    made = ", ".join(asdict(named).values())
     if show:
         print(walls.script(named, drop=drop, schema=_schema()), end="")
         return
-    with _reachable(url, data) as target:
-        if drop:
-            left = asyncio.run(walls.drop(target, named, _schema()))
-            output.one({"left": left}, lambda r: f"dropped; still there: {', '.join(r['left']) or 'none'}", as_json)
-        else:
-            walled = _patiently(wait, lambda: asyncio.run(walls.make(target, named, _schema())))
-            made = ", ".join(asdict(named).values())
-            output.one(
-                {**asdict(named), "walled": walled}, lambda r: made if r["walled"] else f"{made}: {_NO_WALLS}", as_json
-            )
+    with _all_reachable(url, data) as targets:
+        for shard, target in targets.items():
+            if drop:
+                left = asyncio.run(walls.drop(target, named, _schema()))
+                _tell(
+                    {"left": left}, lambda r: f"dropped; still there: {', '.join(r['left']) or 'none'}", as_json, shard
+                )
+                continue
+            walled = _patiently(wait, partial(_make_roles, target, named))
+            row = {**asdict(named), "walled": walled}
+            _tell(row, lambda r: made if r["walled"] else f"{made}: {_NO_WALLS}", as_json, shard)
+
+
+def _make_roles(target: str, named: Roles) -> bool:
+    import asyncio
+
+    from memory_sql.db import roles as walls
+
+    return asyncio.run(walls.make(target, named, _schema()))
 
 
 @app.command()
@@ -313,9 +370,10 @@ def vacuum(url: Url = None, data: Data = None, as_json: AsJson = False) -> None:
 
     from memory_sql.db.vacuum import PHYSICAL, vacuum
 
-    with _reachable(url, data) as target:
-        asyncio.run(vacuum(target, _schema()))
-    output.one({"statements": PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json)
+    with _all_reachable(url, data) as targets:
+        for shard, target in targets.items():
+            asyncio.run(vacuum(target, _schema()))
+            _tell({"statements": PHYSICAL}, lambda done: f"ran {len(done['statements'])} statements", as_json, shard)
 
 
 @app.command()

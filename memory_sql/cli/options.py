@@ -51,17 +51,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: one object, or
 
 
 def resolve(url: str | None, data: Path | None) -> Settings:
-    """The settings, with the database of the command line if it names one."""
+    """The settings, with the database of the command line if it names one, which may be one of the shards."""
     from memory_sql.config import Settings
 
     if url is not None and data is not None:
         raise InputError("use either --url or --data")
     settings = Settings.load(url=url, data_dir=data)
-    return settings if data is None else settings.model_copy(update={"url": None})
+    if url is not None:
+        return settings.model_copy(update={"shards": None})
+    return settings if data is None else settings.model_copy(update={"url": None, "shards": None})
 
 
 def named_database(settings: Settings) -> str:
     """The database in words, without its password."""
+    from memory_sql.config.shards import shards_of
+
+    if settings.shards is not None:
+        return f"shards {', '.join(shards_of(settings.shards))}"
     if settings.url is not None:
         return output.masked(settings.url.get_secret_value())
     return f"embedded Postgres in {settings.embedded_data_dir}"

@@ -15,7 +15,7 @@ from memory_sql import __version__
 from memory_sql.cli import output
 from memory_sql.cli.batches import end
 from memory_sql.cli.logs import logged
-from memory_sql.cli.options import AsJson, Data, OneAgent, Url, resolve, run
+from memory_sql.cli.options import AsJson, Data, OneAgent, Url, named_database, resolve, run
 from memory_sql.cli.progress import Telling
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ def worker(
 
 def _tell_start(memory: Memory, agent: str | None, concurrency: int) -> None:
     settings, database = memory.settings, output.masked(memory.database.url.render_as_string())
+    if settings.shards is not None:
+        database = named_database(settings)
     models = sorted({settings.fast_model, settings.slow_model}) if settings.llm_name == "openai" else []
     model = " ".join([settings.llm_name or "none", *models])
     facts = {

@@ -23,7 +23,7 @@ _JOIN = select(
     func.memory.join_shards(
         bindparam("shard", type_=Text),
         bindparam("number", type_=BigInteger),
-        bindparam("home", type_=Uuid(as_uuid=False)),
+        bindparam("shards", type_=Uuid(as_uuid=False)),
         bindparam("key", type_=LargeBinary),
     )
 )
@@ -67,17 +67,15 @@ async def _join(name: str, url: str, home: str, home_url: str, schema: str) -> N
     """First the home learns the number, then the shard joins: what stops in between is done by the next call."""
     async with _session(home_url, schema) as session:
         await session.execute(select(func.pg_advisory_xact_lock(JOIN_KEY)))
-        own = await self_of(session)
-        key = await session.scalar(_KEY)
         number, is_new = await add_shard(session, name)
         if name == home:
             if not await _joined(session, name, number, None, None):
                 raise ConfigurationError(_REFUSED.format(name))
             await take_in_agents(session, name)
             return
-        prices = await list_prices(session)
+        shards, key, prices = (await self_of(session)).shards, await session.scalar(_KEY), await list_prices(session)
     async with _session(url, schema) as session:
-        has_joined = await _joined(session, name, number, own.own, key)
+        has_joined = await _joined(session, name, number, shards, key)
         for price in prices if has_joined else ():
             await set_price(session, price)
     if not has_joined:
@@ -87,8 +85,8 @@ async def _join(name: str, url: str, home: str, home_url: str, schema: str) -> N
         raise ConfigurationError(_REFUSED.format(name))
 
 
-async def _joined(session: AsyncSession, name: str, number: int, home: str | None, key: Any) -> bool:
-    return bool(await session.scalar(_JOIN, {"shard": name, "number": number, "home": home, "key": key}))
+async def _joined(session: AsyncSession, name: str, number: int, shards: str | None, key: Any) -> bool:
+    return bool(await session.scalar(_JOIN, {"shard": name, "number": number, "shards": shards, "key": key}))
 
 
 @asynccontextmanager

@@ -137,7 +137,7 @@ class _Health:
     async def _ask(self, memory: Memory) -> bool:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await memory.database.check_schema()
+                await memory.database.check_schema()  # with shards, of the home: one that is away stops no other
             found = True
         except (DatabaseError, TimeoutError):
             found = False

@@ -124,10 +124,10 @@ class Spread:
         known, home = shard.known, self.home.known
         assert known is not None  # both are open
         assert home is not None
-        if known.home is None:
+        if known.shards is None:
             raise ConfigurationError(_unjoined(shard.name))
-        if known.shard != shard.name or known.home != home.own:
-            whose = "these" if known.home == home.own else "others"
+        if known.shard != shard.name or known.shards != home.shards:
+            whose = "these" if known.shards == home.shards else "others"
             raise ConfigurationError(
                 f"shards: the database of {shard.name} is the shard {known.shard} of {whose}; correct its URL, or its name"
             )

@@ -6,25 +6,35 @@ import asyncio
 import inspect
 import io
 import logging
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session
 
+from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.db.joining import join
+from memory_sql.domain.keys import RIGHTS
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, DividedAgentError, InputError, NotFoundError, SchemaError, ShardError
 from memory_sql.memory import Memory
 from memory_sql.resources.faces import FACES
+from memory_sql.server import create_app
 from memory_sql.shards import routing
 from memory_sql.shards.combining import COMBINED
 from memory_sql.worker import Worked, Worker
 from tests import recycling
+from tests.asgi import lived
+from tests.commands import memory_sql
 from tests.fakes import Parrot, Scripted, extracted
+from tests.recycling import administer
 from tests.sharding import asked, away, clean, fresh, joined
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -151,7 +161,7 @@ async def test_database_with_agents_can_be_the_home_but_not_join(
         with pytest.raises(ConfigurationError, match=r"b can't join.*has agents already.*name it first"):
             await join(urls, recycling.SCHEMA)
         assert await asked(urls["a"], "SELECT shard FROM memory.shards") == [("a",)]
-        await asked(urls["a"], "UPDATE memory.installation SET shard = NULL, shard_of = NULL")
+        await asked(urls["a"], "UPDATE memory.installation SET shard = NULL, shard_number = NULL, shard_set = NULL")
         await asked(urls["a"], "DELETE FROM memory.shards")
         urls = {"b": urls["b"], "a": urls["a"]}
         await join(urls, recycling.SCHEMA)
@@ -820,3 +830,71 @@ def test_opening_twice_is_refused_and_closing_twice_is_not(urls: dict[str, str],
             await memory.observe("Likes tea.", **MIA)
 
     asyncio.run(work())
+
+
+# The other doors
+
+
+def test_memory_that_blocks_has_shards_as_well(urls: dict[str, str], settings: Settings) -> None:
+    with sync.Memory(settings=settings, shards=urls) as memory:
+        for agent in ("ada", "bob"):
+            memory.observe("Likes tea.", agent_id=agent, user_id="mia")
+        assert [one.id for one in memory.admin.agents()] == ["ada", "bob"]
+        assert memory.work.backlog().unanswered == ()
+        assert list(memory.people.export(agent_id="bob", user_id="mia"))
+        engine = create_engine(urls["b"].replace("+asyncpg", "+psycopg"))
+        with Session(engine) as session:
+            memory.observe("Likes jazz.", agent_id="bob", user_id="mia", session=session)
+            session.commit()
+            with pytest.raises(InputError, match="session= is of the database"):
+                memory.observe("Likes jazz.", agent_id="ada", user_id="mia", session=session)
+        engine.dispose()
+        assert len(memory.observations.list(agent_id="bob", user_id="mia")) == 2
+        assert len(memory.observations.list(agent_id="ada", user_id="mia")) == 1
+    assert asyncio.run(placed(urls)) == {"ada": "a", "bob": "b"}
+
+
+async def test_server_serves_all_shards(memory: Memory, urls: dict[str, str], server_url: str) -> None:
+    key = await memory.keys.create("chat", rights=RIGHTS)
+    async with lived(create_app(memory, mcp=False, requests_per_minute=10**6)) as nobody:
+        host = nobody.with_key(key.secret)
+        asks, mia = "/v1/agents/{}/context".format, {"user_id": "mia"}
+        for agent in ("ada", "bob"):
+            said = {**mia, "text": "Likes tea."}
+            assert (await host("POST", f"/v1/agents/{agent}/observations", said)).status in (200, 201)
+        assert "Likes tea." in (await host("POST", asks("bob"), mia)).text
+        async with away(server_url, urls["b"]):
+            assert (await host("POST", asks("bob"), mia)).status == 503
+            assert (await host("POST", asks("ada"), mia)).status == 200
+            assert (await nobody("GET", "/health")).status == 200
+    assert await placed(urls) == {"ada": "a", "bob": "b"}
+
+
+def test_commands_work_in_all_shards(
+    server_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    names = {name: f"memory_sql_shard_{os.getpid()}_cli_{name}" for name in "ab"}
+    for name in names.values():
+        asyncio.run(administer(server_url, f"CREATE DATABASE {name}"))
+        request.addfinalizer(partial(asyncio.run, administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")))
+    urls = {name: recycling.named(server_url, database) for name, database in names.items()}
+    monkeypatch.setenv("MEMORY_SQL_SHARDS", " ".join(f"{name}={url}" for name, url in urls.items()))
+    assert memory_sql("db", "check", code=1).err
+    first = memory_sql("db", "upgrade")
+    assert [line.partition(": ")[0] for line in first.out.splitlines()] == ["a", "b"]
+    assert memory_sql("db", "upgrade", "--json").rows == memory_sql("db", "current", "--json").rows
+    assert memory_sql("db", "check").out.count("up to date") == 2
+    assert first.err == "database: shards a, b\n"
+    for agent in ("ada", "bob"):
+        memory_sql("observe", "Likes tea.", "--agent", agent, "--user", "mia")
+    assert [row["id"] for row in memory_sql("admin", "agents", "--json").rows] == ["ada", "bob"]
+    assert memory_sql("admin", "verify").out == "everything holds\n"
+    assert "Likes tea." in memory_sql("context", "--agent", "bob", "--user", "mia").out
+    assert [row["id"] for row in memory_sql("admin", "agents", "--url", urls["b"], "--json").rows] == ["bob"]
+    assert memory_sql("worker", "--once").out
+    assert memory_sql("db", "vacuum").out.count("ran ") == 2
+    for command in (["reset", "--yes"], ["downgrade", "base", "--yes"], ["renew", "--yes"]):
+        refused = memory_sql("db", *command, code=1)
+        assert "name one of their databases with --url" in refused.err
+    memory_sql("db", "renew", "--yes", "--url", urls["a"])
+    assert len(memory_sql("admin", "agents", "--json").rows) == 2

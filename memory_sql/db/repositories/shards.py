@@ -16,22 +16,25 @@ from memory_sql.db.models import AgentRow, AgentShardRow, ConversationRow, Scope
 
 @dataclass(frozen=True, slots=True)
 class Self:
-    """What a database says of itself: its name as a shard, the id of its home and its own, and a hash of its key."""
+    """What a database says of itself: its name as a shard, its number, the id of the shards, and a hash of its key.
+
+    None: it hasn't joined any.
+    """
 
     shard: str | None
-    home: str | None
-    own: str
+    number: int | None
+    shards: str | None
     key_hash: bytes
 
     @property
     def is_home(self) -> bool:
-        return self.home == self.own
+        return self.number == 0
 
 
 async def self_of(session: AsyncSession) -> Self:
-    found = func.memory.shard().table_valued("shard", "home", "own", "key_hash")
+    found = func.memory.shard().table_valued("shard", "number", "shards", "key_hash")
     row = (await session.execute(select(found))).one()
-    return Self(row.shard, None if row.home is None else str(row.home), str(row.own), bytes(row.key_hash))
+    return Self(row.shard, row.number, None if row.shards is None else str(row.shards), bytes(row.key_hash))
 
 
 async def list_shards(session: AsyncSession) -> list[str]:

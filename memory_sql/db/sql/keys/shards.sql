@@ -1,41 +1,43 @@
--- memory.shard(): which shard this database is, of which home (the database with the map), its own id, and a hash of its key. Two
--- databases with the same hash have the same key, so what is hashed in one can be found in the other. One row; null, null: it is none.
-CREATE OR REPLACE FUNCTION memory.shard(OUT shard text, OUT home uuid, OUT own uuid, OUT key_hash bytea)
+-- memory.shard(): which shard this database is, its number (0: the home, the database with the map), the id that all shards of one
+-- home have, and a hash of its key. Two databases with the same hash have the same key, so what is hashed in one can be found in the
+-- other. One row; all but the hash are null: it is none.
+CREATE OR REPLACE FUNCTION memory.shard(OUT shard text, OUT number bigint, OUT shards uuid, OUT key_hash bytea)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
-    SELECT i.shard, i.shard_of, i.id, memory.keyed_hash('shards', '') FROM memory.installation i
+    SELECT i.shard, i.shard_number, i.shard_set, memory.keyed_hash('shards', '') FROM memory.installation i
 $$;
 
-COMMENT ON FUNCTION memory.shard IS 'Which shard this database is, of which home, and a hash of its key; one row.';
+COMMENT ON FUNCTION memory.shard IS 'Which shard this database is, of which shards, and a hash of its key; one row.';
 
--- memory.join_shards(shard, number, home, key): makes this database that shard, and returns whether it did. False: it has agents, and
--- isn't of these shards yet: what is hashed under its own key would be lost, and its agents could have the keys of others. `home`
--- null: it is the home itself, and keeps its key, whatever it holds. Agents that it creates from now on get keys from
+-- memory.join_shards(shard, number, shards, key): makes this database that shard, and returns whether it is it. False: it has agents,
+-- and isn't of these shards yet: what is hashed under its own key would be lost, and its agents could have the keys of others. Number
+-- 0 is the home, which keeps its key, whatever it holds. Agents that any other creates from now on get keys from
 -- number * 2^40 + 1 on, which no other shard gives, so an agent can move without a change of its key. Only the owner may.
-CREATE OR REPLACE FUNCTION memory.join_shards(p_shard text, p_number bigint, p_home uuid, p_key bytea) RETURNS boolean
+CREATE OR REPLACE FUNCTION memory.join_shards(p_shard text, p_number bigint, p_shards uuid, p_key bytea) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_own memory.installation;
 BEGIN
     LOCK TABLE memory.agents IN SHARE ROW EXCLUSIVE MODE;
     SELECT * INTO STRICT v_own FROM memory.installation FOR UPDATE;
-    IF v_own.shard = p_shard AND v_own.shard_of = coalesce(p_home, v_own.id) THEN
-        RETURN true;
+    IF v_own.shard_set IS NOT NULL THEN
+        RETURN (v_own.shard, v_own.shard_number, v_own.shard_set) = (p_shard, p_number, coalesce(p_shards, v_own.shard_set));
     END IF;
-    IF v_own.shard_of IS NOT NULL OR (p_home IS NOT NULL AND EXISTS (SELECT FROM memory.agents)) THEN
-        RETURN false;
-    END IF;
-    IF p_home IS NOT NULL THEN
+    IF p_number > 0 THEN
+        IF EXISTS (SELECT FROM memory.agents) THEN
+            RETURN false;
+        END IF;
         PERFORM memory.renew_installation();  -- two copies of one empty database have the same id
         UPDATE memory.installation SET key = p_key;
         EXECUTE format(
             'ALTER TABLE memory.agents ALTER COLUMN agent_key SET START WITH %s RESTART', p_number * (1::bigint << 40) + 1
         );
     END IF;
-    UPDATE memory.installation i SET shard = p_shard, shard_of = coalesce(p_home, i.id);
+    UPDATE memory.installation
+    SET shard = p_shard, shard_number = p_number, shard_set = coalesce(p_shards, gen_random_uuid());
     RETURN true;
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.join_shards(text, bigint, uuid, bytea) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.join_shards IS 'Makes this database a shard of that home, unless it has agents of its own.';
+COMMENT ON FUNCTION memory.join_shards IS 'Makes this database a shard of a home, unless it has agents of its own.';

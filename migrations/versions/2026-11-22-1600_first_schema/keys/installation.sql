@@ -10,7 +10,8 @@ CREATE TABLE memory.installation (
     journal_read bigint NOT NULL DEFAULT 0,
     journal_tail bytea NOT NULL DEFAULT '',
     shard text,
-    shard_of uuid,
+    shard_number bigint,
+    shard_set uuid,
     inner_pad bytea NOT NULL GENERATED ALWAYS AS (
         substr(bit_send(('x' || rpad(encode(key, 'hex'), 128, '0'))::bit(512) # ('x' || repeat('36', 64))::bit(512)), 5)
     ) STORED,
@@ -30,7 +31,8 @@ COMMENT ON COLUMN memory.installation.ancestors IS 'The incarnations of which it
 COMMENT ON COLUMN memory.installation.journal_read IS 'Up to which byte this database knows all that the journal of forgetting says.';
 COMMENT ON COLUMN memory.installation.journal_tail IS 'SHA-256 of what stands before it: of another file, nothing is known.';
 COMMENT ON COLUMN memory.installation.shard IS 'The name of the shard that this database is; null: it is none.';
-COMMENT ON COLUMN memory.installation.shard_of IS 'The id of the database that keeps the map of the shards: the home.';
+COMMENT ON COLUMN memory.installation.shard_number IS 'Its number among the shards; 0: the home, which keeps the map.';
+COMMENT ON COLUMN memory.installation.shard_set IS 'An id that all shards of one home have, and copies of them too.';
 COMMENT ON COLUMN memory.installation.inner_pad IS 'The key, filled up to 64 bytes and XORed with 0x36.';
 COMMENT ON COLUMN memory.installation.outer_pad IS 'The key, filled up to 64 bytes and XORed with 0x5c.';
 ALTER TABLE memory.installation ENABLE ROW LEVEL SECURITY;

@@ -435,9 +435,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
-    "domain.observations": (
-        "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Tier Verification"
-    ),
+    "domain.observations": "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Tier Verification",
     "domain.guidelines": "ActionOutcome LearnedGuidelines",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
@@ -448,20 +446,20 @@ _HOME = {
     ),
     "domain.rechecks": "RecheckResult Rechecked",
     "domain.results": (
-        "AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult "
-        "JournalStatus JudgeRate Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt "
-        "Physical Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting "
-        "Late ImportCheck ImportReport ImportRun RolledBack ObserveResult"
+        "AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult JournalStatus JudgeRate "
+        "Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt Physical Progress "
+        "PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late ImportCheck "
+        "ImportReport ImportRun RolledBack ObserveResult"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",
     "domain.selection": "Selection",
     "domain.usage": "Usage",
     "errors": (
-        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError DividedAgentError "
-        "EmbeddedError ForkedError GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError "
-        "LanguageModelError LockTimeoutError MemorySQLError NotFoundError PoolFullError PromptTooLongError "
-        "ReadOnlyError RefusedError RestoredError SchemaError ShardError SourceError StaleError TooLargeError "
-        "TooManyError TruncatedError UnavailableError VersionError"
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError DividedAgentError EmbeddedError "
+        "ForkedError GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError "
+        "LockTimeoutError MemorySQLError NotFoundError PoolFullError PromptTooLongError ReadOnlyError RefusedError "
+        "RestoredError SchemaError ShardError SourceError StaleError TooLargeError TooManyError TruncatedError "
+        "UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",

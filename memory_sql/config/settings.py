@@ -98,8 +98,8 @@ class Settings(  # in lists, the last base comes first
 
     @property
     def is_embedded_by_default(self) -> bool:
-        """Whether nothing names a database: no URL, and no directory."""
-        return self.url is None and self.data_dir is None
+        """Whether nothing names a database: no URL, no shards, and no directory."""
+        return self.url is None and self.data_dir is None and self.shards is None
 
     @property
     def llm_name(self) -> Literal["openai", "azure", "offline"] | None:

@@ -15,7 +15,7 @@ from memory_sql.db.engine import connect_once
 from memory_sql.db.failures import named_errors
 from memory_sql.db.models import SCHEMA
 from memory_sql.db.repositories.prices import list_prices, set_price
-from memory_sql.db.repositories.shards import Self, add_shard, drop_shard, self_of, take_in_agents
+from memory_sql.db.repositories.shards import Self, add_shard, has_agents, self_of, take_in_agents
 from memory_sql.errors import ConfigurationError
 
 JOIN_KEY = 0x736861726473  # "shards"; those who join take turns
@@ -35,11 +35,15 @@ async def join(urls: Mapping[str, str], schema: str = DEFAULT_SCHEMA) -> dict[st
     """What each is now. Repeating it changes nothing; only the owner of the databases may.
 
     The home is the one that is it already, else the first. A database that has agents can only become the home. Raises
-    `ConfigurationError`, naming the shard that can't join; those before it have joined.
+    `ConfigurationError`, naming the shard that can't join; then none has.
     """
     with named_errors():
         known = {name: await _self(url, schema) for name, url in urls.items()}
     home = home_of(known) or next(iter(urls))
+    for name, url in urls.items():
+        with named_errors():
+            if name != home and not await _may_join(known[name], known[home], name, url, schema):
+                raise ConfigurationError(_REFUSED.format(name))
     done: dict[str, Joined] = {}
     for name in (home, *(name for name in urls if name != home)):
         with named_errors():
@@ -63,11 +67,19 @@ async def _self(url: str, schema: str) -> Self:
         return await self_of(session)
 
 
+async def _may_join(known: Self, home: Self, name: str, url: str, schema: str) -> bool:
+    """Asked before the home learns of it: a shard that the map names must be there from then on."""
+    if known.shards is not None:
+        return (known.shards, known.shard) == (home.shards, name)
+    async with _session(url, schema) as session:
+        return not await has_agents(session)
+
+
 async def _join(name: str, url: str, home: str, home_url: str, schema: str) -> None:
     """First the home learns the number, then the shard joins: what stops in between is done by the next call."""
     async with _session(home_url, schema) as session:
         await session.execute(select(func.pg_advisory_xact_lock(JOIN_KEY)))
-        number, is_new = await add_shard(session, name)
+        number = await add_shard(session, name)
         if name == home:
             if not await _joined(session, name, number, None, None):
                 raise ConfigurationError(_REFUSED.format(name))
@@ -78,10 +90,7 @@ async def _join(name: str, url: str, home: str, home_url: str, schema: str) -> N
         has_joined = await _joined(session, name, number, shards, key)
         for price in prices if has_joined else ():
             await set_price(session, price)
-    if not has_joined:
-        if is_new:
-            async with _session(home_url, schema) as session:
-                await drop_shard(session, name)
+    if not has_joined:  # it has an agent since it was asked
         raise ConfigurationError(_REFUSED.format(name))
 
 

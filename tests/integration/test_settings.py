@@ -26,6 +26,7 @@ from tests.sizes import few_in_every_run
 ELSEWHERE = {
     "url",
     "read_url",
+    "shards",
     "schema",
     "data_dir",
     "forget_journal",

@@ -30,6 +30,8 @@ VALUES: dict[str, Any] = {
     "float | None": 2.5,
     "str | None": "o1-2",
     "datetime": datetime(2026, 5, 17, tzinfo=UTC),
+    "Mapping[str, str]": {"b": "can't be reached"},
+    "Sequence[str]": ("a", "b"),
     "Mapping[str, int] | None": {"an incarnation": 2},
     "Refusal": Refusal(400, "temperature"),
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ARRAY, BigInteger, Text, cast, delete, exists, func, insert, literal, or_, select, update
+from sqlalchemy import ARRAY, BigInteger, Text, cast, exists, func, insert, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -42,19 +42,18 @@ async def list_shards(session: AsyncSession) -> list[str]:
     return list(await session.scalars(select(ShardRow.shard).order_by(ShardRow.number)))
 
 
-async def add_shard(session: AsyncSession, name: str) -> tuple[int, bool]:
-    """The number of that shard, and whether it is new. The caller lets nobody else add one meanwhile."""
+async def add_shard(session: AsyncSession, name: str) -> int:
+    """The number of that shard, which is added where it isn't known. The caller lets nobody else add one meanwhile."""
     known: int | None = await session.scalar(select(ShardRow.number).where(ShardRow.shard == name))
     if known is not None:
-        return known, False
+        return known
     following = select(func.coalesce(func.max(ShardRow.number) + 1, 0)).scalar_subquery()
     made = insert(ShardRow).values(shard=name, number=following, version=await map_version(session) + 1)
-    return (await session.execute(made.returning(ShardRow.number))).scalar_one(), True
+    return (await session.execute(made.returning(ShardRow.number))).scalar_one()
 
 
-async def drop_shard(session: AsyncSession, name: str) -> None:
-    """One that was added and couldn't join."""
-    await session.execute(delete(ShardRow).where(ShardRow.shard == name))
+async def has_agents(session: AsyncSession) -> bool:
+    return bool(await session.scalar(select(exists().select_from(AgentRow))))
 
 
 async def take_in_agents(session: AsyncSession, name: str) -> None:

@@ -1,3 +1,5 @@
+-- memory.shards and memory.agent_shards, the map, are of the home alone; what follows, every database says of itself.
+--
 -- memory.shard(): which shard this database is, its number (0: the home, the database with the map), the id that all shards of one
 -- home have, and a hash of its key. Two databases with the same hash have the same key, so what is hashed in one can be found in the
 -- other. One row; all but the hash are null: it is none.

@@ -435,7 +435,7 @@ _HOME = {
     "domain.layer": "ScopeRef",
     "domain.message_shapes": "MessageLike",
     "domain.messages": "Message RetainedMessage Role",
-    "domain.observations": "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Stage Tier Verification",
+    "domain.observations": "Lifecycle Marked Observation Policy Resolution SetAside Source SourceKind Tier Verification",
     "domain.guidelines": "ActionOutcome LearnedGuidelines",
     "domain.people": "Alias Hold HoldKind Merged PlacedHold RenameKind Renamed UserSummary",
     "domain.prices": "Price",
@@ -449,7 +449,7 @@ _HOME = {
         "AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult JournalStatus JudgeRate "
         "Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt Physical Progress "
         "PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late ImportCheck "
-        "ImportReport ImportRun RolledBack ObserveResult"
+        "ImportReport ImportRun RolledBack ObserveResult Stage"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",
     "domain.selection": "Selection",

@@ -68,15 +68,24 @@ async def clean(urls: dict[str, str]) -> None:
             await connection.execute(text(CLEAN.replace(":", "\\:")))
 
 
+async def take_away(server_url: str, url: str) -> None:
+    """Nobody can reach that database any more."""
+    name = url.rpartition("/")[2]
+    await administer(server_url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", END.format(name))
+
+
+async def bring_back(server_url: str, url: str) -> None:
+    await administer(server_url, f"ALTER DATABASE {url.rpartition('/')[2]} ALLOW_CONNECTIONS true")
+
+
 @asynccontextmanager
 async def away(server_url: str, url: str) -> AsyncIterator[None]:
     """Nobody can reach that database meanwhile."""
-    name = url.rpartition("/")[2]
-    await administer(server_url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", END.format(name))
+    await take_away(server_url, url)
     try:
         yield
     finally:
-        await administer(server_url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        await bring_back(server_url, url)
 
 
 async def asked(url: str, sql: str, **given: Any) -> list[tuple[Any, ...]]:

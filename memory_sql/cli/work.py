@@ -77,6 +77,8 @@ def _backlog_text(backlog: Backlog) -> str:
         lines.append(
             f"{'refused':<12} by the model's provider, {REFUSALS[b.refusal]}; last at {output.minute(b.refused_at)}"
         )
+    if b.unanswered:
+        lines.append(f"{'not counted':<12} shards that don't answer: {', '.join(b.unanswered)}")
     return "\n".join(lines)
 
 

@@ -21,9 +21,11 @@ from sqlalchemy.orm import Session
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.db.joining import join
+from memory_sql.db.roles import Roles
 from memory_sql.domain.keys import RIGHTS
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, DividedAgentError, InputError, NotFoundError, SchemaError, ShardError
+from memory_sql.jobs import seats
 from memory_sql.memory import Memory
 from memory_sql.resources.faces import FACES
 from memory_sql.server import create_app
@@ -33,9 +35,10 @@ from memory_sql.worker import Worked, Worker
 from tests import recycling
 from tests.asgi import lived
 from tests.commands import memory_sql
+from tests.conftest import as_login
 from tests.fakes import Parrot, Scripted, extracted
 from tests.recycling import administer
-from tests.sharding import asked, away, clean, fresh, joined
+from tests.sharding import asked, away, bring_back, clean, fresh, joined, take_away
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HOSTILE = [
@@ -801,6 +804,36 @@ async def test_worker_ends_with_a_shard_that_needs_another_release(
                 await Worker(memory, poll_seconds=0.1).run(asyncio.Event())
 
 
+async def test_seat_of_one_who_asks_for_long_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats, "ASKING_SECONDS", 0.0)
+    one, look, other = seats.Seats(1), asyncio.Event(), asyncio.Event()
+    assert one.take(look)
+    assert not one.take(other)
+    with one.asking() as keep:
+        await other.wait()
+        assert one.take(other)
+        keep()  # what was found late is done beside the other's
+    one.give_back()
+    assert not one.take(look)
+    one.give_back()
+    assert one.take(look)
+
+
+async def test_role_of_an_application_uses_shards_behind_walls(
+    server_url: str, walled_template: str, roles: Roles, settings: Settings
+) -> None:
+    async with joined(server_url, walled_template, "a", "b") as urls:
+        async with Memory(
+            shards={name: as_login(url, roles) for name, url in urls.items()}, settings=settings
+        ) as memory:
+            for agent in ("ada", "bob"):
+                await memory.observe("Likes tea.", agent_id=agent, user_id="mia")
+                assert len(await memory.observations.list(agent_id=agent, user_id="mia")) == 1
+            assert [one.id for one in await memory.admin.agents()] == ["ada", "bob"]
+            assert await memory.admin.verify() == []
+        assert await placed(urls) == {"ada": "a", "bob": "b"}
+
+
 async def test_models_are_shared(urls: dict[str, str]) -> None:
     async with Memory(shards=urls, settings=Settings(llm="offline")) as memory:
         runtimes = [shard.memory._runtime for shard in memory._spread.shards.values()]
@@ -890,6 +923,10 @@ def test_commands_work_in_all_shards(
     assert "Likes tea." in memory_sql("context", "--agent", "bob", "--user", "mia").out
     assert [row["id"] for row in memory_sql("admin", "agents", "--url", urls["b"], "--json").rows] == ["bob"]
     assert memory_sql("worker", "--once").out
+    asyncio.run(take_away(server_url, urls["b"]))
+    assert memory_sql("work", "backlog").out.endswith("not counted  shards that don't answer: b\n")
+    assert "shard b: " in memory_sql("admin", "agents", code=1).err
+    asyncio.run(bring_back(server_url, urls["b"]))
     assert memory_sql("db", "vacuum").out.count("ran ") == 2
     for command in (["reset", "--yes"], ["downgrade", "base", "--yes"], ["renew", "--yes"]):
         refused = memory_sql("db", *command, code=1)

@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo axe test slow all check docs pictures schema bench bench-peers bench-recall \
+.PHONY: help demo axe test slow all check docs pictures schema bench bench-peers bench-operations bench-survival bench-recall \
 	prove site format constraints dist release clean
 
 VENV := .venv
@@ -27,7 +27,7 @@ help:
 	@echo "make site         build the site of docs/ in build/html"
 	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
-	@echo "make bench-peers  the same operations by this library and others, in turns"
+	@echo "make bench-peers  the same operations, then the same accidents, by this library and others; or bench-operations, bench-survival"
 	@echo "make bench-recall   questions on the whole path; with DATA=DIR those of DIR, of this library and of others"
 	@echo "make prove        run the slow proofs (races, kills, sizes, a small language model)"
 	@echo "make format       sort imports and format"
@@ -85,8 +85,13 @@ site: $(VENV)/.installed-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The others need benchmarks/requirements.txt, best in an environment of its own, beside the project: BENCH_PYTHON=…
-bench-peers: $(VENV)/.installed-dev
+bench-peers: bench-operations bench-survival
+
+bench-operations: $(VENV)/.installed-dev
 	@$(BENCH_PYTHON) -m benchmarks.peers $(ARGS)
+
+bench-survival: $(VENV)/.installed-dev
+	@$(BENCH_PYTHON) -m benchmarks.survival $(ARGS)
 
 bench-recall: $(VENV)/.installed-dev
 	@$(BENCH_PYTHON) -m $(if $(DATA),benchmarks.recall --data "$(DATA)",benchmarks.recall.whole_path) $(ARGS)

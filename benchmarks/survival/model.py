@@ -88,14 +88,14 @@ class Model:
     cut: int = 0  # so many answers more are cut in the middle
     delay_seconds: float = 0
     calls: Counter[str] = field(default_factory=Counter)
-    bytes: int = 0
+    bytes_sent: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def respond(self, path: str, raw: bytes) -> tuple[int, bytes]:
         kind = "embeddings" if path.endswith("/embeddings") else "chat"
         with self._lock:
             self.calls[kind] += 1
-            self.bytes += len(raw)
+            self.bytes_sent += len(raw)
             is_cut = kind == "chat" and self.cut > 0 and not self.is_down
             self.cut -= is_cut
         time.sleep(self.delay_seconds)

@@ -67,7 +67,7 @@ class Managed(Store):
 
     async def add(self, said: Sequence[Said], user: str, conversation: str) -> None:
         messages = {"messages": [{"role": one["role"], "content": one["content"]} for one in said]}
-        config = {"configurable": {"langgraph_user_id": user}}
+        config = {"configurable": {"langgraph_user_id": user, "thread_id": conversation}}
         await asyncio.to_thread(self._remember, messages, config)
 
 

@@ -70,6 +70,7 @@ async def opened(place: Place) -> AsyncIterator[Ours]:
         finally:
             stop.set()
             await working
+            await model.close()
 
 
 KNOWN = Known("memory_sql", lambda: True, lambda: versions("memory-sql"), opened, answers, is_migrated=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -120,14 +122,16 @@ async def killed(stage: Stage) -> Outcome:
     stage.model.delay_seconds = 1
     place = {"url": stage.place.url, "folder": str(stage.place.folder), "model": stage.model.base_url}
     command = [sys.executable, "-m", "benchmarks.survival", "--child", stage.known.name, "--place", json.dumps(place)]
-    child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     assert child.stdout is not None
     try:
         while (line := await asyncio.wait_for(child.stdout.readline(), timeout=120)) not in (b"ok\n", b""):
             pass
     finally:
         if child.returncode is None:
-            child.kill()
+            os.killpg(child.pid, signal.SIGKILL)  # with a server that it has started
     _, errors = await child.communicate()
     if line != b"ok\n":
         raise RuntimeError(f"the child hasn't added anything: {errors.decode()[-2000:]}")

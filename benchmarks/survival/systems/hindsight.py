@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -27,6 +27,7 @@ from benchmarks.survival.model import DIMENSIONS, EMBEDDER, KEY, NAME, Asked
 from benchmarks.survival.system import Known, Place, Said
 
 STARTED_SECONDS = 120
+_NEW = re.compile(r"^\W*([0-9a-f]{8}-[0-9a-f-]{27})\] (The user's .*? has the name \w+\.)", re.MULTILINE)
 
 
 def program() -> str | None:
@@ -42,11 +43,10 @@ def version() -> str:
 
 
 def answers(asked: Asked) -> str:
-    """A fact for each thing told; nothing is consolidated."""
+    """A fact for each thing told; asked to consolidate, an observation of each new fact."""
     if '"what"' not in asked.prompt + json.dumps(asked.schema):
-        return json.dumps(
-            {name: [] for name in asked.schema.get("properties", {"creates": 0, "updates": 0, "deletes": 0})}
-        )
+        made = [{"text": text, "source_fact_ids": [fact]} for fact, text in _NEW.findall(asked.last)]
+        return json.dumps({"creates": made, "updates": [], "deletes": []})
     unknown = dict.fromkeys(("when", "where", "who", "why"), "N/A")
     rest = {"fact_type": "world", "fact_kind": "conversation", "entities": []}
     return json.dumps({"facts": [{"what": fact.text, **unknown, **rest} for fact in asked.news(asked.last)]})
@@ -68,8 +68,10 @@ class Hindsight:
         await self._ask("POST", user, "/memories", {"items": items, "async": self._in_background})
 
     async def _all(self, user: str) -> list[dict[str, Any]]:
+        """Facts, without the observations that are made of them."""
         try:
-            return list((await self._ask("GET", user, "/memories/list"))["items"])
+            found = (await self._ask("GET", user, "/memories/list"))["items"]
+            return [one for one in found if one["fact_type"] != "observation"]
         except aiohttp.ClientResponseError as error:
             if error.status == 404:  # a bank comes with its first memory
                 return []
@@ -125,7 +127,6 @@ async def opened(place: Place, *, in_background: bool) -> AsyncIterator[Hindsigh
             cwd=place.folder,
             stdout=log,
             stderr=log,
-            start_new_session=True,
         )
     try:
         timeout = aiohttp.ClientTimeout(total=300)
@@ -133,11 +134,11 @@ async def opened(place: Place, *, in_background: bool) -> AsyncIterator[Hindsigh
             await _started(http)
             yield Hindsight(http, in_background)
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
+        server.terminate()
         try:
             await asyncio.to_thread(server.wait, 15)
         except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
+            server.kill()
             server.wait()
 
 

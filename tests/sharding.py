@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from memory_sql.db.joining import join
 from tests import recycling
@@ -70,12 +70,12 @@ async def clean(urls: dict[str, str]) -> None:
 
 async def take_away(server_url: str, url: str) -> None:
     """Nobody can reach that database any more."""
-    name = url.rpartition("/")[2]
+    name = make_url(url).database
     await administer(server_url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", END.format(name))
 
 
 async def bring_back(server_url: str, url: str) -> None:
-    await administer(server_url, f"ALTER DATABASE {url.rpartition('/')[2]} ALLOW_CONNECTIONS true")
+    await administer(server_url, f"ALTER DATABASE {make_url(url).database} ALLOW_CONNECTIONS true")
 
 
 @asynccontextmanager

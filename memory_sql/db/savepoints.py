@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
@@ -47,8 +48,7 @@ async def taken_back_on_error(session: AsyncSession) -> AsyncIterator[None]:
     try:
         yield
     except Exception as error:
-        told = (SQLAlchemyError,) if isinstance(error, SQLAlchemyError) else ()  # that the connection or BEGIN failed
-        with suppress(*told):
+        with suppress(*_told(error)):
             await session.execute(text(f"ROLLBACK TO SAVEPOINT {name}"))
         session.info[UNUSED] = is_first  # it still exists
         raise
@@ -62,13 +62,26 @@ async def taken_back(session: AsyncSession) -> AsyncIterator[None]:
     """
     if session.info.get(UNUSED):  # what is done inside may use it as well: it goes on existing
         try:
-            yield
+            async with _ended_by(partial(session.execute, text(f"ROLLBACK TO SAVEPOINT {FIRST}"))):
+                yield
         finally:
-            await session.execute(text(f"ROLLBACK TO SAVEPOINT {FIRST}"))
             session.info[UNUSED] = True
         return
-    async with savepoint(session) as begun:
-        try:
-            yield
-        finally:
-            await begun.rollback()
+    async with savepoint(session) as begun, _ended_by(begun.rollback):
+        yield
+
+
+@asynccontextmanager
+async def _ended_by(undo: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        with suppress(*_told(error)):
+            await undo()
+        raise
+    await undo()
+
+
+def _told(error: BaseException) -> tuple[type[SQLAlchemyError], ...]:
+    """What rolling back after that raises is nothing new: that the connection is lost, or BEGIN has failed."""
+    return (SQLAlchemyError,) if isinstance(error, SQLAlchemyError) else ()

@@ -11,8 +11,10 @@ from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from memory_sql.config import Settings
+from memory_sql.db import Session
 from memory_sql.db.engine import OVERFLOW, Database
 from memory_sql.db.principals import service
+from memory_sql.db.savepoints import taken_back
 from memory_sql.db.urls import CACHE_SIZE, asyncpg_url
 from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
@@ -228,3 +230,20 @@ async def test_principal_is_named_where_walls_stand_and_a_pooler_gets_a_transact
         async with pooled.database.reading(principal=service("ada")) as reader:
             assert [row.who for row in await reader.execute(named, {})] == [{"serves": "ada"}]
         assert await rows(pooled, "SELECT memory.principal()") == [({"serves_all": True},)]
+
+
+GONE = select(func.pg_terminate_backend(func.pg_backend_pid()))
+
+
+@pytest.mark.direct
+@pytest.mark.parametrize("locks", [True, False], ids=["first savepoint", "another"])
+async def test_connection_that_is_lost_in_what_is_taken_back_is_named(database_url: str, locks: bool) -> None:
+    database = Database(database_url)
+
+    async def look(unit: Session) -> None:
+        async with taken_back(unit):
+            await unit.execute(GONE)
+
+    with pytest.raises(DatabaseError, match=r"closed the connection|shutting down"):
+        await database.write(look, locks=locks)
+    await database.close()

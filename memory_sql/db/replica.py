@@ -9,10 +9,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, select, text
 
 from memory_sql.db.answering import Primary, Step, T, current_position, in_bytes
 from memory_sql.db.direct import Direct, Reader
@@ -33,6 +34,9 @@ _STANDING = select(
     func.pg_is_in_recovery().label("is_replica"), in_bytes(func.pg_last_wal_replay_lsn()).label("replayed")
 )
 _INCARNATION: Select[Any] = select(func.memory.incarnation().label("incarnation"))
+_PLACE = text(
+    "SELECT c.system_identifier, d.oid FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()"
+)
 
 
 class BehindError(Exception):
@@ -90,10 +94,25 @@ class Replicated(Primary):
             raise PromotedError
         await self.replica.check_schema()
         await self.replica.look()
+        if not await self._is_ours():
+            if await _place(self.replica) != await _place(self.database):
+                raise ConfigurationError("the server of read_url is a replica of another database than that of url")
+            await self._become_ours()
+
+    async def _become_ours(self) -> None:
+        """The primary is in its place since just now, and that has yet to be replayed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._max_lag):
+                while True:
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    if await self._is_ours():
+                        return
+        raise DatabaseError("it hasn't replayed yet which database it is a replica of")
+
+    async def _is_ours(self) -> bool:
         async with self.replica.reading() as reader:
             (found,) = await reader.execute(_INCARNATION, {})
-        if str(found.incarnation) != self.database.identity.incarnation:
-            raise ConfigurationError("the server of read_url is a replica of another database than that of url")
+        return str(found.incarnation) == self.database.identity.incarnation
 
     def wrote(self, here: bool = True) -> None:
         """Notes a commit. `here`: in the event loop; the position is asked for at once, while the primary is there."""
@@ -248,6 +267,15 @@ class Replicated(Primary):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+
+
+async def _place(database: Database) -> tuple[Any, ...] | Database:
+    """The same for a primary and its replicas; the database itself where its provider doesn't tell."""
+    try:
+        async with database.statement() as unit:
+            return tuple((await unit.execute(_PLACE)).one())
+    except DatabaseError:
+        return database
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:

@@ -367,6 +367,26 @@ async def test_a_replica_of_another_database_is_refused(all_servers: Servers, pr
             pass
 
 
+async def test_a_replica_that_has_not_heard_yet_what_it_is_of_is_read_once_it_has(
+    all_servers: Servers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The primary gets its incarnation when it is first opened, and another with `db renew`."""
+    caplog.set_level(logging.INFO, "memory_sql")
+    monkeypatch.setattr(replica, "RETRY_SECONDS", 0.05)
+    primary = all_servers.primary()
+    await asyncio.to_thread(migrate.upgrade, primary.url, schema=recycling.SCHEMA)
+    standby = all_servers.standby(primary)
+    await pause(primary, standby)
+    await migrate.renew(primary.url, recycling.SCHEMA)
+    async with opened(primary, standby, read_max_lag_seconds=0.1) as memory:
+        await memory.observe("Mia's tide table is new.", **MIA)
+        assert "tide" in await told(memory)
+        assert turns(caplog) == ["the replica can't be used"]
+        await said(standby, "SELECT pg_wal_replay_resume()")
+        await until_answered_by_replica(memory)
+    assert turns(caplog)[:2] == ["the replica can't be used", "the replica is back"]
+
+
 async def until_answered_by_replica(memory: Memory) -> None:
     await until(lambda: is_answered_by_replica(memory))
 

@@ -222,6 +222,10 @@ def _is_matter_of_order(step: Step, ending: Sequence[Step], steps: Sequence[Step
         changed |= {into for name, *given in steps for into in given if name == "merge"} | {VISITOR}
     if step[0] == "merge" and any(name == "merge" for name, *_ in steps):
         return False
+    if step[0] == "merge" and {step[1], VISITOR} & {
+        _nth(IDS, given[1]) for name, *given in steps if name == "hold" and given[0] == "user"
+    }:
+        return False  # a hold on the one covers what the other has said as well from then on
     if step[0] in ("merge", "unmerge"):
         return sum(name in ("merge", "unmerge") for name, *_ in ending) == 1 and changed.isdisjoint({*step} - {VISITOR})
     if step[0] == "bring" and "rollback" in kinds:

@@ -33,11 +33,10 @@ LANGUAGE sql STABLE SET jit = off AS $$
         WHERE f.scope_id = ANY (p_scopes) AND (f.scope_id, f.seq) <> (p_scope, p_seq)
     )
     SELECT c.scope_id, c.seq, c.content, c.observed_at
-    FROM compared c
-    WHERE c.shared >= 0.5
-      AND EXISTS (SELECT FROM memory.shareable(p_agent, c.scope_id, p_excluded) h WHERE h.seq = c.seq)
+    FROM (SELECT c.* FROM compared c WHERE c.shared >= 0.5 ORDER BY c.shared DESC, c.scope_id, c.seq OFFSET 0) c
+    WHERE EXISTS (SELECT FROM memory.shareable(p_agent, c.scope_id, p_excluded) h WHERE h.seq = c.seq)
     ORDER BY c.shared DESC, c.scope_id, c.seq
-    LIMIT p_limit
+    LIMIT p_limit  -- whether one may be judged costs more than comparing it, so the closest are asked first
 $$;
 
 COMMENT ON FUNCTION memory.alike IS

@@ -17,6 +17,7 @@ import pytest
 from packaging.version import Version
 
 from memory_sql import __version__
+from memory_sql.db.models import Base
 
 ROOT = Path(__file__).parents[2]
 
@@ -176,3 +177,20 @@ def test_only_the_list_of_settings_is_long() -> None:
     modules = package.rglob("*.py")
     long = {str(path.relative_to(package)) for path in modules if len(path.read_text("utf-8").splitlines()) > 500}
     assert long == {"config/sections.py"}
+
+
+def test_words_are_looked_for_as_an_index_has_them() -> None:
+    """Another expression finds the same rows, by reading every one of them."""
+    indexed = {
+        str(expression)
+        for table in Base.metadata.sorted_tables
+        for index in table.indexes
+        for expression in index.expressions
+        if "search_tokens" in str(expression)
+    }
+    asked = [
+        re.sub(r"\b[a-z]\.", "", found)
+        for path in sorted((ROOT / "memory_sql" / "db" / "sql").rglob("*.sql"))
+        for found in re.findall(r"(memory\.search_tokens\(.*\)) &&", path.read_text())
+    ]
+    assert set(asked) == indexed

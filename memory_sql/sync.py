@@ -47,6 +47,7 @@ from memory_sql.resources import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Face:
@@ -67,15 +68,10 @@ class _Blocking(Generic[P, R]):
         def call(*given: P.args, **named: P.kwargs) -> R:
             session: Any = named.get("session")
             if session is None:
-                return face._portal.call(lambda: self._of(face)(*given, **named))
-            return face._portal.join(session, lambda lent: self._of(face)(*given, **{**named, "session": lent}))
+                return face._portal.call(lambda: _of(face, self.method)(*given, **named))
+            return face._portal.join(session, lambda lent: _of(face, self.method)(*given, **{**named, "session": lent}))
 
         return _like(self.method, call)
-
-    def _of(self, face: Face) -> Callable[..., Coroutine[Any, Any, R]]:
-        """The method of this one memory, which may have shards."""
-        found: Callable[..., Coroutine[Any, Any, R]] = getattr(face._awaited, self.method.__name__)
-        return found
 
 
 class _Iterating(Generic[P, R]):
@@ -86,9 +82,15 @@ class _Iterating(Generic[P, R]):
 
     def __get__(self, face: Face, kind: type) -> Callable[P, Iterator[R]]:
         def call(*given: P.args, **named: P.kwargs) -> Iterator[R]:
-            return face._portal.iterate(getattr(face._awaited, self.method.__name__)(*given, **named))
+            return face._portal.iterate(_of(face, self.method)(*given, **named))
 
         return _like(self.method, call)
+
+
+def _of(face: Face, method: Callable[..., T]) -> Callable[..., T]:
+    """The method of this one memory, which may have shards."""
+    found: Callable[..., T] = getattr(face._awaited, method.__name__)
+    return found
 
 
 def _like(method: Callable[..., Any], call: Callable[P, R]) -> Callable[P, R]:

@@ -34,6 +34,7 @@ _STANDING = select(
     func.pg_is_in_recovery().label("is_replica"), in_bytes(func.pg_last_wal_replay_lsn()).label("replayed")
 )
 _INCARNATION: Select[Any] = select(func.memory.incarnation().label("incarnation"))
+_TELLS_PLACE = text("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
 _PLACE = text(
     "SELECT c.system_identifier, d.oid FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()"
 )
@@ -271,11 +272,9 @@ class Replicated(Primary):
 
 async def _place(database: Database) -> tuple[Any, ...] | Database:
     """The same for a primary and its replicas; the database itself where its provider doesn't tell."""
-    try:
-        async with database.statement() as unit:
-            return tuple((await unit.execute(_PLACE)).one())
-    except DatabaseError:
-        return database
+    async with database.statement() as unit:
+        is_told = (await unit.execute(_TELLS_PLACE)).scalar_one()
+        return tuple((await unit.execute(_PLACE)).one()) if is_told else database
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:

@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     )
     from memory_sql.domain.rechecks import Rechecked, RecheckResult
     from memory_sql.domain.results import (
+        AgentMove,
         AgentSummary,
         Backlog,
         ConsolidateResult,
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
         LanguageModelError,
         LockTimeoutError,
         MemorySQLError,
+        MovedAgentError,
         NotFoundError,
         PoolFullError,
         PromptTooLongError,
@@ -202,6 +204,7 @@ __all__ = [
     "ActionOutcome",
     "AddResult",
     "Admin",
+    "AgentMove",
     "AgentSettings",
     "AgentSummary",
     "Alias",
@@ -319,6 +322,7 @@ __all__ = [
     "ModelCheck",
     "Models",
     "Moved",
+    "MovedAgentError",
     "NamedIn",
     "Naming",
     "NewKey",
@@ -446,20 +450,20 @@ _HOME = {
     ),
     "domain.rechecks": "RecheckResult Rechecked",
     "domain.results": (
-        "AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult JournalStatus JudgeRate "
-        "Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming PersonReceipt Physical Progress "
-        "PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed Violation Waiting Late ImportCheck "
-        "ImportReport ImportRun RolledBack ObserveResult Stage"
+        "AgentMove AgentSummary Backlog ConsolidateResult DailyCost DeadRun EmbedResult FailedRun FormResult "
+        "JournalStatus JudgeRate Judged Kept KeptReason LifecycleWeek MaintainResult ModelCheck Moved Naming "
+        "PersonReceipt Physical Progress PropagateResult PropagationOutcome Receipt Review RunDueResult Stats Trimmed "
+        "Violation Waiting Late ImportCheck ImportReport ImportRun RolledBack ObserveResult Stage"
     ),
     "domain.scopes": "Consolidation Contradiction Diff Repetition Scope ScopeDetails ScopeSetting Sentence",
     "domain.selection": "Selection",
     "domain.usage": "Usage",
     "errors": (
-        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError DividedAgentError EmbeddedError "
-        "ForkedError GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError LanguageModelError "
-        "LockTimeoutError MemorySQLError NotFoundError PoolFullError PromptTooLongError ReadOnlyError RefusedError "
-        "RestoredError SchemaError ShardError SourceError StaleError TooLargeError TooManyError TruncatedError "
-        "UnavailableError VersionError"
+        "AnswerError BudgetError BusyError ConfigurationError ConflictError DatabaseError DividedAgentError "
+        "EmbeddedError ForkedError GuardError HeldError InputError InvalidIdError InvalidMessageError JudgeError "
+        "LanguageModelError LockTimeoutError MemorySQLError MovedAgentError NotFoundError PoolFullError "
+        "PromptTooLongError ReadOnlyError RefusedError RestoredError SchemaError ShardError SourceError StaleError "
+        "TooLargeError TooManyError TruncatedError UnavailableError VersionError"
     ),
     "jobs": "DueKind DueWork",
     "llm": "Answer LanguageModel Request",

@@ -256,6 +256,16 @@ class ShardError(DatabaseError):
         self.shards = dict(shards)
 
 
+class MovedAgentError(DatabaseError):
+    """The agent is just moving to another shard, or has moved there since the call began. Nothing was written: call again.
+
+    A memory with shards calls again by itself, unless the call joins a transaction of the host or has asked a model.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the agent is moving to another shard, or has moved since the call began; call again")
+
+
 class DividedAgentError(DatabaseError):
     """Two shards hold the same agent, and only a person knows which one is right. Nothing was written.
 
@@ -429,6 +439,7 @@ STATUSES: Mapping[type[MemorySQLError], int] = {
     ReadOnlyError: 503,
     SchemaError: 500,
     ShardError: 503,
+    MovedAgentError: 503,
     DividedAgentError: 500,
     RestoredError: 503,
     EmbeddedError: 503,

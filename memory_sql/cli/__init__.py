@@ -20,6 +20,7 @@ from memory_sql import __version__
 from memory_sql.cli import (
     adding,
     admin,
+    agents,
     configuring,
     conversations,
     database,
@@ -98,6 +99,7 @@ app.command("serve", rich_help_panel=tree.OPERATIONS)(serve.serve)
 app.command("inspect", rich_help_panel=tree.OPERATIONS)(inspecting.inspect)
 app.command("mcp", rich_help_panel=tree.OPERATIONS)(mcp.mcp)
 app.command("worker", rich_help_panel=tree.OPERATIONS)(worker.worker)
+app.add_typer(agents.app, name="agent", rich_help_panel=tree.OPERATIONS)
 app.add_typer(database.app, name="db", rich_help_panel=tree.OPERATIONS)
 
 

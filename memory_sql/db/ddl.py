@@ -23,6 +23,7 @@ FUNCTIONS = (
     "states/keep_said_again",
     "keys/installation",
     "keys/shards",
+    "keys/moved_agents",
     "visibility/principal",
     "visibility/user_ids",
     "visibility/left_groups",

@@ -13,12 +13,21 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from memory_sql.db.connecting import POOLER, REFUSALS, not_connected, refused
-from memory_sql.errors import ConflictError, DatabaseError, LockTimeoutError, PoolFullError, ReadOnlyError, SchemaError
+from memory_sql.errors import (
+    ConflictError,
+    DatabaseError,
+    LockTimeoutError,
+    MovedAgentError,
+    PoolFullError,
+    ReadOnlyError,
+    SchemaError,
+)
 
 NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
+MOVED = "MS001"  # our own: an agent that is in another shard now
 LOST = "the database can't be reached"
 CONNECTION_LOST = "08"  # the class of its error codes
 RAISED = (
@@ -57,6 +66,8 @@ def _named(error: BaseException | None, url: URL | None) -> DatabaseError:
         return LockTimeoutError(f"try again (SQLSTATE {code})")
     if code in CONFLICTS:
         return ConflictError(f"others were writing the same rows (SQLSTATE {code}); nothing was written, try again")
+    if code == MOVED:
+        return MovedAgentError()
     if code == READ_ONLY:
         return ReadOnlyError(f"the database or the transaction is read-only (SQLSTATE {code})")
     if code in STATEMENT_GONE:

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session
 
-from memory_sql.db.failures import LOCK_NOT_AVAILABLE
-from memory_sql.errors import InputError, LockTimeoutError
+from memory_sql.db.failures import LOCK_NOT_AVAILABLE, MOVED, code_of
+from memory_sql.errors import InputError, LockTimeoutError, MovedAgentError
 
 
 class Limits(NamedTuple):
@@ -128,9 +128,9 @@ def _check_session(session: Session) -> None:
 async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]:
     """The host's transaction, with a limit on waiting for locks if it has none or a longer one, restored afterwards.
 
-    Raises `LockTimeoutError` after waiting too long. Other database errors are passed to the host as the driver raises
-    them: it may know how to continue. After either, a rollback is needed (one to a savepoint is enough), which also restores
-    the limit.
+    Raises `LockTimeoutError` after waiting too long, `MovedAgentError` for an agent that moves. Other database errors are
+    passed to the host as the driver raises them: it may know how to continue. After either, a rollback is needed (one to a
+    savepoint is enough), which also restores the limit.
     """
     before, now = (await session.execute(_limit_locks(limit))).one()
     try:
@@ -142,6 +142,8 @@ async def joined(session: AsyncSession, limit: timedelta) -> AsyncIterator[None]
             whose = "the lock_timeout of this transaction" if now == before else "lock_timeout_seconds"
             advice = "roll the transaction back, or to a savepoint before the call, and try again"
             raise LockTimeoutError(advice, whose) from None
+        if isinstance(error, DBAPIError) and code_of(error.orig) == MOVED:
+            raise MovedAgentError from None
         raise
     await _restore_locks(session, before)
 

@@ -306,6 +306,20 @@ class AgentSummary(Value):
     settings: dict[str, Any]
 
 
+class AgentMove(Value):
+    """An agent that has moved from shard `source` to `target`; if both are the same, nothing had to be done.
+
+    `rows` counts what was copied, by table. In the last `held_seconds` of the copying nobody could change the agent.
+    """
+
+    agent_id: str
+    source: str
+    target: str
+    rows: dict[str, int] = Field(default_factory=dict)
+    seconds: float = 0.0
+    held_seconds: float = 0.0
+
+
 class JudgeRate(Value):
     """A judge's record of the last 30 days: of `answers`, `wrong` got a decoy wrong and didn't count."""
 

@@ -20,8 +20,8 @@ from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.arguments import flags, id_of, needed_text, optional_id, path_of, within
 from memory_sql.domain.ids import Id, moved
-from memory_sql.domain.results import AgentSummary, JournalStatus, Receipt, Stats, Violation
-from memory_sql.errors import InputError, NotFoundError
+from memory_sql.domain.results import AgentMove, AgentSummary, JournalStatus, Receipt, Stats, Violation
+from memory_sql.errors import ConfigurationError, InputError, NotFoundError
 from memory_sql.lifecycle import corrections, forgetting, journal, restoring
 from memory_sql.llm.embeddings import name_of
 from memory_sql.propagation.decoys import judged_languages
@@ -133,6 +133,17 @@ class Admin(Face):
         behind, most = optional_id("after", after), within("limit", limit, 1000)
         async with self._database.statement(principal=service(None)) as unit:
             return await list_agents(unit, behind, most)
+
+    async def move(self, *, agent_id: Id, to: str) -> AgentMove:
+        """Moves an agent, whole, to the shard `to`, while it is used. Needs the owner of both databases.
+
+        Everything keeps its id. Each row is compared before the agent is switched over; in the last second or so, calls that
+        change it wait. The rows in the old shard are deleted 20 seconds after that. What is killed, or fails, is ended by
+        the next call: the agent is whole in exactly one of the two at any moment. Raises `NotFoundError`, `BusyError`
+        while somebody else moves it, `LockTimeoutError` if a transaction keeps hold of it, `InputError` for an unknown shard.
+        """
+        id_of("agent_id", agent_id), needed_text("to", to)
+        raise ConfigurationError("this memory has no shards")
 
 
 async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:

@@ -29,7 +29,7 @@ class Places:
         self._looking = asyncio.Lock()
 
     async def find(self, agent_id: str) -> str | None:
-        """The shard by the map; None: the map doesn't know the agent."""
+        """The shard by the map; None: the map doesn't know the agent. Where one is that moves is asked each time."""
         if time.monotonic() >= self._looked_at + LOOK_SECONDS:
             await self._look()
         known = self._kept.get(agent_id)
@@ -37,10 +37,16 @@ class Places:
             return known
         version = self._version
         async with self._home.statement(principal=SERVICE) as unit:
-            found = await shards.shard_of(unit, agent_id)
-        if found is not None and self._version == version:
-            self._keep(agent_id, found)
-        return found
+            found = await shards.placed(unit, agent_id)
+        if found is None:
+            return None
+        if found.moving_to is None and self._version == version:
+            self._keep(agent_id, found.shard)
+        return found.shard
+
+    def forget(self, agent_id: str) -> None:
+        """It isn't where it was, or is about not to be."""
+        self._kept.pop(agent_id, None)
 
     async def place(self, agent_id: str, shard: str | None) -> str:
         """Where it is from now on: there, where others have placed it meanwhile, or (None) where the fewest agents are."""

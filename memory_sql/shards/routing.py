@@ -5,8 +5,10 @@ A memory of one database has none of this: what is made here becomes attributes 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import cache, partial, wraps
 from importlib import import_module
@@ -14,10 +16,12 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.config.shards import shards_of
+from memory_sql.domain.arguments import id_of, needed_text
 from memory_sql.domain.ids import host_id, stored_id
-from memory_sql.errors import ConfigurationError, InputError
+from memory_sql.errors import ConfigurationError, InputError, MovedAgentError, NotFoundError
 from memory_sql.resources.faces import FACES, Faces
 from memory_sql.shards.combining import COMBINED, refusal
+from memory_sql.shards.moving import move
 from memory_sql.shards.spread import Inner, Spread, naming
 
 CREATES = frozenset({"add", "observe", "configure", "groups.create", "scopes.create", "holds.place", "people.merge"})
@@ -31,6 +35,15 @@ OF_HOME = frozenset(
 
 REFUSED = frozenset("imports.mongo imports.mem0 imports.list imports.verify imports.rollback".split())
 """What works on one database."""
+
+MOVE = "admin.move"
+MOVING_SECONDS, PAUSE_SECONDS = 30.0, 0.05  # how long a call waits for an agent that moves, and how often it tries
+
+SEVERAL = frozenset(
+    "run_due conversations.form scopes.consolidate scopes.propagate work.embed work.recheck work.maintain work.trim"
+    " work.learn".split()
+)
+"""The calls of several transactions, between which an agent may move: what they have done is done, so nothing is repeated."""
 
 OF_ITSELF = frozenset("open close now require_llm".split())
 """What the outer memory does itself; `open` and `close` do it to all."""
@@ -57,7 +70,7 @@ def spread_over(
     except ValueError as error:
         raise ConfigurationError(f"shards: {error}") from None
     own = settings.model_copy(update={"shards": None})
-    spread = Spread({name: one(url, settings=own) for name, url in urls.items()})
+    spread = Spread(urls, partial(one, settings=own))
     memory._spread = spread
     memory._runtime = spread.home.memory._runtime
 
@@ -120,6 +133,8 @@ def _routed(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     async def send(self: Any, *given: Any, **named: Any) -> Any:
         spread: Spread = self._spread
+        if call == MOVE:
+            return await move(spread, id_of("agent_id", named["agent_id"]), needed_text("to", named["to"]))
         if call in REFUSED:
             raise InputError(NO_IMPORTS)
         if call in OF_HOME:
@@ -127,10 +142,30 @@ def _routed(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
         if named.get("agent_id") is None and call in COMBINED:
             bound = dict(list(signature.bind(self, *given, **named).arguments.items())[1:])
             return await COMBINED[call](spread, lambda memory, **other: of(memory)(**{**bound, **other}), bound)
-        shard = await _shard_for(spread, call, named)
-        return await spread.in_shard(shard, lambda memory: of(memory)(*given, **named))
+        return await _where_it_is(spread, call, named, lambda memory: of(memory)(*given, **named))
 
     return send
+
+
+async def _where_it_is(
+    spread: Spread, call: str, named: Mapping[str, Any], work: Callable[[Inner], Awaitable[Any]]
+) -> Any:
+    """In the agent's shard; while it moves, again and again."""
+    until = time.monotonic() + MOVING_SECONDS
+    shard = await _shard_for(spread, call, named)
+    while True:
+        try:
+            return await spread.in_shard(shard, work)
+        except NotFoundError as error:
+            if error.what != "agent" or named.get("session") is not None or not await spread.lost(error.key, shard):
+                raise
+        except MovedAgentError:
+            await spread.lost(stored_id(named["agent_id"], "agent_id"), shard)
+            is_one_transaction = named.get("session") is None and call not in SEVERAL and not named.get("wait")
+            if not is_one_transaction or time.monotonic() > until:
+                raise
+            await asyncio.sleep(PAUSE_SECONDS)
+        shard = await _shard_for(spread, call, named)
 
 
 async def _shard_for(spread: Spread, call: str, named: Mapping[str, Any]) -> Any:

@@ -12,7 +12,14 @@ from memory_sql.db import Joinable
 from memory_sql.db.joining import home_of
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories.shards import Holding, Self, holding, self_of
-from memory_sql.errors import ConfigurationError, DatabaseError, DividedAgentError, InputError, ShardError
+from memory_sql.errors import (
+    ConfigurationError,
+    DatabaseError,
+    DividedAgentError,
+    InputError,
+    NotFoundError,
+    ShardError,
+)
 from memory_sql.shards.places import Places
 
 log = logging.getLogger("memory_sql")
@@ -25,12 +32,18 @@ NOT_OPEN = "this Memory is not open; use `async with Memory(…) as memory`"
 class Shard:
     """One database. One that couldn't be reached when the memory was opened is opened with its next call."""
 
-    def __init__(self, name: str, memory: Inner) -> None:
+    def __init__(self, name: str, url: str, memory: Inner) -> None:
         self.name = name
+        self.url = url
         self.memory = memory
         self.is_open = False
         self.known: Self | None = None  # what the database says of itself
         self._opening = asyncio.Lock()
+
+    @property
+    def schema(self) -> str:
+        found: str = self.memory.settings.schema
+        return found
 
     async def open(self, *, restoring: bool) -> None:
         try:
@@ -77,8 +90,8 @@ def naming(shard: Shard) -> Iterator[None]:
 class Spread:
     """The shards of a memory. What it raises names the shard that can't be reached."""
 
-    def __init__(self, inner: Mapping[str, Inner]) -> None:
-        self.shards = {name: Shard(name, memory) for name, memory in inner.items()}
+    def __init__(self, urls: Mapping[str, str], one: Callable[[str], Inner]) -> None:
+        self.shards = {name: Shard(name, url, one(url)) for name, url in urls.items()}
         self.home = next(iter(self.shards.values()))  # until the databases have said which it is
         self._places: Places | None = None
         self._restoring = False
@@ -175,6 +188,26 @@ class Spread:
         if found is None:
             raise ConfigurationError(f"shards: agent {agent_id} is in the shard {known}, which isn't named")
         return found
+
+    @property
+    def home_database(self) -> Any:
+        self._opened_places()
+        return self.home.memory.database
+
+    async def placed(self, agent_id: str) -> None:
+        """One that was written straight into a shard is in the map from now on. Raises `NotFoundError`."""
+        places = self._opened_places()
+        if await places.find(agent_id) is None:
+            held = await self._holder(agent_id)
+            if held is None:
+                raise NotFoundError("agent", agent_id)
+            await places.place(agent_id, held)
+
+    async def lost(self, agent_id: str, shard: Shard) -> bool:
+        """Whether it is elsewhere than in that shard, where a call has not found it."""
+        places = self._opened_places()
+        places.forget(agent_id)
+        return await self.in_shard(self.home, lambda _: places.find(agent_id)) not in (None, shard.name)
 
     async def _holder(self, agent_id: str) -> str | None:
         """Who holds it without the map. Raises `DividedAgentError`."""

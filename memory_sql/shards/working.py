@@ -9,13 +9,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from memory_sql.errors import ShardError
+from memory_sql.errors import DatabaseError, ShardError
 from memory_sql.jobs.outage import Outage
+from memory_sql.shards.moving import settle_all
 from memory_sql.shards.spread import Inner, Shard, Spread
 
 log = logging.getLogger("memory_sql.worker")
 
 OPENING = "opening"
+SETTLE_SECONDS = 15.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0  # between attempts to open a shard
 
 Make = Callable[[str, Inner], Any]  # a worker of a shard, by its name and its memory
@@ -24,12 +26,24 @@ Make = Callable[[str, Inner], Any]  # a worker of a shard, by its name and its m
 async def work_in_each(spread: Spread, make: Make, stop: asyncio.Event) -> None:
     """Until `stop` is set. What ends one of them, as `SchemaError` does, ends all, and is raised."""
     working = [asyncio.create_task(_work_in(spread, shard, make, stop)) for shard in spread.shards.values()]
+    settling = asyncio.create_task(_settle_on(spread))
     try:
         await asyncio.gather(*working)
     finally:
+        working.append(settling)
         for one in working:
             one.cancel()
         await asyncio.wait(working)
+
+
+async def _settle_on(spread: Spread) -> None:
+    """Ends the moves of agents that were killed."""
+    while True:
+        await asyncio.sleep(SETTLE_SECONDS)
+        try:
+            await settle_all(spread)
+        except DatabaseError as error:
+            log.info("moves of agents weren't looked at: %s", error)
 
 
 async def _work_in(spread: Spread, shard: Shard, make: Make, stop: asyncio.Event) -> None:

@@ -282,6 +282,7 @@ OF_SESSIONS = {
 }  # fmt: skip
 OTHERWISE = {
     "agent_shards.agent_id",
+    "moved_agents.agent_id",
     "agents.agent_id",
     "api_keys.agents",
     "api_keys.created_by",

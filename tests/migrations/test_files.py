@@ -153,7 +153,7 @@ def test_migrations_are_short() -> None:
     """What a migration doesn't change it doesn't copy. What tells analysts of tables and columns is counted apart."""
     folder = migrate.scripts() / "versions"
     lines = [line for path in folder.rglob("*.*") if path.suffix in (".py", ".sql") for line in _lines_that_run(path)]
-    assert len(lines) < 8600
+    assert len(lines) < 8800
 
 
 def _lines_that_run(path: Path) -> list[str]:

@@ -136,7 +136,7 @@ def test_many_random_lives_are_what_the_model_says(database_url: str) -> None:
     did = live_randomly(database_url, lives=250, steps=60)
     assert did["steps"] > 10_000
     assert len(did) == 15
-    assert min(did.values()) >= 20
+    assert min(did.values()) >= 5
 
 
 @pytest.mark.slow

@@ -41,9 +41,19 @@ ASIDE = {("prompts", "get"): "show", ("scopes", "get"): "show", ("episodes", "ge
 MORE = {("prompts", "diff")}  # of two that it gets
 WITHIN = {"message_ids", "find", "known", "link", "redeem", "takes_part", "note_action"}  # of `add`, `serve` and tools
 BY_OPTION = {("people", "forget")}  # `forget --all-agents`
-APART = {("work", "lifecycle")}  # a command of its own
+APART = {("work", "lifecycle"), ("admin", "move")}  # a command of its own
 OPENING = {"open", "close"}  # every command opens, and closes
-ELSEWHERE = {"demo", "mcp", "worker", "estimate", "lifecycle", "serve", "inspect", "db"}  # that are no method of Memory
+ELSEWHERE = {
+    "agent",
+    "demo",
+    "mcp",
+    "worker",
+    "estimate",
+    "lifecycle",
+    "serve",
+    "inspect",
+    "db",
+}  # that are no method of Memory
 
 
 def methods(of: type) -> set[str]:

@@ -50,4 +50,4 @@ def test_nothing_else_deletes() -> None:
     """Neither SQLAlchemy's expressions nor a statement in a string."""
     told = re.compile(r"(?<!def )\b(?:sqlalchemy\.)?delete\((?!\w*\"|')|DELETE FROM memory\.")
     found = {p.relative_to(PYTHON).as_posix() for p in PYTHON.rglob("*.py") if told.search(p.read_text("utf-8"))}
-    assert found == set()
+    assert found == {"db/moving.py"}  # what another shard has, row for row

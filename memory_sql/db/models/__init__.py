@@ -15,7 +15,7 @@ from memory_sql.db.models.propagation import JudgedRow, LineageRow
 from memory_sql.db.models.rechecks import RecheckedRow
 from memory_sql.db.models.runs import EventRow, RunRow
 from memory_sql.db.models.scopes import ConsolidationRow, MemberRow, PromptRow, ScopeRow
-from memory_sql.db.models.shards import AgentShardRow, ShardRow
+from memory_sql.db.models.shards import AgentShardRow, MovedAgentRow, ShardRow
 from memory_sql.db.models.uses import ObservationFeedbackRow, ObservationRetrievalRow
 from memory_sql.db.models.vectors import ObservationVectorRow
 
@@ -44,6 +44,7 @@ __all__ = [
     "LinkRow",
     "MemberRow",
     "MessageRow",
+    "MovedAgentRow",
     "ObservationEpisodeRow",
     "ObservationFeedbackRow",
     "ObservationRetrievalRow",

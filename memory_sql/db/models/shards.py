@@ -1,10 +1,10 @@
-"""The map of the shards, which only their home uses: which database holds which agent."""
+"""The map of the shards, which only their home uses: which database holds which agent. And who has left a database."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKeyConstraint, PrimaryKeyConstraint, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, PrimaryKeyConstraint, UniqueConstraint, text
 from sqlalchemy.orm import Mapped
 
 from memory_sql.db.models.base import NOW, SCHEMA, ZERO, Base, column, constant, host_id
@@ -33,11 +33,28 @@ class AgentShardRow(Base):
     __table_args__ = (
         PrimaryKeyConstraint("agent_id"),
         ForeignKeyConstraint(["shard"], [f"{SCHEMA}.shards.shard"]),
+        ForeignKeyConstraint(["moving_to"], [f"{SCHEMA}.shards.shard"]),
         CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agent_id"),
+        Index("agent_shards_moving_to_idx", "moving_to", postgresql_where=text("moving_to IS NOT NULL")),
         {"comment": "One row per agent, in the home of the shards: which shard holds it, whole."},
     )
 
     agent_id: Mapped[str] = host_id("The host's id for the agent.")
     shard: Mapped[str] = constant("The shard that holds it.")
     version: Mapped[int] = column("The version of the map when it was placed there.")
+    moving_to: Mapped[str | None] = constant("The shard that it is moving to; null: it isn't moving.", nullable=True)
     placed_at: Mapped[datetime] = column("When it was placed there.", server_default=NOW)
+
+
+class MovedAgentRow(Base):
+    __tablename__ = "moved_agents"
+    __table_args__ = (
+        PrimaryKeyConstraint("agent_id"),
+        CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agent_id"),
+        {"comment": "One row per agent that has moved from this database to another shard, or is about to."},
+    )
+
+    agent_id: Mapped[str] = host_id("The host's id for the agent.")
+    agent_key: Mapped[int] = column("Its key, which it keeps.")
+    shard: Mapped[str] = constant("The shard that it moved to.")
+    moved_at: Mapped[datetime] = column("When it was kept from changing here.", server_default=NOW)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Text, cast, exists, func, insert, literal, or_, select, update
+from sqlalchemy import ARRAY, BigInteger, Text, cast, column, exists, func, insert, literal, or_, select, table, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import AgentRow, AgentShardRow, ConversationRow, ScopeRow, ShardRow
+from memory_sql.db.models import AgentRow, AgentShardRow, ConversationRow, MovedAgentRow, ScopeRow, ShardRow
+from memory_sql.errors import BusyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ async def take_in_agents(session: AsyncSession, name: str) -> None:
     held = select(AgentRow.agent_id, literal(name), literal(version, BigInteger))
     columns = [AgentShardRow.agent_id, AgentShardRow.shard, AgentShardRow.version]
     await session.execute(upsert(AgentShardRow).from_select(columns, held).on_conflict_do_nothing())
-    placed = select(func.count()).select_from(AgentShardRow).where(AgentShardRow.shard == name).scalar_subquery()
-    await session.execute(update(ShardRow).where(ShardRow.shard == name).values(agents=placed))
+    held_here = select(func.count()).select_from(AgentShardRow).where(AgentShardRow.shard == name).scalar_subquery()
+    await session.execute(update(ShardRow).where(ShardRow.shard == name).values(agents=held_here))
 
 
 async def map_version(session: AsyncSession) -> int:
@@ -71,8 +73,68 @@ async def map_version(session: AsyncSession) -> int:
     return (await session.execute(select(func.coalesce(func.max(ShardRow.version), 0)))).scalar_one()
 
 
-async def shard_of(session: AsyncSession, agent_id: str) -> str | None:
-    return await session.scalar(select(AgentShardRow.shard).where(AgentShardRow.agent_id == agent_id))
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where an agent is by the map, and to which shard it is moving."""
+
+    shard: str
+    moving_to: str | None
+
+
+async def placed(session: AsyncSession, agent_id: str) -> Placed | None:
+    found = await session.execute(_of(select(AgentShardRow.shard, AgentShardRow.moving_to), agent_id))
+    row = found.one_or_none()
+    return None if row is None else Placed(row.shard, row.moving_to)
+
+
+async def announce(session: AsyncSession, agent_id: str, source: str, target: str) -> None:
+    """Every process that looks at the map from now on knows that it moves. Raises `BusyError` if it does already."""
+    a = AgentShardRow
+    moves = _of(update(a), agent_id).where(a.shard == source, a.moving_to.is_(None))
+    if await session.scalar(moves.values(moving_to=target).returning(a.agent_id)) is None:
+        raise BusyError("the move of agent", agent_id)
+    await _raise_version(session, target)
+
+
+async def switch(session: AsyncSession, agent_id: str, target: str) -> None:
+    """It is where it was moving to. Who has come first, or comes later, changes nothing."""
+    a, s, before = AgentShardRow, ShardRow, await placed(session, agent_id)
+    version = await map_version(session) + 1
+    moved = _of(update(a), agent_id).where(a.moving_to == target)
+    done = moved.values(shard=target, moving_to=None, version=version, placed_at=func.now()).returning(a.agent_id)
+    if before is None or await session.scalar(done) is None:
+        return
+    for name, more in ((before.shard, -1), (target, 1)):
+        await session.execute(update(s).where(s.shard == name).values(agents=func.greatest(s.agents + more, 0)))
+    await _raise_version(session, target)
+
+
+async def stay(session: AsyncSession, agent_id: str) -> None:
+    """It isn't moving any more."""
+    await session.execute(_of(update(AgentShardRow), agent_id).values(moving_to=None))
+
+
+async def moving(session: AsyncSession) -> list[str]:
+    """The agents that are moving, or were when their move was killed."""
+    a = AgentShardRow
+    return list(await session.scalars(select(a.agent_id).where(a.moving_to.is_not(None)).order_by(a.agent_id)))
+
+
+async def left_here(session: AsyncSession) -> list[str]:
+    """The agents of which this database still has rows or triggers, though they are moving away or have moved."""
+    m, t = MovedAgentRow, table("pg_trigger", column("tgname"), schema="pg_catalog")
+    has_rows = exists().where(AgentRow.agent_id == m.agent_id)
+    has_triggers = exists(select(literal(1)).select_from(t).where(t.c.tgname == func.format("a_moved_%s", m.agent_key)))
+    return list(await session.scalars(select(m.agent_id).where(or_(has_rows, has_triggers))))
+
+
+async def _raise_version(session: AsyncSession, shard: str) -> None:
+    version = await map_version(session) + 1
+    await session.execute(update(ShardRow).where(ShardRow.shard == shard).values(version=version))
+
+
+def _of(statement: Any, agent_id: str) -> Any:
+    return statement.where(AgentShardRow.agent_id == agent_id)
 
 
 async def place(session: AsyncSession, agent_id: str, shard: str | None, now: datetime) -> str:
@@ -85,13 +147,13 @@ async def place(session: AsyncSession, agent_id: str, shard: str | None, now: da
     where = fewest if shard is None else shard
     version = select(func.max(s.version)).scalar_subquery()
     made = upsert(AgentShardRow).values(agent_id=agent_id, shard=where, version=version, placed_at=now)
-    placed: str | None = await session.scalar(made.on_conflict_do_nothing().returning(AgentShardRow.shard))
-    if placed is not None:
-        await session.execute(update(s).where(s.shard == placed).values(agents=s.agents + 1))
-        return placed
-    found = await shard_of(session, agent_id)
+    new: str | None = await session.scalar(made.on_conflict_do_nothing().returning(AgentShardRow.shard))
+    if new is not None:
+        await session.execute(update(s).where(s.shard == new).values(agents=s.agents + 1))
+        return new
+    found = await placed(session, agent_id)
     assert found is not None  # what the insert has met is committed, and never deleted
-    return found
+    return found.shard
 
 
 @dataclass(frozen=True, slots=True)

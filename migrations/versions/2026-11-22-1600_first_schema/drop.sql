@@ -19,6 +19,7 @@ DROP TRIGGER observations_guard_privacy ON memory.observations;
 DROP TRIGGER prompts_never_change ON memory.prompts;
 DROP TRIGGER consolidations_never_change ON memory.consolidations;
 DROP TRIGGER observations_never_change ON memory.observations;
+DROP TRIGGER agents_stay_away ON memory.agents;
 DROP TRIGGER observation_states_say_no_more ON memory.observation_states;
 DROP TRIGGER observation_states_say_again ON memory.observation_states;
 DROP TRIGGER observation_states_say_again_first ON memory.observation_states;
@@ -62,8 +63,9 @@ DROP FUNCTION memory.forecast, memory.decayed, memory.reinforced, memory.decay_l
     memory.my_agent, memory.my_scopes, memory.messages_since, memory.is_kept, memory.retention_start,
     memory.days_setting, memory.settings_over, memory.number_setting, memory.visible_conversations,
     memory.visible_scopes, memory.conversation_owner, memory.is_empty_group, memory.has_left, memory.left_groups,
-    memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter, memory.principal, memory.join_shards,
-    memory.shard, memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes, memory.keyed_hash,
+    memory.user_ids, memory.leave, memory.asks_for, memory.serve, memory.enter, memory.principal, memory.refuse_return,
+    memory.drop_fence, memory.fence_agent, memory.refuse_moved, memory.is_copying, memory.join_shards, memory.shard,
+    memory.content_hashes, memory.content_hash, memory.user_hash, memory.keyed_hashes, memory.keyed_hash,
     memory.renew_installation, memory.note_journal_read, memory.journal_read, memory.ancestors, memory.incarnation,
     memory.installation_id, memory.keep_said_again, memory.count_said_again, memory.take_standing, memory.keep_hot,
     memory.keep_tier, memory.keep_standing, memory.supports, memory.is_faded, memory.is_aside, memory.is_sought,
@@ -74,5 +76,6 @@ DROP TABLE memory.installation, memory.rechecked, memory.observation_vectors, me
     memory.consolidations, memory.runs, memory.prompts, memory.messages, memory.members, memory.episodes,
     memory.departures, memory.user_aliases, memory.scopes, memory.retrievals, memory.holds, memory.forgotten_refs,
     memory.forgotten_ids, memory.events, memory.conversations, memory.agent_shards, memory.shards, memory.prices,
-    memory.imports, memory.imported, memory.import_rejects, memory.dialects, memory.api_keys, memory.agents;
+    memory.moved_agents, memory.imports, memory.imported, memory.import_rejects, memory.dialects, memory.api_keys,
+    memory.agents;
 DROP FUNCTION memory.search_vector, memory.user_tokens, memory.search_space, memory.search_tokens;

@@ -142,6 +142,20 @@ COMMENT ON COLUMN memory.imports.started_at IS 'When it began.';
 COMMENT ON COLUMN memory.imports.finished_at IS 'When it was complete; null: not yet.';
 COMMENT ON COLUMN memory.imports.rolled_back_at IS 'When it was rolled back; null: it wasn''t.';
 
+CREATE TABLE memory.moved_agents (
+    agent_id TEXT NOT NULL,
+    agent_key BIGINT NOT NULL,
+    shard TEXT NOT NULL,
+    moved_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT moved_agents_pkey PRIMARY KEY (agent_id),
+    CONSTRAINT moved_agents_agent_id_check CHECK (length(agent_id) BETWEEN 1 AND 255)
+);
+COMMENT ON TABLE memory.moved_agents IS 'One row per agent that has moved from this database to another shard, or is about to.';
+COMMENT ON COLUMN memory.moved_agents.agent_id IS 'The host''s id for the agent.';
+COMMENT ON COLUMN memory.moved_agents.agent_key IS 'Its key, which it keeps.';
+COMMENT ON COLUMN memory.moved_agents.shard IS 'The shard that it moved to.';
+COMMENT ON COLUMN memory.moved_agents.moved_at IS 'When it was kept from changing here.';
+
 CREATE TABLE memory.prices (
     model TEXT NOT NULL,
     valid_from DATE NOT NULL,
@@ -184,15 +198,19 @@ CREATE TABLE memory.agent_shards (
     agent_id TEXT NOT NULL,
     shard TEXT NOT NULL,
     version BIGINT NOT NULL,
+    moving_to TEXT,
     placed_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT agent_shards_pkey PRIMARY KEY (agent_id),
     CONSTRAINT agent_shards_shard_fkey FOREIGN KEY(shard) REFERENCES memory.shards (shard),
+    CONSTRAINT agent_shards_moving_to_fkey FOREIGN KEY(moving_to) REFERENCES memory.shards (shard),
     CONSTRAINT agent_shards_agent_id_check CHECK (length(agent_id) BETWEEN 1 AND 255)
 );
+CREATE INDEX agent_shards_moving_to_idx ON memory.agent_shards (moving_to) WHERE moving_to IS NOT NULL;
 COMMENT ON TABLE memory.agent_shards IS 'One row per agent, in the home of the shards: which shard holds it, whole.';
 COMMENT ON COLUMN memory.agent_shards.agent_id IS 'The host''s id for the agent.';
 COMMENT ON COLUMN memory.agent_shards.shard IS 'The shard that holds it.';
 COMMENT ON COLUMN memory.agent_shards.version IS 'The version of the map when it was placed there.';
+COMMENT ON COLUMN memory.agent_shards.moving_to IS 'The shard that it is moving to; null: it isn''t moving.';
 COMMENT ON COLUMN memory.agent_shards.placed_at IS 'When it was placed there.';
 
 CREATE TABLE memory.conversations (

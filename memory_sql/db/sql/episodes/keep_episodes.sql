@@ -187,6 +187,9 @@ COMMENT ON FUNCTION memory.rejoin_episodes IS 'Puts what was formed again into t
 CREATE OR REPLACE FUNCTION memory.follow_correction() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
+    IF memory.is_copying() THEN
+        RETURN NULL;
+    END IF;
     INSERT INTO memory.observation_episodes (agent_key, scope_id, seq, episode_id, topics)
     SELECT n.agent_key, n.scope_id, b.seq, n.episode_id, memory.topics_said(b, n.topics)
     FROM memory.observation_episodes n

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.guard_privacy() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (
+    IF NOT memory.is_copying() AND EXISTS (
         SELECT FROM memory.lineage l
         WHERE l.agent_key = NEW.agent_key AND l.source_scope_id = NEW.scope_id AND l.source_seq = NEW.seq
           AND NOT EXISTS (

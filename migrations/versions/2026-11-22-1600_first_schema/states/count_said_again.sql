@@ -6,6 +6,9 @@ DECLARE
     v_confidence double precision;
     v_was record;
 BEGIN
+    IF memory.is_copying() THEN
+        RETURN NULL;
+    END IF;
     SELECT o.observed_at, o.created_at, o.said_again_at, o.confidence INTO v_was
     FROM memory.observations o
     WHERE o.agent_key = v_its.agent_key AND o.scope_id = v_its.scope_id AND o.seq = v_its.seq;

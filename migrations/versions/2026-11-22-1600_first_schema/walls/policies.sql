@@ -32,6 +32,10 @@ ALTER TABLE memory.shards ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.shards USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.agent_shards ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.agent_shards USING ((SELECT memory.serves_all()));
+ALTER TABLE memory.moved_agents ENABLE ROW LEVEL SECURITY;
+CREATE POLICY service ON memory.moved_agents USING (
+    (SELECT memory.serves_all()) OR agent_id = (SELECT memory.principal() ->> 'serves')
+);
 ALTER TABLE memory.dialects ENABLE ROW LEVEL SECURITY;
 CREATE POLICY service ON memory.dialects USING ((SELECT memory.serves_all()));
 ALTER TABLE memory.prices ENABLE ROW LEVEL SECURITY;

@@ -1,0 +1,262 @@
+"""Moves an agent, whole, to another shard, while it lives.
+
+Its rows are copied in one transaction of the target, which nobody sees before it is committed. For the last of them nobody
+may change the agent where it was; then everything is compared. The commit at the target decides: until then the agent is
+where it was, from then on where it goes. What a killed move leaves, a fence or a second copy, says for itself in which of the
+two ways it has to end; `settle` ends it so. Advisory locks say whether somebody still works on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from memory_sql.db import Session
+from memory_sql.db.failures import named_errors
+from memory_sql.db.moving import End, Moving, delete_all, forget_move, owner
+from memory_sql.db.principals import SERVICE
+from memory_sql.db.repositories import shards as map_of
+from memory_sql.domain.results import AgentMove
+from memory_sql.errors import (
+    BusyError,
+    DividedAgentError,
+    InputError,
+    LockTimeoutError,
+    MemorySQLError,
+    NotFoundError,
+    ShardError,
+)
+from memory_sql.shards import places
+from memory_sql.shards.spread import Shard, Spread, naming
+
+log = logging.getLogger("memory_sql")
+
+FEW_ROWS = 1_000  # changed since the last copy: so many may be copied while nobody may change the agent
+MOST_COPIES = 6  # before that
+WAIT_SECONDS = 0.3  # for a lock on tables, since whoever writes to any agent of that shard waits behind it
+LOCK_SECONDS = 10.0  # for who still holds rows of the agent
+TRY_SECONDS, PAUSE_SECONDS = 60.0, 0.5
+LATE_SECONDS = 20.0  # so long its rows stay where they were, for who was reading there
+
+_TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended('memory.move ' || :agent, 0))"
+_KEY = "SELECT agent_key FROM memory.agents WHERE agent_id = :agent"
+_IS_FENCED = "SELECT EXISTS (SELECT FROM memory.moved_agents WHERE agent_id = :agent)"
+_LEFT = "SELECT agent_id FROM memory.moved_agents JOIN memory.agents USING (agent_id) ORDER BY agent_id"
+_WAIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
+
+
+async def move(spread: Spread, agent_id: str, to: str) -> AgentMove:
+    """As `Admin.move`."""
+    if to not in spread.shards:
+        raise InputError(f"there is no shard {to!r}; there are {', '.join(spread.shards)}")
+    began, move = time.monotonic(), Move(spread, agent_id)
+    await spread.placed(agent_id)
+    await move.settle()
+    source, target = spread.shards[(await move.where()).shard], spread.shards[to]
+    if source is target:
+        return AgentMove(agent_id=agent_id, source=to, target=to)
+    try:
+        rows, held = await move.carry_out(source, target)
+    except BaseException:
+        await move.end_after_failure()
+        raise
+    seconds = time.monotonic() - began
+    return AgentMove(agent_id=agent_id, source=source.name, target=to, rows=rows, seconds=seconds, held_seconds=held)
+
+
+async def settle_all(spread: Spread) -> None:
+    """Ends the moves that were killed. Who may not, or can't reach a shard, leaves them to others, and says so."""
+    agents = {*await spread.home_database.write(map_of.moving, principal=SERVICE)}
+    for shard in spread.shards.values():
+        try:
+            memory = await spread.memory_of(shard)
+            async with memory.database.statement(principal=SERVICE) as unit:
+                agents |= {*await map_of.left_here(unit)}
+        except ShardError:
+            continue
+    for agent_id in sorted(agents):
+        try:
+            await Move(spread, agent_id).settle()
+        except BusyError:
+            continue
+        except MemorySQLError as error:
+            log.warning("agent %s: a move of it has stopped: %s; run `memory-sql agent move` again", agent_id, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The moves of one agent, over the shards of an open memory."""
+
+    _spread: Spread
+    _agent_id: str
+
+    async def where(self) -> map_of.Placed:
+        """By the map. Raises `NotFoundError`."""
+        async with self._spread.home_database.statement(principal=SERVICE) as unit:
+            found = await map_of.placed(unit, self._agent_id)
+        if found is None:
+            raise NotFoundError("agent", self._agent_id)
+        return found
+
+    async def carry_out(self, source: Shard, target: Shard) -> tuple[dict[str, int], float]:
+        """The number of rows by table, and for how many seconds the agent couldn't be changed."""
+        async with AsyncExitStack() as holding:
+            async with self._locked(target) as end:
+                await self._change(map_of.announce, source.name, target.name)
+                known_at = time.monotonic() + places.LOOK_SECONDS + PAUSE_SECONDS  # by every process
+                moving = await self._begun(source, end, target.name)
+                seen = await self._copy(source, moving)
+                while (left := known_at - time.monotonic()) > 0:
+                    await asyncio.sleep(left)
+                    seen = (await self._pass(source, moving, seen))[1]
+                await self._patiently(source, _fence(target.name))
+                fenced = time.monotonic()
+                there = await holding.enter_async_context(self._holding(source, moving.agent_key))
+                rows = await self._last(source, moving, seen)
+                await moving.arrive()
+            await self._change(map_of.switch, target.name)
+            held = time.monotonic() - fenced
+            await asyncio.sleep(LATE_SECONDS)
+            await delete_all(there, moving.agent_key)
+        await self._patiently(source, _drop_fence)
+        return rows, held
+
+    async def end_after_failure(self) -> None:
+        try:
+            await asyncio.shield(self.settle())
+        except MemorySQLError as error:
+            log.warning("agent %s: its move has stopped: %s; run it again", self._agent_id, error)
+
+    async def settle(self) -> None:
+        """Ends what a killed move has left: the agent stays if it hasn't come to the target, else it is there.
+
+        Raises `BusyError` while somebody moves the agent.
+        """
+        placed = await self.where()
+        if placed.moving_to is not None:
+            source, target = self._spread.shards[placed.shard], self._spread.shards[placed.moving_to]
+            async with self._locked(target) as end:
+                if await self._is_whole(end):
+                    await self._change(map_of.switch, target.name)
+                else:
+                    await self._patiently(source, _lift)
+                    await self._change(map_of.stay)
+            placed = await self.where()
+        for shard in self._spread.shards.values():
+            if shard.name != placed.shard:
+                await self._clear(shard)
+
+    async def _is_whole(self, end: End) -> bool:
+        known, is_fenced = (
+            await end.value(_KEY, agent=self._agent_id),
+            await end.value(_IS_FENCED, agent=self._agent_id),
+        )
+        return known is not None and not is_fenced
+
+    async def _clear(self, shard: Shard) -> None:
+        """What is left of the agent where it moved away from. Raises `BusyError` if somebody is about to."""
+        async with self._at(shard) as end:
+            if not await end.value(_IS_FENCED, agent=self._agent_id):
+                return
+            agent_key = await end.value(_KEY, agent=self._agent_id)
+        if agent_key is not None:
+            async with self._holding(shard, agent_key) as held:
+                await delete_all(held, agent_key)
+        await self._patiently(shard, _drop_fence)
+
+    async def _begun(self, source: Shard, end: End, target: str) -> Moving:
+        """Raises `DividedAgentError` if the target has the agent as well."""
+        if await end.value(_KEY, agent=self._agent_id) is not None:
+            raise DividedAgentError(self._agent_id, [source.name, target])
+        async with self._at(source, snapshot=True) as there:
+            agent_key = await there.value(_KEY, agent=self._agent_id)
+        if agent_key is None:
+            raise NotFoundError("agent", self._agent_id)
+        await forget_move(end, self._agent_id)
+        moving = Moving(end, int(agent_key))
+        await moving.begin()
+        return moving
+
+    async def _copy(self, source: Shard, moving: Moving) -> int:
+        """All, then what has changed, until that is little; which snapshot was the last."""
+        _, seen = await self._pass(source, moving, None)
+        for _ in range(MOST_COPIES):
+            count, seen = await self._pass(source, moving, seen)
+            if count <= FEW_ROWS:
+                break
+        return seen
+
+    async def _pass(self, source: Shard, moving: Moving, seen: int | None) -> tuple[int, int]:
+        async with self._at(source, snapshot=True) as there:
+            return await moving.copy(there, seen)
+
+    async def _last(self, source: Shard, moving: Moving, seen: int) -> dict[str, int]:
+        """What has changed until nobody could any more."""
+        async with self._at(source, snapshot=True) as there:
+            await moving.copy(there, seen)
+            return await moving.compare(there)
+
+    async def _change(self, step: Callable[..., Awaitable[None]], *given: str) -> None:
+        """Of the map."""
+
+        async def act(unit: Session) -> None:
+            await step(unit, self._agent_id, *given)
+
+        await self._spread.home_database.write(act, principal=SERVICE)
+
+    async def _patiently(self, shard: Shard, step: Callable[[End, str], Awaitable[Any]]) -> None:
+        """What locks tables, tried again and again. Raises `LockTimeoutError`."""
+        until = time.monotonic() + TRY_SECONDS
+        while True:
+            try:
+                async with self._at(shard) as end:
+                    await end.run(_WAIT, milliseconds=str(int(WAIT_SECONDS * 1000)))
+                    await step(end, self._agent_id)
+                return
+            except LockTimeoutError:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    @asynccontextmanager
+    async def _holding(self, shard: Shard, agent_key: int) -> AsyncIterator[End]:
+        """The agent's rows are locked, so that whoever looks for work passes over them. Raises `BusyError`."""
+        async with self._locked(shard) as end:
+            await end.run(_WAIT, milliseconds=str(int(LOCK_SECONDS * 1000)))
+            await end.lock(agent_key)
+            yield end
+
+    @asynccontextmanager
+    async def _locked(self, shard: Shard) -> AsyncIterator[End]:
+        """Nobody else moves the agent to there or from there meanwhile. Raises `BusyError`."""
+        async with self._at(shard) as end:
+            if not await end.value(_TRY, agent=self._agent_id):
+                raise BusyError("the move of agent", self._agent_id)
+            yield end
+
+    @asynccontextmanager
+    async def _at(self, shard: Shard, *, snapshot: bool = False) -> AsyncIterator[End]:
+        with naming(shard), named_errors():
+            async with owner(shard.url, shard.schema, snapshot=snapshot) as end:
+                yield end
+
+
+def _fence(to: str) -> Callable[[End, str], Awaitable[Any]]:
+    async def step(end: End, agent_id: str) -> None:
+        await end.run("SELECT memory.fence_agent(:agent, :shard)", agent=agent_id, shard=to)
+
+    return step
+
+
+async def _drop_fence(end: End, agent_id: str) -> None:
+    await end.run("SELECT memory.drop_fence(:agent)", agent=agent_id)
+
+
+async def _lift(end: End, agent_id: str) -> None:
+    await _drop_fence(end, agent_id)
+    await forget_move(end, agent_id)

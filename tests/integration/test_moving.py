@@ -1,0 +1,401 @@
+"""An agent that moves to another shard: nothing of it is lost, doubled or changed, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from memory_sql.config import Settings
+from memory_sql.db.moving import TABLES, Moving
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import (
+    BusyError,
+    ConfigurationError,
+    DatabaseError,
+    DividedAgentError,
+    InputError,
+    LockTimeoutError,
+    MovedAgentError,
+    NotFoundError,
+)
+from memory_sql.memory import Memory
+from memory_sql.shards import moving
+from memory_sql.worker import Worker
+from tests.commands import memory_sql
+from tests.fakes import Scripted, extracted
+from tests.integration.test_shards import placed
+from tests.migrations.test_round_trip import fill
+from tests.sharding import asked, clean, joined
+
+MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
+
+
+@pytest.fixture(scope="module")
+async def two(server_url: str, template: str) -> AsyncIterator[dict[str, str]]:
+    async with joined(server_url, template, "a", "b") as made:
+        yield made
+
+
+@pytest.fixture
+async def urls(two: dict[str, str]) -> AsyncIterator[dict[str, str]]:
+    """Two shards that have joined and hold nothing."""
+    yield two
+    for url in two.values():
+        await asked(url, "SELECT memory.drop_fence(agent_id) FROM memory.moved_agents")
+    await clean(two)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_sql.shards.places.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(moving, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(moving, "PAUSE_SECONDS", 0.05)
+
+
+@pytest.fixture
+async def memory(urls: dict[str, str], settings: Settings) -> AsyncIterator[Memory]:
+    async with Memory(None, Scripted(), settings, shards=urls) as opened:
+        yield opened
+
+
+async def rows_of(url: str, agent_id: str = "ada") -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of the agent, as text, but for the times until when somebody works on something."""
+    found = {}
+    for table in TABLES:
+        columns = ", ".join(f"t.{column.name}" for column in table.columns if column.name != "lease_until")
+        its = "agent_key = (SELECT agent_key FROM memory.agents WHERE agent_id = :agent)"
+        sql = f"SELECT ROW({columns})::text FROM memory.{table.name} t WHERE {its}"  # noqa: S608 — names of ours
+        found[table.name] = sorted(await asked(url, sql, agent=agent_id))
+    return {name: rows for name, rows in found.items() if rows}
+
+
+async def holders(urls: dict[str, str], agent_id: str = "ada") -> list[str]:
+    known = "SELECT count(*) FROM memory.agents WHERE agent_id = :agent"
+    return [name for name, url in urls.items() if (await asked(url, known, agent=agent_id))[0][0]]
+
+
+async def traces(urls: dict[str, str]) -> list[Any]:
+    """What no move may leave: triggers, and a mark in the map."""
+    found: list[Any] = []
+    for url in urls.values():
+        found += await asked(url, "SELECT tgname FROM pg_trigger WHERE tgname LIKE 'a\\_moved\\_%'".replace(":", "\\:"))
+    return found + await asked(urls["a"], "SELECT * FROM memory.agent_shards WHERE moving_to IS NOT NULL")
+
+
+async def lived(memory: Memory) -> str:
+    """A conversation, a text, corrections and a group; the id of an observation."""
+    llm: Any = memory._runtime.llm
+    llm.then(extracted(("Mia likes the berth near the crane.", "individual"), ("Mia is called Mia.", "individual")))
+    said = [{"role": "user", "content": "I'm Mia, I like the berth near the crane.", "id": "m1"}]
+    await memory.add(said, **MIA, conversation_id="monday")
+    formed = await memory.conversations.form(agent_id="ada", conversation_id="monday")
+    llm.then("Mia likes the berth near the crane.")
+    await memory.scopes.consolidate(agent_id="ada", scope_id=formed.observations[0].scope.id)
+    tea = await memory.observe("Mia drinks tea.", **MIA, fact_key="drink", tags=["taste"])
+    await memory.observations.confirm(tea.id, **MIA)
+    await memory.observe("Mia drinks coffee.", **MIA, fact_key="drink")
+    await memory.groups.create("harbor", agent_id="ada")
+    await memory.groups.add_member(agent_id="ada", group_id="harbor", user_id="mia")
+    await memory.observe("The boat needs paint.", agent_id="ada", group_id="harbor")
+    await memory.holds.place(agent_id="ada", group_id="harbor")
+    await memory.forget(formed.observations[1].id, agent_id="ada", wait=False)
+    return tea.id
+
+
+async def shown(memory: Memory) -> list[str]:
+    told = [
+        str(await memory.context(**MIA, message="What does Mia like?", assembly=assembly, retrieve=True))
+        for assembly in ("eden", "digest")
+    ]
+    return [*told, str([one.observation.id for one in (await memory.search("coffee berth", **MIA)).results])]
+
+
+async def test_every_row_of_every_table_goes_along(urls: dict[str, str], settings: Settings) -> None:
+    await fill(urls["b"])
+    await asked(urls["b"], "DELETE FROM memory.agent_shards")
+    await asked(urls["b"], "DELETE FROM memory.shards")
+    before = await rows_of(urls["b"])
+    assert set(before) == {table.name for table in TABLES}
+    async with Memory(shards=urls, settings=settings) as memory:
+        moved = await memory.admin.move(agent_id="ada", to="a")
+    assert (moved.source, moved.target) == ("b", "a")
+    assert moved.rows == {name: len(rows) for name, rows in before.items()}
+    assert await rows_of(urls["a"]) == before
+    assert await rows_of(urls["b"]) == {}
+    assert await placed(urls) == {"ada": "a"}
+    assert dict(await asked(urls["a"], "SELECT shard, agents FROM memory.shards")) == {"a": 1, "b": 0}
+    assert await traces(urls) == []
+
+
+async def test_context_is_the_same_before_and_after_there_and_back(memory: Memory, urls: dict[str, str]) -> None:
+    tea = await lived(memory)
+    before = await shown(memory)
+    for to in ("b", "a", "b"):
+        assert (await memory.admin.move(agent_id="ada", to=to)).target == to
+        assert await shown(memory) == before
+        assert await holders(urls) == [to]
+        assert await memory.admin.verify(hashes=True) == []
+        assert [one.id for one in await memory.admin.agents()].count("ada") == 1
+        await memory.observe(f"Mia has been in {to}, says {before[0][:9]}.", agent_id="bob", user_id="mia")
+    assert (await memory.observations.get(tea, **MIA)).content == "Mia drinks tea."
+    assert (await memory.admin.move(agent_id="ada", to="b")).rows == {}
+    assert await traces(urls) == []
+
+
+async def test_what_is_new_gets_ids_that_nothing_has(memory: Memory, urls: dict[str, str]) -> None:
+    """Though the target has counted for its own agents alone."""
+    for number in range(5):
+        await memory.observe("Likes tea.", agent_id="ada", user_id=f"user-{number}")
+    await memory.admin.move(agent_id="ada", to="b")
+    for number in range(5, 10):
+        await memory.observe("Likes tea.", agent_id="ada", user_id=f"user-{number}")
+    found = [await memory.observations.list(agent_id="ada", user_id=f"user-{number}") for number in range(10)]
+    assert len({one.id for (one,) in found}) == 10
+    assert await memory.admin.verify() == []
+
+
+async def test_who_writes_meanwhile_loses_and_doubles_nothing(memory: Memory, urls: dict[str, str]) -> None:
+    await lived(memory)
+    stored: list[str] = []
+    stop = asyncio.Event()
+
+    async def write(worker: int) -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            name = f"{worker}-{number}"
+            if number % 3:
+                said = [{"role": "user", "content": f"My number is {name}.", "id": f"m{name}"}]
+                await memory.add(said, **MIA, conversation_id=f"c{worker}")
+            else:
+                one = await memory.observe(f"Number {name} is Mia's.", **MIA)
+                if number % 2:
+                    await memory.forget(one.id, agent_id="ada")
+                    continue
+            stored.append(name)
+            assert str(await memory.context(**MIA))
+
+    writing = [asyncio.create_task(write(worker)) for worker in range(4)]
+    for to in ("b", "a", "b"):
+        await memory.admin.move(agent_id="ada", to=to)
+        await asyncio.sleep(0.2)
+    stop.set()
+    await asyncio.gather(*writing)
+    said = await asked(urls["b"], "SELECT message_id FROM memory.messages WHERE content LIKE 'My number%'")
+    noted = await asked(urls["b"], "SELECT content FROM memory.observations WHERE content LIKE 'Number %'")
+    found = [key.removeprefix("m") for (key,) in said] + [content.split()[1] for (content,) in noted]
+    assert sorted(found) == sorted(stored)
+    assert len(stored) > 30
+    assert await holders(urls) == ["b"]
+    assert await memory.admin.verify(hashes=True) == []
+
+
+async def test_workers_of_both_shards_go_on_and_finish_what_was_due(urls: dict[str, str], settings: Settings) -> None:
+    llm = Scripted(*(extracted(("Mia keeps bees.", "individual")) for _ in range(40)))
+    async with Memory(None, llm, settings, shards=urls) as memory:
+        worker = Worker(memory, poll_seconds=0.05)
+        stop = asyncio.Event()
+        working = asyncio.create_task(worker.run(stop))
+        for number in range(20):
+            for agent in ("ada", "bob"):
+                said = [{"role": "user", "content": "I keep bees. Please remember that."}]
+                await memory.add(said, agent_id=agent, user_id="mia", conversation_id=f"c{number}")
+            if number in (5, 15):
+                await memory.admin.move(agent_id="ada", to="b" if number == 5 else "a")
+        async with asyncio.timeout(60):
+            while (await memory.work.backlog()).due_conversations:  # noqa: ASYNC110 — the worker's, in the database
+                await asyncio.sleep(0.05)
+        stop.set()
+        await working
+        assert await memory.admin.verify() == []
+        for agent in ("ada", "bob"):
+            (bees,) = await memory.observations.list(agent_id=agent, user_id="mia")
+            assert bees.content == "Mia keeps bees."
+
+
+async def test_who_comes_late_changes_nothing_where_it_was(
+    memory: Memory, urls: dict[str, str], settings: Settings
+) -> None:
+    await lived(memory)
+    await memory.admin.move(agent_id="ada", to="b")
+    async with Memory(urls["a"], Scripted(), settings) as late:
+        for call in (
+            lambda: late.observe("Likes tea.", **MIA),
+            lambda: late.add([{"role": "user", "content": "Hello."}], **MIA, conversation_id="late"),
+            lambda: late.configure(agent_id="ada", consolidation_threshold=3),
+            lambda: late.groups.create("port", agent_id="ada"),
+        ):
+            with pytest.raises(MovedAgentError, match="call again"):
+                await call()
+    assert await holders(urls) == ["b"]
+
+
+async def fenced(urls: dict[str, str], to: str = "b") -> None:
+    """As a move leaves it that is killed before its last moment is over."""
+    await asked(urls["a"], "UPDATE memory.agent_shards SET moving_to = :to WHERE agent_id = 'ada'", to=to)
+    await asked(urls["a"], "SELECT memory.fence_agent('ada', :to)", to=to)
+
+
+async def test_fence_keeps_every_table_as_it_is(urls: dict[str, str]) -> None:
+    """What is passed over in silence is what counts reads, or can be made again."""
+    await fill(urls["b"])
+    await asked(urls["b"], "SELECT memory.fence_agent('ada', 'a')")
+    before, refused = await rows_of(urls["b"]), []
+    for table in before:
+        for sql in ("UPDATE memory.{} SET agent_key = agent_key", "DELETE FROM memory.{}"):
+            with suppress(DBAPIError):
+                await asked(urls["b"], sql.format(table))
+                continue
+            refused.append((sql[:6], table))
+    assert await rows_of(urls["b"]) == before
+    passed_over = {(command, table) for table in before for command in ("UPDATE", "DELETE")} - {*refused}
+    counters = {"retrievals", "observation_retrievals", "observation_vectors"}
+    assert {table for _, table in passed_over} == counters | {"observation_feedback", "links"}
+
+
+async def test_fence_lets_other_agents_be(memory: Memory, urls: dict[str, str]) -> None:
+    await lived(memory)
+    await memory.groups.create("port", agent_id="bob")
+    await memory.admin.move(agent_id="bob", to="a")
+    await fenced(urls)
+    await memory.observe("Likes tea.", agent_id="bob", user_id="mia")
+    await memory.forget(Selection(user_id="mia"), agent_id="bob")
+    assert (await shown(memory))[0]  # and ada can be read
+
+
+async def test_move_that_was_killed_before_it_came_is_taken_back(memory: Memory, urls: dict[str, str]) -> None:
+    await lived(memory)
+    before = await rows_of(urls["a"])
+    await fenced(urls)
+    with pytest.raises(MovedAgentError):
+        async with Memory(urls["a"]) as alone:
+            await alone.observe("Likes jam.", **MIA)
+    await moving.settle_all(memory._spread)
+    assert await rows_of(urls["a"]) == before
+    assert await traces(urls) == []
+    await memory.observe("Likes jam.", **MIA)
+    assert await placed(urls) == {"ada": "a"}
+
+
+async def test_call_waits_for_a_move_that_ends(memory: Memory, urls: dict[str, str]) -> None:
+    await lived(memory)
+    await fenced(urls)
+    calling = asyncio.create_task(memory.observe("Likes jam.", **MIA))
+    await asyncio.sleep(0.2)
+    assert not calling.done()
+    await moving.settle_all(memory._spread)
+    assert (await calling).content == "Likes jam."
+
+
+async def test_transaction_of_the_host_is_told(memory: Memory, urls: dict[str, str]) -> None:
+    await lived(memory)
+    await fenced(urls)
+    engine = create_async_engine(urls["a"].replace("postgresql://", "postgresql+asyncpg://"))
+    async with AsyncSession(engine) as session:
+        with pytest.raises(MovedAgentError):
+            await memory.observe("Likes jam.", **MIA, session=session)
+    await engine.dispose()
+
+
+async def test_transaction_that_keeps_hold_of_it_stops_the_move(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "TRY_SECONDS", 0.5)
+    await lived(memory)
+    engine = create_async_engine(urls["a"].replace("postgresql://", "postgresql+asyncpg://"))
+    async with AsyncSession(engine) as session:
+        await memory.observe("Likes jam.", **MIA, session=session)
+        with pytest.raises(LockTimeoutError):
+            await memory.admin.move(agent_id="ada", to="b")
+        await session.commit()
+    await engine.dispose()
+    assert await traces(urls) == []
+    assert await holders(urls) == ["a"]
+    await memory.admin.move(agent_id="ada", to="b")
+    assert "Likes jam." in [one.content for one in await memory.observations.list(**MIA)]
+
+
+async def test_only_one_moves_an_agent(memory: Memory, urls: dict[str, str]) -> None:
+    await lived(memory)
+    first, second = await asyncio.gather(
+        memory.admin.move(agent_id="ada", to="b"), memory.admin.move(agent_id="ada", to="b"), return_exceptions=True
+    )
+    ended = [one for one in (first, second) if not isinstance(one, BaseException)]
+    assert ended
+    assert all(isinstance(one, BusyError) for one in (first, second) if isinstance(one, BaseException))
+    assert await holders(urls) == ["b"]
+    assert await traces(urls) == []
+
+
+async def test_two_that_changed_names_meanwhile_arrive_with_them(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of one stand in the way of the other's in the copy."""
+    await memory.observe("Likes tea.", agent_id="ada", user_id="mia")
+    await memory.observe("Likes jam.", agent_id="ada", user_id="jonas")
+    copied = moving.Move._copy
+
+    async def and_then_rename(self: Any, source: Any, under_way: Any) -> int:
+        seen = await copied(self, source, under_way)
+        for old, new in (("mia", "nobody"), ("jonas", "mia"), ("nobody", "jonas")):
+            await memory.people.rename(agent_id="ada", kind="user", old=old, new=new)
+        return seen
+
+    monkeypatch.setattr(moving.Move, "_copy", and_then_rename)
+    await memory.admin.move(agent_id="ada", to="b")
+    for user, likes in (("mia", "Likes jam."), ("jonas", "Likes tea.")):
+        (one,) = await memory.observations.list(agent_id="ada", user_id=user)
+        assert one.content == likes
+
+
+async def test_copy_that_isnt_the_same_stops_the_move(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lived(memory)
+    before = await rows_of(urls["a"])
+    compared = Moving.compare
+
+    async def after_a_change(self: Any, source: Any) -> Any:
+        await self.target.run(
+            "UPDATE memory.messages SET speaker = 'somebody else' WHERE agent_key = :k", k=self.agent_key
+        )
+        return await compared(self, source)
+
+    monkeypatch.setattr(Moving, "compare", after_a_change)
+    with pytest.raises(DatabaseError, match="the copy of table messages isn't the same"):
+        await memory.admin.move(agent_id="ada", to="b")
+    assert await rows_of(urls["a"]) == before
+    assert await holders(urls) == ["a"]
+    assert await traces(urls) == []
+
+
+async def test_what_cant_be_moved_is_said(
+    memory: Memory, urls: dict[str, str], database_url: str, settings: Settings
+) -> None:
+    with pytest.raises(NotFoundError, match="ada"):
+        await memory.admin.move(agent_id="ada", to="b")
+    await memory.observe("Likes tea.", **MIA)
+    with pytest.raises(InputError, match="there is no shard 'z'; there are a, b"):
+        await memory.admin.move(agent_id="ada", to="z")
+    async with Memory(urls["b"], settings=settings) as alone:
+        await alone.observe("Likes tea.", **MIA)
+    with pytest.raises(DividedAgentError, match="a and b both hold agent ada"):
+        await memory.admin.move(agent_id="ada", to="b")
+    assert await traces(urls) == []
+    async with Memory(database_url, settings=settings) as one:
+        await one.observe("Likes tea.", **MIA)
+        with pytest.raises(ConfigurationError, match="no shards"):
+            await one.admin.move(agent_id="ada", to="b")
+
+
+def test_command_moves_an_agent(two: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_SQL_SHARDS", " ".join(f"{name}={url}" for name, url in two.items()))
+    assert memory_sql("observe", "Likes tea.", "--agent", "zoe", "--user", "mia").code == 0
+    done = memory_sql("agent", "move", "zoe", "--to", "b")
+    assert done.code == 0, done.err

@@ -18,6 +18,7 @@ from memory_sql.memory import Memory
 from tests.conftest import as_login
 from tests.prove import failover, mutations
 from tests.prove.state_machine import Life
+from tests.sharding import joined
 from tests.sizes import few_in_ci, share
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,18 @@ def test_a_kill_at_some_points(database_url: str) -> None:
 @pytest.mark.prove
 def test_a_kill_at_every_point(database_url: str) -> None:
     run("boundaries", "--url", database_url)
+
+
+@pytest.mark.slow
+async def test_a_move_to_another_shard_that_is_killed_at_some_points(server_url: str, template: str) -> None:
+    async with joined(server_url, template, "a", "b") as urls:
+        await asyncio.to_thread(run, "moves", "--a", urls["a"], "--b", urls["b"], "--kills", str(share(60)))
+
+
+@pytest.mark.prove
+async def test_a_move_to_another_shard_that_is_killed_at_every_point(server_url: str, template: str) -> None:
+    async with joined(server_url, template, "a", "b") as urls:
+        await asyncio.to_thread(run, "moves", "--a", urls["a"], "--b", urls["b"])
 
 
 @pytest.mark.slow

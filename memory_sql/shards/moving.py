@@ -24,6 +24,7 @@ from memory_sql.db.repositories import shards as map_of
 from memory_sql.domain.results import AgentMove
 from memory_sql.errors import (
     BusyError,
+    ConfigurationError,
     DividedAgentError,
     InputError,
     LockTimeoutError,
@@ -71,7 +72,8 @@ async def move(spread: Spread, agent_id: str, to: str) -> AgentMove:
 
 async def settle_all(spread: Spread) -> None:
     """Ends the moves that were killed. Who may not, or can't reach a shard, leaves them to others, and says so."""
-    agents = {*await spread.home_database.write(map_of.moving, principal=SERVICE)}
+    async with spread.home_database.statement(principal=SERVICE) as unit:
+        agents = {*await map_of.moving(unit)}
     for shard in spread.shards.values():
         try:
             memory = await spread.memory_of(shard)
@@ -105,6 +107,8 @@ class Move:
 
     async def carry_out(self, source: Shard, target: Shard) -> tuple[dict[str, int], float]:
         """The number of rows by table, and for how many seconds the agent couldn't be changed."""
+        for shard in (source, target):
+            await self._check_owner(shard)
         async with AsyncExitStack() as holding:
             async with self._locked(target) as end:
                 await self._change(map_of.announce, source.name, target.name)
@@ -144,12 +148,25 @@ class Move:
                 if await self._is_whole(end):
                     await self._change(map_of.switch, target.name)
                 else:
-                    await self._patiently(source, _lift)
+                    await self._lift(source)
                     await self._change(map_of.stay)
             placed = await self.where()
         for shard in self._spread.shards.values():
             if shard.name != placed.shard:
                 await self._clear(shard)
+
+    async def _check_owner(self, shard: Shard) -> None:
+        async with self._at(shard) as end:
+            if not await end.value("SELECT memory.is_copying()"):
+                raise ConfigurationError(
+                    f"only the owner of the tables moves an agent; name it in the URL of {shard.name}"
+                )
+
+    async def _lift(self, source: Shard) -> None:
+        async with self._at(source) as end:
+            is_fenced = await end.value(_IS_FENCED, agent=self._agent_id)
+        if is_fenced:
+            await self._patiently(source, _lift)
 
     async def _is_whole(self, end: End) -> bool:
         known, is_fenced = (

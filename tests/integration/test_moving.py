@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
 from memory_sql.db.moving import TABLES, Moving
+from memory_sql.db.roles import Roles
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     BusyError,
@@ -28,6 +29,7 @@ from memory_sql.memory import Memory
 from memory_sql.shards import moving
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
+from tests.conftest import as_login
 from tests.fakes import Scripted, extracted
 from tests.integration.test_shards import placed
 from tests.migrations.test_round_trip import fill
@@ -392,6 +394,28 @@ async def test_what_cant_be_moved_is_said(
         await one.observe("Likes tea.", **MIA)
         with pytest.raises(ConfigurationError, match="no shards"):
             await one.admin.move(agent_id="ada", to="b")
+
+
+async def test_only_the_owner_moves_an_agent(
+    server_url: str, walled_template: str, roles: Roles, settings: Settings
+) -> None:
+    async with joined(server_url, walled_template, "a", "b") as urls:
+        as_app = {name: as_login(url, roles) for name, url in urls.items()}
+        async with Memory(None, Scripted(), shards=as_app, settings=settings) as memory:
+            await lived(memory)
+            before = await shown(memory)
+            with pytest.raises(ConfigurationError, match="only the owner"):
+                await memory.admin.move(agent_id="ada", to="b")
+            assert await traces(urls) == []
+            async with Memory(shards=urls, settings=settings) as owners:
+                await owners.admin.move(agent_id="ada", to="b")
+            assert await shown(memory) == before
+            assert await memory.admin.verify(hashes=True) == []
+            await memory.observe("Likes jam.", **MIA)
+            await moving.settle_all(memory._spread)
+        async with Memory(as_app["a"], settings=settings) as late:
+            with pytest.raises(MovedAgentError):
+                await late.observe("Likes tea.", **MIA)
 
 
 def test_command_moves_an_agent(two: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,14 +107,31 @@ class Moving:
 
     async def _copy(self, source: End, since: int | None) -> tuple[int, int]:
         seen = int(await source.value("SELECT (pg_snapshot_xmin(pg_current_snapshot())::text)::bigint"))
-        count = 0
+        count, tables = 0, TABLES
         if since is not None:
-            for table in reversed(TABLES):
+            tables = await self._changed(source, since)
+            for table in reversed(tables):
                 count += await self._delete_gone(source, table)
-        await self._copy_imports(source)
-        for table in TABLES:
+        if any("import_id" in table.c for table in tables):
+            await self._copy_imports(source)
+        for table in tables:
             count += await self._write(source, table, since)
         return count, seen
+
+    async def _changed(self, source: End, since: int) -> list[Table]:
+        """Those with a row that has changed or come since then, or with fewer rows than the copy: some have gone."""
+        counted = " UNION ALL ".join(
+            f"SELECT {n}, count(*), count(*) FILTER (WHERE {_since(since)}) FROM memory.{_name(table)}"
+            f" WHERE agent_key = {self.agent_key}"
+            for n, table in enumerate(TABLES)
+        )
+        copied = " UNION ALL ".join(
+            f"SELECT {n}, count(*) FROM memory.{_name(table)} WHERE agent_key = {self.agent_key}"
+            for n, table in enumerate(TABLES)
+        )
+        there = {row[0]: (row[1], row[2]) for row in await source.run(counted)}
+        here = {row[0]: row[1] for row in await self.target.run(copied)}
+        return [table for n, table in enumerate(TABLES) if there[n] != (here[n], 0)]
 
     async def compare(self, source: End) -> dict[str, int]:
         """The number of rows of each table that has any. Raises `DatabaseError` unless all rows are the same in both."""
@@ -186,7 +203,7 @@ class Moving:
         return int(done.rowcount)
 
     async def _write(self, source: End, table: Table, since: int | None) -> int:
-        changed = "" if since is None else f" AND age(xmin) <= age('{since % 2**32}'::xid)"
+        changed = "" if since is None else f" AND {_since(since)}"
         await self._stage(
             source,
             table,
@@ -256,6 +273,11 @@ def _replacing(table: Table) -> str:
     values = ", ".join(f"{name} = excluded.{name}" for name in others)
     old, new = (", ".join(f"{of}.{name}" for name in others) for of in ("t", "excluded"))
     return f" ON CONFLICT ({keys}) DO UPDATE SET {values} WHERE ROW({old}) IS DISTINCT FROM ROW({new})"
+
+
+def _since(seen: int) -> str:
+    """Of a row: written since that snapshot, or while it was taken."""
+    return f"age(xmin) <= age('{seen % 2**32}'::xid)"
 
 
 def _stored(table: Table) -> list[Any]:

@@ -164,6 +164,17 @@ def test_ten_thousand_operations_of_everything_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_eighty_operations_over_two_shards(tmp_path: Path) -> None:
+    run("concurrent_life", "--embedded", str(tmp_path / "postgres"), "--operations", "80", "--shards")
+
+
+@pytest.mark.prove
+def test_three_thousand_operations_over_two_shards(tmp_path: Path) -> None:
+    options = "--shards --seeds 3 --operations 1000 --stops 2".split()
+    run("concurrent_life", "--embedded", str(tmp_path / "postgres"), *options)
+
+
+@pytest.mark.slow
 def test_random_principals_see_what_is_theirs_and_nothing_else(walled_database: str, roles: Roles) -> None:
     run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", str(share(300)))
 

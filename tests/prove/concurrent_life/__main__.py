@@ -1,7 +1,7 @@
 """A random life of everything at once: clients, worker processes, a lying model, kills, immediate stops, forgetting.
 
     python -m tests.prove.concurrent_life --url postgresql://… --operations 100 --seed 7
-    python -m tests.prove.concurrent_life --embedded DIR --operations 500 --stops 2 [--seeds 20]
+    python -m tests.prove.concurrent_life --embedded DIR --operations 500 --stops 2 [--seeds 20] [--shards]
 
 Several tasks call everything that is public, through all `doors`, concurrently and in random order, while `memory-sql worker`
 processes do what is due and are killed and frozen, and the database is stopped without a checkpoint. Everything that is said
@@ -34,10 +34,10 @@ from memory_sql.db import migrate
 from memory_sql.db.principals import SERVICE
 from memory_sql.errors import MemorySQLError
 from memory_sql.memory import Memory
-from tests.prove.concurrent_life import backups
+from tests.prove.concurrent_life import backups, moving
 from tests.prove.concurrent_life.calls import NOT_CALLED, public_calls
 from tests.prove.concurrent_life.clients import WEIGHTS, Client
-from tests.prove.concurrent_life.doors import DOORS, doors
+from tests.prove.concurrent_life.doors import DOORS, doors, doors_over
 from tests.prove.concurrent_life.judging import judge
 from tests.prove.concurrent_life.ledger import TOKEN
 from tests.prove.concurrent_life.liar import LIES, liar
@@ -81,8 +81,15 @@ OPEN = """
 
 
 class Life:
-    def __init__(self, url: str, seed: int, workers: Nursery, stop_database: Callable[[], None] | None) -> None:
-        self.url, self.workers, self.stop_database = url, workers, stop_database
+    def __init__(
+        self,
+        url: str,
+        seed: int,
+        workers: Nursery,
+        stop_database: Callable[[], None] | None,
+        shards: dict[str, str] | None = None,
+    ) -> None:
+        self.url, self.workers, self.stop_database, self.shards = url, workers, stop_database, shards
         self.journal = workers.folder / "journal"
         self.settings = SETTINGS.model_copy(update={"forget_journal": self.journal})
         self.random, self.world = random.Random(seed), World(seed)
@@ -91,17 +98,22 @@ class Life:
 
     async def live(self, operations: int, stops: int) -> None:
         rounds, copy = -(-operations // ROUND), None
-        async with doors(self.world, self.url, self.settings) as (memory, ways):
+        opened = (
+            doors(self.world, self.url, self.settings)
+            if self.shards is None
+            else doors_over(self.world, self.shards, self.settings)
+        )
+        async with opened as (memory, ways):
             clients = [Client(self.world, ways[n % len(ways)], self.random.randrange(10**9)) for n in range(CLIENTS)]
             own = Client(self.world, memory, self.random.randrange(10**9))
             stopping = Counter(self.random.choices(range(rounds), k=stops))
             for n in range(rounds):
                 count = min(ROUND, operations - n * ROUND)
-                await self.round(clients, count, stopping[n])
+                await self.round(memory, clients, count, stopping[n])
                 await self.rest(memory, own)
                 if self.world.findings:
                     return
-                if n == rounds // 2 - 1:
+                if n == rounds // 2 - 1 and self.shards is None:
                     copy = await self.copied()
         if copy is not None:
             await backups.restore(copy, self.world, self.settings, self.journal)
@@ -117,17 +129,21 @@ class Life:
         finally:
             self.world.crashes += 1
 
-    async def round(self, clients: list[Client], operations: int, stops: int) -> None:
+    async def round(self, memory: Memory, clients: list[Client], operations: int, stops: int) -> None:
         left = iter(range(operations))
-        chaos = asyncio.create_task(self.disturb(stops))
+        chaos = [asyncio.create_task(self.disturb(stops))]
+        if self.shards is not None:
+            chaos.append(asyncio.create_task(moving.move_about(memory, self.world, self.random)))
         try:
             async with asyncio.TaskGroup() as together:
                 for client in clients:
                     together.create_task(self.work(client, left))
         finally:
-            chaos.cancel()
-            with suppress(asyncio.CancelledError):
-                await chaos
+            for one in chaos:
+                one.cancel()
+            for ended in await asyncio.gather(*chaos, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    raise ended
         await self.stop_for_good(stops - self.stops_of_round)
 
     async def work(self, client: Client, left: object) -> None:
@@ -150,7 +166,8 @@ class Life:
     def next_operation(self) -> str:
         """By weight, and each in every so many."""
         if not self.deck:
-            self.deck = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
+            without = () if self.shards is None else moving.NOT_OVER_SHARDS
+            self.deck = [name for name, weight in WEIGHTS.items() if name not in without for _ in range(weight)]
             self.random.shuffle(self.deck)
         return self.deck.pop()
 
@@ -200,6 +217,8 @@ class Life:
         for pid in list(self.workers.alive):
             self.workers.kill(pid, signal.SIGCONT)
         self.supervise()
+        if self.shards is not None:
+            await moving.gather_home(memory, self.world)
         await self.end_exceptions(memory, client)
         await self.drain(memory)
         await memory.work.catch_up()  # what was being stored as the settings went back
@@ -260,8 +279,10 @@ EXCLUDED = """
 """
 
 
-def worker(url: str) -> int:
-    return cli.main(["worker", "--url", url, "--poll", "0.1", "--concurrency", "2"])
+def worker(url: str | None) -> int:
+    """None: of the shards in the environment."""
+    where = [] if url is None else ["--url", url]
+    return cli.main(["worker", *where, "--poll", "0.1", "--concurrency", "2"])
 
 
 def live(seed: int, given: argparse.Namespace) -> Life:
@@ -283,8 +304,13 @@ def live(seed: int, given: argparse.Namespace) -> Life:
                 time.sleep(0.01)
             stack.enter_context(embedded.acquire(data, options=QUICK))
 
-        workers = stack.enter_context(nursery(folder, lambda: worker(url)))
-        life = Life(url, seed, workers, stop_database if data else None)
+        shards = None
+        if given.shards:
+            moving.hurry()
+            shards = moving.two_shards(url)
+            os.environ |= moving.environment(shards)
+        workers = stack.enter_context(nursery(folder, lambda: worker(None if shards else url)))
+        life = Life(url, seed, workers, stop_database if data else None, shards)
         began = time.monotonic()
         asyncio.run(life.live(given.operations, given.stops))
         life.world.did.update(told.read_text().splitlines())
@@ -310,6 +336,7 @@ def main() -> int:
     arguments.add_argument("--operations", type=int, default=500, help="of each seed")
     arguments.add_argument("--stops", type=int, default=0, help="of the database; needs --embedded")
     arguments.add_argument("--seeds", type=int, default=1)
+    arguments.add_argument("--shards", action="store_true", help="over two databases, between which agents move")
     arguments.add_argument("--least", type=int, default=0, help="times that each operation has to have been done")
     arguments.add_argument(
         "--seed", type=int, default=int(os.environ.get("MEMORY_SQL_SEED", "0")) or random.randrange(10**6)
@@ -328,13 +355,16 @@ def main() -> int:
     print(", ".join(f"{name} {count}" for name, count in did.most_common()))
     print(", ".join(f"{name} {count}" for name, count in refused.most_common()))
     print(", ".join(f"{door} {sum(n for (through, _), n in calls.items() if through == door)}" for door in DOORS))
-    findings += [f"{name} happened {did[name]} times" for name in (*WEIGHTS, *LIES) if did[name] < given.least]
+    wanted = {*WEIGHTS, *LIES} - {*(moving.NOT_OVER_SHARDS if given.shards else ())}
+    findings += [f"{name} happened {did[name]} times" for name in sorted(wanted) if did[name] < given.least]
     made = {call for _, call in calls}
     findings += [
         f"nobody called {call}"
         for call in sorted(public_calls())
-        if given.least and call not in made | NOT_CALLED.keys()
+        if given.least and not given.shards and call not in made | NOT_CALLED.keys()
     ]
+    if given.shards and not did["moves"]:
+        findings.append("no agent has moved")
     done = sum(did[name] for name in WEIGHTS)
     print("\n".join(findings) or f"{done} operations, {kills} kills, {stops} stops: nothing lost, doubled or left")
     return bool(findings)

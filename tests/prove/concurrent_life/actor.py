@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import text
 
+from memory_sql.db import Database
 from memory_sql.db.principals import SERVICE
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import ConflictError, DatabaseError, NotFoundError
@@ -18,6 +19,12 @@ from tests.prove.concurrent_life.ledger import TOKEN, Utterance
 from tests.prove.concurrent_life.world import AGENTS, REFUSALS, NothingToDoError, World
 
 R = TypeVar("R")
+
+
+def databases_of(memory: Any) -> Sequence[Database]:
+    """That of a memory, or those of its shards."""
+    spread = memory._spread
+    return [memory.database] if spread is None else [one.memory.database for one in spread.shards.values()]
 
 
 class TakenBackError(Exception):
@@ -59,8 +66,11 @@ class Actor:
         return self.random.choice(scopes).ref.id
 
     async def sql(self, statement: str, **parameters: Any) -> list[Any]:
-        async with self.memory.database.transaction(principal=SERVICE) as unit:
-            return list(await unit.execute(text(statement), parameters))
+        found: list[Any] = []
+        for database in databases_of(self.memory):
+            async with database.transaction(principal=SERVICE) as unit:
+                found += await unit.execute(text(statement), parameters)
+        return found
 
     def taken(self, known: list[tuple[str, str, str]]) -> tuple[str, str, str]:
         if not known:

@@ -22,6 +22,7 @@ NOT_CALLED = {
     "work.learn": "it is off; it writes one fact as `observe` does, which is called",
     "work.note_action": "it adds an event, which the tools do that are called",
     "admin.restore_check": "only for a backup: each life restores one at its end",
+    "admin.move": "of shards, which a life over shards moves its agents between",
     "admin.position": "it only reads how far the log is; a life has no replica that could be behind",
 }
 

@@ -114,6 +114,26 @@ async def each(method: Callable[..., Any], named: Mapping[str, Any]) -> AsyncGen
 
 
 @asynccontextmanager
+async def doors_over(
+    world: World, urls: dict[str, str], settings: Settings
+) -> AsyncIterator[tuple[Memory, list[Memory]]]:
+    """The same over shards: there is no engine of the host's that would be of several databases."""
+    async with AsyncExitStack() as stack:
+        one, other = (Memory(shards=urls, settings=settings) for _ in range(2))
+        for memory in (one, other):
+            await stack.enter_async_context(memory)
+        blocking = sync.Memory(shards=urls, settings=settings)
+        await asyncio.to_thread(blocking.open)
+        stack.push_async_callback(asyncio.to_thread, blocking.close)
+        ways = [
+            Plain(world, one, one.database),
+            Plain(world, other, other.database),
+            Blocking(world, blocking, one.database),
+        ]
+        yield one, cast("list[Memory]", ways)
+
+
+@asynccontextmanager
 async def doors(world: World, url: str, settings: Settings) -> AsyncIterator[tuple[Memory, list[Memory]]]:
     """A memory as it is, and the doors."""
     async with AsyncExitStack() as stack:

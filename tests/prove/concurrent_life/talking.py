@@ -13,7 +13,7 @@ from memory_sql.db.principals import SERVICE
 from memory_sql.domain.ids import OwnedKind
 from memory_sql.errors import BusyError, LanguageModelError, NotFoundError, StaleError
 from memory_sql.jobs import DUE_KINDS
-from tests.prove.concurrent_life.actor import Actor, TakenBackError
+from tests.prove.concurrent_life.actor import Actor, TakenBackError, databases_of
 from tests.prove.concurrent_life.doors import Blocking
 from tests.prove.concurrent_life.ledger import Utterance
 from tests.prove.concurrent_life.liar import FOR_GROUP
@@ -142,7 +142,7 @@ class Talking(Actor):
         token, user = self.ledger.token(), self.name(agent, "user")
         said.append(self.ledger.begin(token, agent, "observe", user))
         with suppress(TakenBackError), self.saying(said):
-            async with self.memory.database.transaction(principal=SERVICE) as unit:
+            async with self.random.choice(databases_of(self.memory)).transaction(principal=SERVICE) as unit:
                 await self.memory.add(messages, **where, session=unit)
                 await self.memory.observe(f"Noted {token}.", agent_id=agent, user_id=user, session=unit)
                 if not commits:

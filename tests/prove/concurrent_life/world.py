@@ -16,6 +16,7 @@ from memory_sql.errors import (
     HeldError,
     InputError,
     LanguageModelError,
+    MovedAgentError,
     NotFoundError,
     StaleError,
     VersionError,
@@ -32,7 +33,10 @@ AGENTS = ("ada", "ada", "bob", OLD)  # bob forgets everything now and then
 PEOPLE, GROUPS, CONVERSATIONS, LEGACY = 5, 3, 8, 3
 KINDS: tuple[Named, ...] = ("user", "group", "conversation")
 CALL_SECONDS = 60.0
-REFUSALS = (NotFoundError, InputError, BusyError, StaleError, VersionError, HeldError, BudgetError, LanguageModelError)
+REFUSALS = (
+    *(NotFoundError, InputError, BusyError, StaleError, VersionError, HeldError, BudgetError, LanguageModelError),
+    MovedAgentError,  # over shards
+)
 NAMED = ("boat", "entity/quay")  # scopes beside the main ones
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "conversation_scope": ("buffer", "summary", "summary", "off"),

@@ -54,11 +54,14 @@ class ExportedHold(ExportLine):
 
 
 class ExportedMembership(ExportLine):
+    """`kept`: what they had contributed when they left stays in the group without them."""
+
     type: Literal["membership"] = "membership"
     group_id: str
     user_id: str
     joined_at: datetime
     left_at: datetime | None
+    kept: bool
     source: str
 
 

@@ -43,7 +43,7 @@ from memory_sql.domain.results import Kept, Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError, StaleError
 from memory_sql.lifecycle import ending
-from memory_sql.lifecycle.corrections import Asked, leave_what_is_strange
+from memory_sql.lifecycle.corrections import Asked, archive_unsupported, leave_what_is_strange
 from memory_sql.lifecycle.corrections.request import agent_key_for
 from memory_sql.lifecycle.corrections.texts import need
 from memory_sql.lifecycle.journal import Entry
@@ -160,10 +160,10 @@ async def _erase_with_ids(
 ) -> Forgotten:
     agent_key = locks.agent_key
     if not beyond:
-        return await _erase(session, asked, agent_key, found, receipt)
-    held = [scope_id for scope_id, _ in await GroupRepository(session, agent_key).strange_to(beyond)]
+        return await _erase(session, asked, locks, found, receipt)
+    held = await GroupRepository(session, agent_key).strange_to(beyond)
     await need(session, agent_key, locks, held)
-    forgotten = await _erase(session, asked, agent_key, found, receipt)
+    forgotten = await _erase(session, asked, locks, found, receipt)
     waits = str(uuid.uuid4())
     left = await leave_what_is_strange(session, asked, agent_key, [beyond], waits)
     if told := left.told_if_any(waits):
@@ -218,7 +218,7 @@ async def take_out(session: Session, asked: Asked, agent_key: int, import_id: in
         _need(locks, found)
         receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
         named = {"id": _of_import(import_id, receipt.id), "target": {"import": import_id}}
-        return (await _erase(session, asked, agent_key, found, receipt.model_copy(update=named))).receipt
+        return (await _erase(session, asked, locks, found, receipt.model_copy(update=named))).receipt
 
     return await under_locks(session, agent_key, act, shared=True)
 
@@ -248,13 +248,14 @@ async def take_back(
         raise HeldError(0, f"a message of conversation {target['conversation_id']}")
     _need(locks, found)
     receipt = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
-    await _erase(session, asked, locks.agent_key, found, receipt.model_copy(update={"target": target}), "replace")
+    await _erase(session, asked, locks, found, receipt.model_copy(update={"target": target}), "replace")
 
 
 async def _erase(
-    session: Session, asked: Asked, agent_key: int, found: Found, receipt: Receipt, event: str = "forget"
+    session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt, event: str = "forget"
 ) -> Forgotten:
-    repository, now = ForgettingRepository(session, agent_key), receipt.at
+    agent_key, now = locks.agent_key, receipt.at
+    repository = ForgettingRepository(session, agent_key)
     beside = found.beside or await repository.beside(found.closure, found.seeds.scopes)
     tainted, kept = dict(beside.tainted), beside.kept
     tainted |= {scope: min(version, tainted.get(scope, version)) for scope, version in found.texts.items()}
@@ -262,6 +263,7 @@ async def _erase(
     lets_stand = any(one.lets_stand for one in rewound.values())
     if lets_stand:  # evidence has gone back to where it was lent
         kept = (await repository.beside(found.closure, ())).kept
+    lessened = [parse_observation_id(one.observation) for one in kept]
     about = beside.about if found.beside else await repository.kept_about(found.seeds.users, found.closure)
     kept += tuple(
         one for one in (*found.shared, *about) if one.observation not in {other.observation for other in kept}
@@ -280,6 +282,14 @@ async def _erase(
         told = {
             "withheld": tuple(f"s{key}" for key in withheld),
             "standing": tuple(observation_id(*key) for key in back),
+        }
+        receipt = receipt.model_copy(update=told)
+    if erased.left:
+        lessened = [key for key in lessened if key[0] in erased.left]
+        archived = await archive_unsupported(session, asked, locks, lessened, event)
+        told = {
+            "withheld": tuple(sorted({*receipt.withheld, *(f"s{key}" for key in archived.withheld)})),
+            "standing": tuple(one for one in receipt.standing if one not in archived.observations),
         }
         receipt = receipt.model_copy(update=told)
     return Forgotten(receipt, _entry(receipt, asked.agent_id, found, beside.refs))
@@ -314,7 +324,7 @@ async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgot
         said_in = [conversation for run in rolled_back for conversation in await messages.brought(run)]
         for closure in waiting.values():
             _need(locks, Found(Seeds(), closure, said_in=said_in))
-        done = [await _erase_released(session, asked, agent_key, key, closure) for key, closure in waiting.items()]
+        done = [await _erase_released(session, asked, locks, key, closure) for key, closure in waiting.items()]
         for run in rolled_back:
             await imports.undo(agent_key, run)
         return done
@@ -323,13 +333,13 @@ async def release(session: Session, asked: Asked, agent_key: int) -> list[Forgot
 
 
 async def _erase_released(
-    session: Session, asked: Asked, agent_key: int, waited: str, closure: Closure, receipt_id: str | None = None
+    session: Session, asked: Asked, locks: Locks, waited: str, closure: Closure, receipt_id: str | None = None
 ) -> Forgotten:
     receipt = _receipt(Selection(everything=True), closure, {}, asked.settings, asked.now)
     run = _imported_by(waited)
     own = receipt.id if run is None else _of_import(run, receipt.id)
     receipt = receipt.model_copy(update={"id": receipt_id or own, "target": {"waited": waited}})
-    forgotten = await _erase(session, asked, agent_key, Found(Seeds(), closure), receipt)
+    forgotten = await _erase(session, asked, locks, Found(Seeds(), closure), receipt)
     return replace(forgotten, entry=forgotten.entry.model_copy(update={"waited": waited}))
 
 
@@ -375,7 +385,7 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
             closure = (await repository.released()).get(entry.waited, NOTHING)
             _need(locks, Found(Seeds(), closure))
-            return await _erase_released(session, asked, agent_key, entry.waited, closure, entry.id)
+            return await _erase_released(session, asked, locks, entry.waited, closure, entry.id)
         attended = await repository.attended(users)
         named = (*(("user", user) for user in users), *entry.named)
         seeds = Seeds(users, (), entry.scopes, entry.observations, messages, attended=attended, named=named)

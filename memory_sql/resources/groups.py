@@ -175,9 +175,10 @@ class Groups(Face):
         """Ends the membership, for all ids of the user: from now on they see nothing of the group.
 
         What only they contributed is archived, unless `keep`: the group's text goes back to the version before it absorbed
-        that and is due to be rewritten, and what was derived from it in wider scopes is erased. What others said too stays.
-        Model work in progress on the group is discarded and repeated. For a former member the same is done, and `left_at`
-        is when they left. Raises `NotFoundError` for somebody who never was a member.
+        that and is due to be rewritten, and what was derived from it in wider scopes is erased. What others said too stays
+        until these leave as well, or are forgotten. Model work in progress on the group is discarded and repeated. For a
+        former member the same is done, which ends the keeping, and `left_at` is when they left. Raises `NotFoundError` for
+        somebody who never was a member.
         """
         flags(keep=keep)
         agent, group, user = id_of("agent_id", agent_id), id_of("group_id", group_id), id_of("user_id", user_id)
@@ -198,13 +199,14 @@ class Groups(Face):
                 raise NotFoundError(f"member of group {group}:", user)
             waits = str(uuid.uuid4())
             archived, choose = corrections.Archived(), partial(groups.only_of, () if keep else scope_ids, users)
-            if is_member or await choose():
+            ends_keeping = not keep and await groups.end_keeping(scope_ids[0], users)
+            if is_member or ends_keeping or await choose():
                 archived = await corrections.archive(unit, asked, agent_key, scope_ids, choose, waits)
                 if is_member:
-                    await groups.leave(scope_ids[0], users, now)
+                    await groups.leave(scope_ids[0], users, now, keep=keep)
                 if not keep:  # for whom they were the only way in
                     people = [await aliases.ids_of_person(user)]
-                    archived |= await corrections.leave_what_is_strange(unit, asked, agent_key, people, waits, users)
+                    archived |= await corrections.leave_what_is_strange(unit, asked, agent_key, people, waits)
                 detail = {"action": "leave", "group_id": group, "user_id": user, **archived.told(waits)}
                 about = {"actor": asked.actor, "reason": asked.reason, "scope_id": scope_ids[0], "detail": detail}
                 await record(unit, agent_key, "membership", now, **about)

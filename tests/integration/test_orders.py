@@ -140,6 +140,14 @@ WORLDS = {
         ),
         (("forget", "user", "ann"), ("leave", "ann", "crew")),
     ),
+    "what two have said who are both gone": Plan(
+        (("say", "ann", "crew", GREY), ("say", "dot", "crew", GREY), ("say", "ben", "crew", BLUE), ("tell",)),
+        (("forget", "user", "ann"), ("leave", "dot", "crew")),
+    ),
+    "a claim of two who are both gone": Plan(
+        (("state", "ann", "own", GREY, False), ("state", "dot", "own", GREY, False), ("tell",), ("spread",), ("tell",)),
+        (("forget", "user", "ann"), ("leave", "dot", "crew"), ("leave", "dot", "yard")),
+    ),
     "a text undone of which everybody has learnt": Plan(
         (
             ("say", "dot", "own", ("freezer", "grey", 1)),

@@ -273,6 +273,7 @@ class MemberRow(Base):
         key_of("scopes", "scope_id"),
         one_of("source", "host", "import", "inferred"),
         CheckConstraint("left_at >= joined_at", name="left_at"),
+        CheckConstraint("NOT kept OR left_at IS NOT NULL", name="kept"),
         Index(
             "members_scope_id_user_id_key",
             "agent_key",
@@ -293,6 +294,9 @@ class MemberRow(Base):
     user_id: Mapped[str] = host_id("The user.")
     joined_at: Mapped[datetime] = column("When the user joined.", server_default=NOW)
     left_at: Mapped[datetime | None] = column("When the user left; null: still a member.")
+    kept: Mapped[bool] = column(
+        "What the user had contributed when they left stays in the group without them.", server_default=FALSE
+    )
     source: Mapped[str] = constant(
         "Where the membership comes from: host, import or inferred.", server_default=text("'host'")
     )

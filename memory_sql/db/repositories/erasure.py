@@ -89,12 +89,14 @@ class Beside:
 class Erased:
     """How many rows of each table went, and what has to follow.
 
-    `standing`: the scopes in which something gave way to what isn't there any more. `is_unsettled`: something hasn't the
-    state any more that what it was made of leaves it.
+    `standing`: the scopes in which something gave way to what isn't there any more. `left`: the scopes of groups with former
+    members in which something that stays lost support. `is_unsettled`: something hasn't the state any more that what it
+    was made of leaves it.
     """
 
     counts: dict[str, int]
     standing: tuple[int, ...]
+    left: frozenset[int]
     is_unsettled: bool
 
 
@@ -324,7 +326,8 @@ class ForgettingRepository:
             "named_ids": ids,
         }
         row = (await self._session.execute(_ERASE_TOLD, told)).one()
-        return Erased(row.counts or {}, tuple(sorted(row.standing or ())), row.is_unsettled)
+        left = frozenset[int](row.left or ())
+        return Erased(row.counts or {}, tuple(sorted(row.standing or ())), left, row.is_unsettled)
 
     def _erasing(
         self,
@@ -429,7 +432,7 @@ def _erase_told() -> Select[Any]:
     """The erasing comes first: what is told of it and what is due by it ask for its rows."""
     rows = select(_erased).cte("erased").prefix_with("MATERIALIZED")
     what, counted = rows.c.what, rows.c.counted
-    is_count = what.not_in(("standing", "unsettled"))
+    is_count = what.not_in(("standing", "left", "unsettled"))
     counts = func.json_object_agg(what, counted, type_=JSON).filter(
         is_count
     )  # keeps the order in which they are deleted
@@ -442,6 +445,7 @@ def _erase_told() -> Select[Any]:
     return select(
         counts.label("counts"),
         func.array_agg(counted).filter(what == "standing").label("standing"),
+        func.array_agg(counted).filter(what == "left").label("left"),
         func.count().filter(what == "unsettled").op(">")(0).label("is_unsettled"),
         func.memory.refresh_due(_AGENT, _LOSING, bindparam("threshold", type_=Integer), _NOW),
     ).add_cte(told.cte("told"), _remembered())

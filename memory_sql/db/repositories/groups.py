@@ -50,6 +50,8 @@ from memory_sql.domain.ids import owner_key
 
 _m, _s = MemberRow, ScopeRow
 _GROUP_ID = func.substr(_s.owner, 3).label("group_id")
+_USER_ID = func.substr(_s.owner, 3)
+_IS_THE_HOSTS = and_(EvidenceRow.user_id.is_(None), EvidenceRow.conversation_id.is_(None), EvidenceRow.run_id.is_(None))
 _MEMBER = (_GROUP_ID, _m.user_id, _m.source, _m.joined_at, _m.left_at)
 
 
@@ -223,7 +225,7 @@ class GroupRepository:
         )
         return found is not None
 
-    async def leave(self, scope_id: int, users: Sequence[str], now: datetime) -> None:
+    async def leave(self, scope_id: int, users: Sequence[str], now: datetime, *, keep: bool) -> None:
         """Ends the membership of all these ids. `memory.add_messages` doesn't let them in again with a late message."""
         await self._session.execute(
             update(_m)
@@ -233,72 +235,76 @@ class GroupRepository:
                 _m.user_id.in_(users),
                 _m.left_at.is_(None),
             )
-            .values(left_at=func.greatest(now, _m.joined_at))
+            .values(left_at=func.greatest(now, _m.joined_at), kept=keep)
         )
 
-    async def strange_to(
-        self, users: Sequence[str], leaving: Sequence[str] = ()
-    ) -> Sequence[tuple[int, datetime | None]]:
-        """The scopes of groups that hold something of a person with these ids, none of which is a member; when they left.
+    async def end_keeping(self, scope_id: int, users: Sequence[str]) -> bool:
+        """Nothing that these ids have contributed stays for their sake any more, whenever they had left; whether it did."""
+        ended = await self._session.scalars(
+            update(_m)
+            .where(_m.agent_key == self._agent_key, _m.scope_id == scope_id, _m.user_id.in_(users), _m.kept)
+            .values(kept=False)
+            .returning(_m.user_id)
+        )
+        return bool(ended.all())
 
-        None: none of them ever was one, but for those that are `leaving` just now.
-        """
+    async def strange_to(self, users: Sequence[str]) -> Sequence[int]:
+        """The scopes of groups that hold something of a person with these ids, none of which is a member."""
         e, line, group, own, main = EvidenceRow, LineageRow, aliased(ScopeRow), aliased(ScopeRow), aliased(ScopeRow)
-        owners = [owner_key("individual", user) for user in users]
         held = union(
             select(e.scope_id).where(e.agent_key == self._agent_key, e.user_id.in_(users), e.withdrawn_by.is_(None)),
             select(line.scope_id)
             .join(own, and_(own.agent_key == line.agent_key, own.scope_id == line.source_scope_id))
-            .where(line.agent_key == self._agent_key, own.owner.in_(owners)),
+            .where(line.agent_key == self._agent_key, own.owner.in_(_owners(users))),
         ).subquery("held")
         its_main = and_(main.agent_key == group.agent_key, main.owner == group.owner, main.name == "")
         theirs = and_(_m.agent_key == main.agent_key, _m.scope_id == main.scope_id, _m.user_id.in_(users))
-        left = select(func.max(_m.left_at)).where(theirs, _m.user_id.not_in(leaving)).correlate(main).scalar_subquery()
-        found = await self._session.execute(
-            select(group.scope_id, left.label("left_at"))
+        found = await self._session.scalars(
+            select(group.scope_id)
             .select_from(held)
             .join(group, and_(group.agent_key == self._agent_key, group.scope_id == held.c.scope_id))
             .join(main, its_main)
             .where(group.kind == "group", ~exists().where(theirs, _m.left_at.is_(None)))
             .order_by(group.scope_id)
         )
-        return [(row.scope_id, row.left_at) for row in found]
+        return found.all()
 
-    async def only_of(
-        self, scope_ids: Collection[int], users: Sequence[str], since: datetime | None = None
-    ) -> tuple[ObservationKey, ...]:
-        """Observations in these scopes, in use or possibly so again, that only these users support; only later than `since`.
+    async def only_of(self, scope_ids: Collection[int], users: Sequence[str]) -> tuple[ObservationKey, ...]:
+        """Observations in these scopes that nobody supports once these users leave: they did, maybe with former members."""
+        former = self._former(scope_ids, users)
+        theirs = or_(_said(EvidenceRow.user_id.in_(users)), _made_in(_s.owner.in_(_owners(users))))
+        return await self._keys(ObservationRow.scope_id.in_(scope_ids), theirs, ~_supported(former))
+
+    async def without_support(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
+        """Those of these observations that only former members of their groups support."""
+        former = self._former({scope_id for scope_id, _ in keys})
+        o = ObservationRow
+        theirs = or_(_said(_is_of(former, EvidenceRow.user_id)), _made_in(_is_of(former, _USER_ID)))
+        return await self._keys(are_among((o.scope_id, o.seq), keys), theirs, ~_supported(former))
+
+    def _former(self, scope_ids: Collection[int], leaving: Sequence[str] = ()) -> Any:
+        given = (cast(sorted(scope_ids), ARRAY(BigInteger)), cast(list(leaving), ARRAY(Text)))
+        found = func.memory.former_members(self._agent_key, *given)
+        return select(found.table_valued("scope_id", "user_id", "kept_until")).cte("former")
+
+    async def _keys(self, *conditions: ColumnElement[bool]) -> tuple[ObservationKey, ...]:
+        """In use or possibly so again, in the order of the keys.
 
         What is quarantined may be again, unless that was said of it when they left; what was given up is tried again.
-
-        The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
-        whose scopes it came. What an observation was lent (`repeated_seq`) supports that which lent it, which stands again.
         """
-        o, t, e = ObservationRow, ObservationStateRow, EvidenceRow
-        owners = [owner_key("individual", user) for user in users]
-        of_them, of_a_member = _made_in(_s.owner.in_(owners)), _made_in(_s.owner.not_in(owners))
-        own = and_(e.withdrawn_by.is_(None), e.repeated_seq.is_(None))
-        behind = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq, own)
-        theirs = exists().where(behind, e.user_id.in_(users))
-        of_another = and_(e.user_id.is_not(None), e.user_id.not_in(users))
-        of_the_host = and_(e.user_id.is_(None), e.conversation_id.is_(None), e.run_id.is_(None))
+        o, t, v = ObservationRow, ObservationStateRow, EventRow
         may_be_taken_back = and_(t.status == "archived", t.resolved.is_not(None))
         may_return = and_(t.status == "superseded", or_(t.superseded_by.is_not(None), t.follows))
-        v = EventRow
         of_it = and_(v.agent_key == t.agent_key, v.scope_id == t.scope_id, v.seq == t.seq, v.kind == "status")
         has_left = exists().where(of_it, v.detail["why"].astext == "leave").correlate(t)
         may_be_released = and_(t.status == "quarantined", ~t.follows, ~has_left)
-        others = or_(exists().where(behind, or_(of_another, of_the_host)), of_a_member)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
             .where(
                 o.agent_key == self._agent_key,
-                o.scope_id.in_(scope_ids),
                 or_(IN_USE, may_return, may_be_released, may_be_taken_back, t.status == "given_up"),
-                or_(theirs, of_them),
-                ~others,
-                true() if since is None else o.created_at > since,
+                *conditions,
             )
             .order_by(o.scope_id, o.seq)
         )
@@ -320,7 +326,14 @@ class GroupRepository:
         scopes = await self._session.scalars(
             select(_s.scope_id).join(main, theirs).where(_s.agent_key == self._agent_key, main.scope_id.in_(several))
         )
-        keys = await self.only_of(list(scopes), users)
+        theirs, others = (
+            or_(_said(said), _made_in(made))
+            for said, made in (
+                (EvidenceRow.user_id.in_(users), _s.owner.in_(_owners(users))),
+                (or_(EvidenceRow.user_id.not_in(users), _IS_THE_HOSTS), _s.owner.not_in(_owners(users))),
+            )
+        )
+        keys = await self._keys(o.scope_id.in_(scopes.all()), theirs, ~others)
         counted = members_who_spoke(self._agent_key, main)
         found = await self._session.execute(
             select(o.scope_id, o.seq)
@@ -374,12 +387,47 @@ def _is_of_scope(member: Any) -> Any:
     return and_(member.agent_key == _s.agent_key, member.scope_id == _s.scope_id)
 
 
+def _owners(users: Sequence[str]) -> list[str]:
+    return [owner_key("individual", user) for user in users]
+
+
+def _supported(former: Any) -> ColumnElement[bool]:
+    """Whether anybody stands behind an observation of a group but these former members (`memory.former_members`).
+
+    The host's own statement counts as support, the agent's doesn't. What was propagated is supported by those from
+    whose scopes it came. What an observation was lent (`repeated_seq`) supports that which lent it, which stands again.
+    """
+    user = EvidenceRow.user_id
+    return or_(
+        _said(or_(and_(user.is_not(None), ~_is_of(former, user)), _IS_THE_HOSTS)),
+        _made_in(or_(_s.kind != "individual", ~_is_of(former, _USER_ID))),
+    )
+
+
+def _is_of(former: Any, user_id: Any) -> ColumnElement[bool]:
+    """Whether this is the id of a former member for whom nothing keeps the observation."""
+    o = ObservationRow
+    is_kept = o.created_at <= former.c.kept_until
+    those = and_(former.c.scope_id == o.scope_id, former.c.user_id == user_id)
+    return exists().where(those, is_kept.is_not(True)).correlate(o, EvidenceRow, _s)
+
+
+def _said(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether an observation has evidence of its own that meets the condition."""
+    e, o = EvidenceRow, ObservationRow
+    of_it = and_(e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
+    own = and_(e.withdrawn_by.is_(None), e.repeated_seq.is_(None))
+    return select(e.seq).where(of_it, own, condition).correlate(o).exists()
+
+
 def _made_in(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether an observation was derived from one in a scope that meets the condition."""
-    line, o = LineageRow, ObservationRow
+    """Whether an observation was derived from one in a scope that meets the condition, and that isn't withdrawn."""
+    line, o, t = LineageRow, ObservationRow, aliased(ObservationStateRow)
     of_it = and_(line.agent_key == o.agent_key, line.scope_id == o.scope_id, line.seq == o.seq)
     source = and_(_s.agent_key == line.agent_key, _s.scope_id == line.source_scope_id)
-    return select(line.seq).join(_s, source).where(of_it, condition).correlate(o).exists()
+    its = and_(t.agent_key == line.agent_key, t.scope_id == line.source_scope_id, t.seq == line.source_seq)
+    withdrawn = exists().where(its, t.withdrawn_by.is_not(None)).correlate(line)
+    return select(line.seq).join(_s, source).where(of_it, condition, ~withdrawn).correlate(o).exists()
 
 
 def _holds(agent_key: Any, user_id: Any) -> ColumnElement[bool]:

@@ -40,18 +40,16 @@ class LineageRepository:
         ]
         await self._session.execute(upsert(LineageRow).values(rows).on_conflict_do_nothing())
 
-    async def detach(self, sources: Collection[ObservationKey]) -> None:
-        """What these are still sources of stays for the sake of its others."""
+    async def detach(self, sources: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
+        """What these are still sources of stays for the sake of its others; which of it is in groups with former members."""
         ordered = sorted(sources)
-        await self._session.execute(
-            select(
-                func.memory.detach(
-                    self._agent_key,
-                    cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
-                    cast([seq for _, seq in ordered], ARRAY(Integer)),
-                )
-            )
-        )
+        lessened = func.memory.detach(
+            self._agent_key,
+            cast([scope_id for scope_id, _ in ordered], ARRAY(BigInteger)),
+            cast([seq for _, seq in ordered], ARRAY(Integer)),
+        ).table_valued("scope_id", "seq")
+        rows = await self._session.execute(select(lessened).order_by(lessened.c.scope_id, lessened.c.seq))
+        return tuple((row.scope_id, row.seq) for row in rows)
 
     async def derived(self, keys: Collection[ObservationKey]) -> tuple[ObservationKey, ...]:
         """What was derived from these and can't stay without them, on all levels, in the order of the keys."""

@@ -13,13 +13,13 @@ the context shows the correction beside it; where something has to leave at once
     retracting  retract_few
     resolving   resolve
     quarantine  quarantine, release
-    archiving   archive, leave_what_is_strange
+    archiving   archive, archive_unsupported, leave_what_is_strange
     texts       rewinding and rebuilding the scopes' texts
 
 What ends in `_under` works under locks that its caller has.
 """
 
-from memory_sql.lifecycle.corrections.archiving import Archived, archive, leave_what_is_strange
+from memory_sql.lifecycle.corrections.archiving import Archived, archive, archive_unsupported, leave_what_is_strange
 from memory_sql.lifecycle.corrections.marking import mark, raise_sensitivity
 from memory_sql.lifecycle.corrections.quarantine import quarantine, quarantine_under, release, release_under
 from memory_sql.lifecycle.corrections.replacing import (
@@ -39,6 +39,7 @@ __all__ = [
     "Archived",
     "Asked",
     "archive",
+    "archive_unsupported",
     "leave_what_is_strange",
     "mark",
     "quarantine",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.closures import Closure
 from memory_sql.db.locks import Locks, under_locks
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
+from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.lineage import LineageRepository
 from memory_sql.db.repositories.observations import ObservationKey
@@ -89,41 +92,61 @@ async def archive(
     """
 
     async def act(locks: Locks) -> Archived:
-        found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
-        await _pass_on(session, agent_key, [one.key for one in found.standings])
-        await change(session, asked, agent_key, found.changes)
-        await stand_again(session, asked, agent_key, {one.key[0] for one in found.standings})
-        await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
-        await erase_derived(session, asked, agent_key, found.closure, waits)
-        await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
-        return _archived(found, await rebuild(session, asked, agent_key, tainted, found.scopes))
+        return await archive_under(session, asked, locks, scope_ids, choose, waits)
 
     return await under_locks(session, agent_key, act)
 
 
+async def archive_under(
+    session: Session, asked: Asked, locks: Locks, scope_ids: Collection[int], choose: Choose, waits: str
+) -> Archived:
+    """As `archive`, under the locks of the caller; what more it needs, it says to them."""
+    agent_key = locks.agent_key
+    found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
+    await _pass_on(session, agent_key, [one.key for one in found.standings])
+    await change(session, asked, agent_key, found.changes)
+    await stand_again(session, asked, agent_key, {one.key[0] for one in found.standings})
+    await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
+    await erase_derived(session, asked, agent_key, found.closure, waits)
+    await ScopeRepository(session).raise_epochs(agent_key, found.scopes)
+    return _archived(found, await rebuild(session, asked, agent_key, tainted, found.scopes))
+
+
+async def archive_unsupported(
+    session: Session, asked: Asked, locks: Locks, keys: Collection[ObservationKey], action: str
+) -> Archived:
+    """Archives those of these that only former members of a group support, now that they have lost what else did.
+
+    As when those had left later; the event says by what `action` it was lost. What more it needs, it says to the locks.
+    """
+    groups, waits = GroupRepository(session, locks.agent_key), str(uuid.uuid4())
+    found = await groups.without_support(keys) if keys else ()
+    if not found:
+        return Archived()
+    scope_ids = {scope_id for scope_id, _ in found}
+    archived = await archive_under(session, asked, locks, scope_ids, partial(groups.without_support, keys), waits)
+    detail = {"action": action, **archived.told(waits)}
+    await record(session, locks.agent_key, "membership", asked.now, actor=asked.actor, detail=detail)
+    return archived
+
+
 async def leave_what_is_strange(
-    session: Session,
-    asked: Asked,
-    agent_key: int,
-    people: Sequence[Sequence[str]],
-    waits: str,
-    leaving: Sequence[str] = (),
+    session: Session, asked: Asked, agent_key: int, people: Sequence[Sequence[str]], waits: str
 ) -> Archived:
     """Archives what each of these people, given by all their ids, has in groups to which they don't belong.
 
-    They belonged through another id, which is `leaving` or theirs no longer. What was in the group before they left it
-    themselves stays as it is.
+    They belonged through another id. What was kept when they left such a group themselves stays as it is.
     """
     groups = GroupRepository(session, agent_key)
-    strange = [(scope, users) for users in people if users for scope in await groups.strange_to(users, leaving)]
+    strange = [(scope_id, users) for users in people if users for scope_id in await groups.strange_to(users)]
 
     async def choose() -> list[ObservationKey]:
-        found = [await groups.only_of([scope_id], users, left_at) for (scope_id, left_at), users in strange]
+        found = [await groups.only_of([scope_id], users) for scope_id, users in strange]
         return sorted({key for keys in found for key in keys})
 
     if not await choose():
         return Archived()
-    return await archive(session, asked, agent_key, {scope_id for (scope_id, _), _ in strange}, choose, waits)
+    return await archive(session, asked, agent_key, {scope_id for scope_id, _ in strange}, choose, waits)
 
 
 def _archived(found: Departing, withheld: list[int]) -> Archived:

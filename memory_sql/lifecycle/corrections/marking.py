@@ -18,6 +18,7 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import Marked, Observation, Policy
 from memory_sql.errors import InputError
+from memory_sql.lifecycle.corrections.archiving import archive_unsupported
 from memory_sql.lifecycle.corrections.request import Asked, find, find_version, lock, observation_at
 from memory_sql.lifecycle.corrections.retracting import Spread, retract, spread_of
 from memory_sql.lifecycle.corrections.texts import need
@@ -78,7 +79,7 @@ async def _mark(
         spread = await spread_of(session, agent_key, key)
         await need(session, agent_key, locks, spread.scopes, spread.closure.conversations)
         before = await read()
-        gone, withheld = await _set(session, asked, agent_key, spread, values, waits)
+        gone, withheld = await _set(session, asked, locks, spread, values, waits)
         retracted, withdrawn = (
             tuple(observation_id(*key) for key in taken.observations) for taken in (gone.erased, gone.withdrawn)
         )
@@ -100,12 +101,16 @@ def _values(private: bool | None, sensitivity: Sensitivity | None) -> dict[str, 
 
 
 async def _set(
-    session: Session, asked: Asked, agent_key: int, spread: Spread, values: dict[str, Any], waits: str
+    session: Session, asked: Asked, locks: Locks, spread: Spread, values: dict[str, Any], waits: str
 ) -> tuple[Closure, list[int]]:
     """What went, and the scopes whose texts wait to be rewritten."""
+    agent_key = locks.agent_key
     repository, gone, withheld = CorrectionRepository(session, agent_key), Closure(), list[int]()
     if any(_is_raised(now, values) for now in await repository.privacy(spread.line)):
-        gone, withheld = spread.closure, await retract(session, asked, agent_key, spread, waits)
+        gone = spread.closure
+        withheld, lessened = await retract(session, asked, agent_key, spread, waits)
+        archived = await archive_unsupported(session, asked, locks, lessened, "mark")
+        withheld = sorted({*withheld, *archived.withheld})
     await repository.set_privacy(spread.line, values)
     return gone, withheld
 

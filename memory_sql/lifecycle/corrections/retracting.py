@@ -52,8 +52,10 @@ async def unheld(session: Session, agent_key: int, keys: Collection[ObservationK
     return replace(await closure_of(session, agent_key, keys), withdrawn=Taken())
 
 
-async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread, waits: str) -> list[int]:
-    """Erases what was made of the line; the scopes whose texts are to be rebuilt.
+async def retract(
+    session: Session, asked: Asked, agent_key: int, spread: Spread, waits: str
+) -> tuple[list[int], tuple[ObservationKey, ...]]:
+    """Erases what was made of the line; the scopes whose texts are to be rebuilt, and what `LineageRepository.detach` says.
 
     What a legal hold keeps of that is withdrawn, and waits for its end by the id `waits`.
     """
@@ -61,9 +63,9 @@ async def retract(session: Session, asked: Asked, agent_key: int, spread: Spread
     tainted = await rewind(session, asked, agent_key, going, "retract")
     await PropagationRepository(session, agent_key).reopen(going, spread.line, asked.now)
     await erase_derived(session, asked, agent_key, spread.closure, waits)
-    await LineageRepository(session, agent_key).detach(spread.line)
+    lessened = await LineageRepository(session, agent_key).detach(spread.line)
     await ScopeRepository(session).raise_epochs(agent_key, {scope_id for scope_id, _ in spread.line})
-    return await rebuild(session, asked, agent_key, tainted, spread.scopes)
+    return await rebuild(session, asked, agent_key, tainted, spread.scopes), lessened
 
 
 async def retract_few(session: Session, asked: Asked, agent_key: int, choose: Choose) -> tuple[str, ...]:

@@ -600,12 +600,14 @@ CREATE TABLE memory.members (
     user_id TEXT NOT NULL,
     joined_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     left_at TIMESTAMP WITH TIME ZONE,
+    kept BOOLEAN DEFAULT false NOT NULL,
     source TEXT DEFAULT 'host' NOT NULL,
     import_id BIGINT,
     CONSTRAINT members_pkey PRIMARY KEY (agent_key, scope_id, user_id, joined_at),
     CONSTRAINT members_agent_key_scope_id_fkey FOREIGN KEY(agent_key, scope_id) REFERENCES memory.scopes (agent_key, scope_id),
     CONSTRAINT members_source_check CHECK (source = ANY ('{host,import,inferred}')),
-    CONSTRAINT members_left_at_check CHECK (left_at >= joined_at)
+    CONSTRAINT members_left_at_check CHECK (left_at >= joined_at),
+    CONSTRAINT members_kept_check CHECK (NOT kept OR left_at IS NOT NULL)
 );
 CREATE INDEX members_left_at_idx ON memory.members (agent_key, user_id) WHERE left_at IS NOT NULL;
 CREATE UNIQUE INDEX members_scope_id_user_id_key ON memory.members (agent_key, scope_id, user_id) WHERE left_at IS NULL;
@@ -616,6 +618,7 @@ COMMENT ON COLUMN memory.members.scope_id IS 'The group''s scope.';
 COMMENT ON COLUMN memory.members.user_id IS 'The user.';
 COMMENT ON COLUMN memory.members.joined_at IS 'When the user joined.';
 COMMENT ON COLUMN memory.members.left_at IS 'When the user left; null: still a member.';
+COMMENT ON COLUMN memory.members.kept IS 'What the user had contributed when they left stays in the group without them.';
 COMMENT ON COLUMN memory.members.source IS 'Where the membership comes from: host, import or inferred.';
 COMMENT ON COLUMN memory.members.import_id IS 'The import that brought it; null: none.';
 

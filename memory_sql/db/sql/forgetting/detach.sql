@@ -1,8 +1,10 @@
 -- memory.detach(agent_key, scope_ids, seqs): the observations (scope_ids[i], seqs[i]) are no sources any more: what stays of what
 -- was made of them stays for the sake of its others, and they themselves aren't judged again. What is withdrawn keeps its sources,
--- for the hold. Nothing comes back. Belongs after memory.erase. Runs as its owner, as memory.erase does: the application may not delete.
-CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS void
+-- for the hold. One row per observation that stays in a group which somebody has left. Belongs after memory.erase. Runs as its owner,
+-- as memory.erase does: the application may not delete.
+CREATE OR REPLACE FUNCTION memory.detach(p_agent bigint, p_scope_ids bigint[], p_seqs integer[]) RETURNS TABLE (scope_id bigint, seq integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
+#variable_conflict use_column
 DECLARE
     v_scope_ids bigint[];
     v_seqs integer[];
@@ -37,9 +39,14 @@ BEGIN
     SET outcome = 'refused', reason = 'taken_out', seq = NULL
     FROM unnest(p_scope_ids, p_seqs) AS k (scope_id, seq)
     WHERE j.agent_key = p_agent AND j.source_scope_id = k.scope_id AND j.source_seq = k.seq AND j.outcome = 'propagated';
+
+    RETURN QUERY
+    SELECT DISTINCT k.scope_id, k.seq FROM unnest(v_scope_ids, v_seqs) AS k (scope_id, seq)
+    JOIN memory.left_scopes(p_agent, v_scope_ids) s ON s.scope_id = k.scope_id;
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.detach(bigint, bigint[], integer[]) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.detach IS 'Takes observations out of the sources of what stays.';
+COMMENT ON FUNCTION memory.detach IS
+    'Takes observations out of the sources of what stays; one row per observation of a group that somebody has left.';

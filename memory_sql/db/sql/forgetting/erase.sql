@@ -2,7 +2,8 @@
 -- forgetting, at):
 -- deletes what `memory.forget_closure` or `memory.imported_beside` returned, and says how many rows of each kind; and, for the caller to go on, `standing`: the id
 -- of each scope in which something may have been superseded by what is gone or withdrawn, and `unsettled`, if memory.unsettled finds anything in
--- the scopes that are `losing` something. The only place that deletes. Of what was returned the
+-- the scopes that are `losing` something, and `left`: the id of each scope of a group that somebody has left, if anything that stays
+-- there loses evidence or a source. The only place that deletes. Of what was returned the
 -- observations, messages and evidence that a hold keeps (`held_…`) stay in their tables and are withdrawn, by the id of the
 -- `forgetting` that waits for the hold to end; whatever else stood on them goes as if they had gone. Belongs at the end of a
 -- forgetting: the caller holds the locks on the conversations and scopes concerned and has rewound their texts. Deleted are
@@ -433,6 +434,12 @@ BEGIN
     RETURN QUERY VALUES
         ('consolidations', v_consolidations), ('judged', v_judged), ('lineage', v_lineage), ('evidence', v_evidence),
         ('observations', v_observations), ('messages', v_messages), ('runs', v_runs), ('members', v_members);
+    IF v_is_spread OR cardinality(v_losing_seqs) > 0 THEN
+        RETURN QUERY SELECT 'left', s.scope_id FROM memory.left_scopes(p_agent, v_losing_scope_ids || v_made_scope_ids || ARRAY(
+            SELECT l.scope_id FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
+            JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+        )) s;
+    END IF;
     IF v_is_spread OR cardinality(v_losing_seqs) > 0 OR cardinality(p_held_seqs) > 0 THEN
         RETURN QUERY SELECT 'unsettled', 1::bigint WHERE EXISTS (SELECT FROM memory.unsettled(p_agent, p_losing));
     END IF;

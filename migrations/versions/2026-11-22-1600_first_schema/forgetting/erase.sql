@@ -381,6 +381,12 @@ BEGIN
     RETURN QUERY VALUES
         ('consolidations', v_consolidations), ('judged', v_judged), ('lineage', v_lineage), ('evidence', v_evidence),
         ('observations', v_observations), ('messages', v_messages), ('runs', v_runs), ('members', v_members);
+    IF v_is_spread OR cardinality(v_losing_seqs) > 0 THEN
+        RETURN QUERY SELECT 'left', s.scope_id FROM memory.left_scopes(p_agent, v_losing_scope_ids || v_made_scope_ids || ARRAY(
+            SELECT l.scope_id FROM unnest(p_held_scope_ids, p_held_seqs) AS k (scope_id, seq)
+            JOIN memory.lineage l ON l.agent_key = p_agent AND l.source_scope_id = k.scope_id AND l.source_seq = k.seq
+        )) s;
+    END IF;
     IF v_is_spread OR cardinality(v_losing_seqs) > 0 OR cardinality(p_held_seqs) > 0 THEN
         RETURN QUERY SELECT 'unsettled', 1::bigint WHERE EXISTS (SELECT FROM memory.unsettled(p_agent, p_losing));
     END IF;

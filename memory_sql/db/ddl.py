@@ -57,6 +57,7 @@ FUNCTIONS = (
     "forgetting/parts",
     "forgetting/held",
     "sharing/person",
+    "visibility/group_scopes",
     "visibility/former_members",
     "sharing/propagation_targets",
     "sharing/trust",

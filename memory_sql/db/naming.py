@@ -25,7 +25,10 @@ NAMED = "memory_sql.schema"  # in `Session.info`: the schema of a session of our
 OURS = "memory_sql_ours"  # execution option while our migrations run: in a host's Alembic, only theirs is translated
 CHANNEL = "memory_due"  # what a worker listens to
 PRINCIPAL = "memory.principal"  # the setting that `sql/visibility/principal.sql` reads
-_ROLES = "memory.roles"  # set and read in one transaction, whose statements are all of one schema
+_SETTINGS = (
+    "memory.roles",
+    "memory.copying",
+)  # set and read in one transaction, whose statements are all of one schema
 
 # In a literal, single quotes are doubled; the body of a function or a DO is SQL as well.
 _TOKENS = re.compile(
@@ -99,7 +102,7 @@ def _quoted_literal(found: re.Match[str], schema: str) -> str:
         text = channel(schema)
     elif text == PRINCIPAL:
         text = f"{PRINCIPAL}_{_digest(schema)}"
-    elif text != _ROLES and not text.startswith(f"{PRINCIPAL}_"):
+    elif text not in _SETTINGS and not text.startswith(f"{PRINCIPAL}_"):
         name = quoted(schema).replace("%", "%%") if is_format else quoted(schema)
         text = _IN_LITERAL.sub(lambda _: name, text)
     return "'" + text.replace("'", "''") + "'"

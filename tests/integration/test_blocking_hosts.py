@@ -27,11 +27,13 @@ from sqlalchemy.orm import scoped_session
 from memory_sql import memory as awaited
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.db import blocking
+from memory_sql.db.naming import in_schema
 from memory_sql.db.urls import asyncpg_url
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, LockTimeoutError, NotFoundError
 from memory_sql.resources.faces import FACES
 from memory_sql.sync import Memory
+from tests import recycling
 from tests.blocking import HOSTS, WAITING, Django, Host, in_django, libpq
 from tests.database import owners_url
 from tests.factories import Clock, conversation
@@ -55,6 +57,11 @@ def memory(database_url: str) -> Iterator[Memory]:
 def host(request: pytest.FixtureRequest, database_url: str) -> Iterator[Host]:
     with HOSTS[request.param](database_url) as opened:
         yield opened
+
+
+def ours(sql: str) -> str:
+    """As a host's own driver has to send it."""
+    return in_schema(sql, recycling.SCHEMA)
 
 
 def contents(memory: Memory) -> list[str]:
@@ -142,7 +149,7 @@ def test_a_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(database_ur
     ):
         memory.observe("Likes boats.", **MIA)
         memory.observe("Other.", agent_id="ada", user_id="jonas", session=host.session)
-        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        other.execute(ours("SELECT 1 FROM memory.scopes FOR UPDATE"))
         with pytest.raises(LockTimeoutError, match="lock_timeout_seconds"), host.savepoint():
             memory.observe("Likes tea.", **MIA, session=host.session)
         other.rollback()
@@ -159,7 +166,7 @@ def test_calls_of_other_threads_go_on_while_a_hosts_waits_for_a_lock(database_ur
     with Memory(database_url, settings=OFFLINE) as memory, psycopg.connect(libpq(owners_url(database_url))) as other:
         memory.observe("Likes boats.", **MIA)
         host.rows("SELECT 1")
-        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        other.execute(ours("SELECT 1 FROM memory.scopes FOR UPDATE"))
 
         def observe() -> None:
             waits.set()
@@ -184,7 +191,7 @@ def test_who_waits_for_a_lock_while_another_thread_closes_is_told(database_url: 
         psycopg.connect(libpq(owners_url(database_url)), autocommit=True) as looks,
         ThreadPoolExecutor(2) as threads,
     ):
-        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        other.execute(ours("SELECT 1 FROM memory.scopes FOR UPDATE"))
         waiting = threads.submit(lambda: memory.observe("Likes tea.", **MIA, session=connection))
         are_waiting(looks)
         closing = threads.submit(memory.close)
@@ -238,7 +245,7 @@ def test_interrupt_gives_up_the_hosts_statement_and_both_go_on(memory: Memory, d
         psycopg.connect(libpq(database_url), autocommit=True) as looks,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program,
     ):
-        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        other.execute(ours("SELECT 1 FROM memory.scopes FOR UPDATE"))
         try:
             are_waiting(looks)
             program.send_signal(signal.SIGINT)
@@ -290,7 +297,7 @@ def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
         psycopg.connect(libpq(database_url), autocommit=True) as looks,
     ):
         for sql in SLOW:
-            other.execute(sql)
+            other.execute(ours(sql))
         other.execute("SELECT pg_advisory_lock(7)")
         command = [sys.executable, "-c", HALF, database_url, libpq(database_url), driver]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
@@ -302,7 +309,7 @@ def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
             finally:
                 program.kill()
         assert (out, err, program.returncode) == ("begins\ninterrupted\n", "", 0)
-        assert looks.execute("SELECT user_id FROM memory.user_aliases").fetchall() == []
+        assert looks.execute(ours("SELECT user_id FROM memory.user_aliases")).fetchall() == []
     assert sorted(contents(memory)) == ["Likes boats.", "Likes tea."]
     assert list(memory.admin.verify()) == []
 
@@ -363,7 +370,7 @@ def test_django_calls_nothing_as_committed_after_an_interrupt(memory: Memory, da
     ):
         memory.observe("Likes boats.", **MIA)
         other.execute("BEGIN")
-        other.execute("SELECT 1 FROM memory.scopes FOR UPDATE")
+        other.execute(ours("SELECT 1 FROM memory.scopes FOR UPDATE"))
         host.session.on_commit(lambda: told.append("committed"))
         interrupting = threads.submit(interrupt_when_waiting, looks)
         with pytest.raises(KeyboardInterrupt):
@@ -622,26 +629,28 @@ class Compared:
         self.memory = memory
         self.owner = owner
         self.engine = create_async_engine(asyncpg_url(url))
-        self.tables = [name for (name,) in owner.execute(TABLES)]
+        self.tables = [name for (name,) in owner.execute(ours(TABLES))]
 
     def rows(self, agent_id: str) -> str:
         whose = f"agent_key IN (SELECT agent_key FROM memory.agents WHERE agent_id = '{agent_id}')"  # noqa: S608
-        return " UNION ALL ".join(
-            f"SELECT '{table}', coalesce(jsonb_agg(to_jsonb(t) ORDER BY to_jsonb(t)::text), '[]')::text"  # noqa: S608
-            f" FROM memory.{table} t WHERE {whose}"
-            for table in self.tables
+        return ours(
+            " UNION ALL ".join(
+                f"SELECT '{table}', coalesce(jsonb_agg(to_jsonb(t) ORDER BY to_jsonb(t)::text), '[]')::text"  # noqa: S608
+                f" FROM memory.{table} t WHERE {whose}"
+                for table in self.tables
+            )
         )
 
     def from_here(self) -> Callable[[], None]:
         """Sets the sequences back to where they are now: no rollback does."""
-        before = self.owner.execute(SEQUENCES).fetchall()
+        before = self.owner.execute(ours(SEQUENCES)).fetchall()
 
         def again() -> None:
             for name, last in before:
                 if last is None:
-                    self.owner.execute(f"ALTER SEQUENCE memory.{name} RESTART")
+                    self.owner.execute(ours(f"ALTER SEQUENCE memory.{name} RESTART"))
                 else:
-                    self.owner.execute("SELECT setval(%s::regclass, %s)", (f"memory.{name}", last))
+                    self.owner.execute("SELECT setval(%s::regclass, %s)", (ours(f"memory.{name}"), last))
             self.owner.commit()
 
         return again

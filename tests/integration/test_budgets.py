@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.db.naming import in_schema
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.domain.results import MaintainResult, Trimmed
 from memory_sql.domain.selection import Selection
@@ -15,6 +16,7 @@ from memory_sql.errors import NotFoundError
 from memory_sql.lifecycle import eviction
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
+from tests import recycling
 from tests.commands import memory_sql
 from tests.database import rows, serving, statements
 from tests.factories import MONDAY, Clock, conversation
@@ -211,8 +213,9 @@ async def test_agents_without_budgets_cost_maintenance_one_look(database_url: st
         await memory.configure(**ADA, retention="none")
         with statements(memory) as sent:
             assert (await memory.work.maintain()).evicted == 0
-        assert len([one for one in sent if one.startswith("SELECT memory.agents.agent_id")]) == 1
-        assert not [one for one in sent if "memory.observations" in one and "classified_by" not in one]
+        agents, observations = (in_schema(f"memory.{name}", recycling.SCHEMA) for name in ("agents", "observations"))
+        assert len([one for one in sent if one.startswith(f"SELECT {agents}.agent_id")]) == 1
+        assert not [one for one in sent if observations in one and "classified_by" not in one]
         await memory.configure(**ADA, retention=None)
         worked = Worker(memory)
         await worked.run_once()

@@ -17,8 +17,8 @@ import pytest
 from sqlalchemy import make_url
 
 from memory_sql.db import migrate
-from memory_sql.db.engine import connect_once
 from memory_sql.db.urls import CACHE_SIZE
+from tests.database import connect_once
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename <> 'alembic_version'"

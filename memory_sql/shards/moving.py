@@ -47,7 +47,7 @@ LATE_SECONDS = 20.0  # so long its rows stay where they were, for who was readin
 _TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended('memory.move ' || :agent, 0))"
 _KEY = "SELECT agent_key FROM memory.agents WHERE agent_id = :agent"
 _IS_FENCED = "SELECT EXISTS (SELECT FROM memory.moved_agents WHERE agent_id = :agent)"
-_LEFT = "SELECT agent_id FROM memory.moved_agents JOIN memory.agents USING (agent_id) ORDER BY agent_id"
+_FENCED_KEY = "SELECT agent_key FROM memory.moved_agents WHERE agent_id = :agent"
 _WAIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
 
 
@@ -111,9 +111,11 @@ class Move:
             await self._check_owner(shard)
         async with AsyncExitStack() as holding:
             async with self._locked(target) as end:
+                if await end.value(_KEY, agent=self._agent_id) is not None:
+                    raise DividedAgentError(self._agent_id, [source.name, target.name])
                 await self._change(map_of.announce, source.name, target.name)
                 known_at = time.monotonic() + places.LOOK_SECONDS + PAUSE_SECONDS  # by every process
-                moving = await self._begun(source, end, target.name)
+                moving = await self._begun(source, end)
                 seen = await self._copy(source, moving)
                 while (left := known_at - time.monotonic()) > 0:
                     await asyncio.sleep(left)
@@ -145,7 +147,7 @@ class Move:
         if placed.moving_to is not None:
             source, target = self._spread.shards[placed.shard], self._spread.shards[placed.moving_to]
             async with self._locked(target) as end:
-                if await self._is_whole(end):
+                if await self._has_come(source, end):
                     await self._change(map_of.switch, target.name)
                 else:
                     await self._lift(source)
@@ -168,12 +170,15 @@ class Move:
         if is_fenced:
             await self._patiently(source, _lift)
 
-    async def _is_whole(self, end: End) -> bool:
-        known, is_fenced = (
-            await end.value(_KEY, agent=self._agent_id),
-            await end.value(_IS_FENCED, agent=self._agent_id),
-        )
-        return known is not None and not is_fenced
+    async def _has_come(self, source: Shard, end: End) -> bool:
+        """Whether the target has the copy: the agent of the same key, which nobody but the mover could have made there.
+
+        It was committed after the fence.
+        """
+        async with self._at(source) as there:
+            key = await there.value(_FENCED_KEY, agent=self._agent_id)
+        is_fenced = await end.value(_IS_FENCED, agent=self._agent_id)  # left by a move away from there
+        return key is not None and not is_fenced and key == await end.value(_KEY, agent=self._agent_id)
 
     async def _clear(self, shard: Shard) -> None:
         """What is left of the agent where it moved away from. Raises `BusyError` if somebody is about to."""
@@ -186,10 +191,7 @@ class Move:
                 await delete_all(held, agent_key)
         await self._patiently(shard, _drop_fence)
 
-    async def _begun(self, source: Shard, end: End, target: str) -> Moving:
-        """Raises `DividedAgentError` if the target has the agent as well."""
-        if await end.value(_KEY, agent=self._agent_id) is not None:
-            raise DividedAgentError(self._agent_id, [source.name, target])
+    async def _begun(self, source: Shard, end: End) -> Moving:
         async with self._at(source, snapshot=True) as there:
             agent_key = await there.value(_KEY, agent=self._agent_id)
         if agent_key is None:

@@ -390,6 +390,14 @@ async def test_what_cant_be_moved_is_said(
     with pytest.raises(DividedAgentError, match="a and b both hold agent ada"):
         await memory.admin.move(agent_id="ada", to="b")
     assert await traces(urls) == []
+    assert await placed(urls) == {"ada": "a"}
+    await asked(
+        urls["a"], "UPDATE memory.agent_shards SET moving_to = 'b'"
+    )  # as if it had been created there meanwhile
+    await asked(urls["a"], "SELECT memory.fence_agent('ada', 'b')")
+    await moving.settle_all(memory._spread)
+    assert await placed(urls) == {"ada": "a"}
+    assert await traces(urls) == []
     async with Memory(database_url, settings=settings) as one:
         await one.observe("Likes tea.", **MIA)
         with pytest.raises(ConfigurationError, match="no shards"):

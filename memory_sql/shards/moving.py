@@ -47,6 +47,7 @@ LATE_SECONDS = 20.0  # so long its rows stay where they were, for who was readin
 _TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended('memory.move ' || :agent, 0))"
 _KEY = "SELECT agent_key FROM memory.agents WHERE agent_id = :agent"
 _IS_FENCED = "SELECT EXISTS (SELECT FROM memory.moved_agents WHERE agent_id = :agent)"
+_GONE_TO = "SELECT shard, agent_key FROM memory.moved_agents WHERE agent_id = :agent"
 _FENCED_KEY = "SELECT agent_key FROM memory.moved_agents WHERE agent_id = :agent"
 _WAIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
 
@@ -153,6 +154,9 @@ class Move:
                     await self._lift(source)
                     await self._change(map_of.stay)
             placed = await self.where()
+        if (gone_to := await self._gone_to(self._spread.shards[placed.shard])) is not None:
+            await self._change(map_of.correct, gone_to)
+            placed = await self.where()
         for shard in self._spread.shards.values():
             if shard.name != placed.shard:
                 await self._clear(shard)
@@ -169,6 +173,18 @@ class Move:
             is_fenced = await end.value(_IS_FENCED, agent=self._agent_id)
         if is_fenced:
             await self._patiently(source, _lift)
+
+    async def _gone_to(self, shard: Shard) -> str | None:
+        """The shard where the agent is that isn't in this one any more, though a map from an older backup says so."""
+        async with self._at(shard) as end:
+            if await end.value(_KEY, agent=self._agent_id) is not None:
+                return None
+            row = (await end.run(_GONE_TO, agent=self._agent_id)).one_or_none()
+        target = None if row is None else self._spread.shards.get(row.shard)
+        if target is None:
+            return None
+        async with self._at(target) as end:
+            return target.name if await end.value(_KEY, agent=self._agent_id) == row.agent_key else None
 
     async def _has_come(self, source: Shard, end: End) -> bool:
         """Whether the target has the copy: the agent of the same key, which nobody but the mover could have made there.

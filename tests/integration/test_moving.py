@@ -285,6 +285,39 @@ async def test_move_that_was_killed_before_it_came_is_taken_back(memory: Memory,
     assert await placed(urls) == {"ada": "a"}
 
 
+async def test_map_from_an_older_backup_is_corrected(memory: Memory, urls: dict[str, str]) -> None:
+    """By the next move."""
+    await lived(memory)
+    before = await shown(memory)
+    await memory.admin.move(agent_id="ada", to="b")
+    await asked(urls["a"], "UPDATE memory.agent_shards SET shard = 'a'")
+    await asked(urls["a"], "UPDATE memory.shards SET agents = 1 - agents, version = version + 1")
+    assert (await memory.admin.move(agent_id="ada", to="b")).rows == {}
+    assert await placed(urls) == {"ada": "b"}
+    assert await shown(memory) == before
+    assert dict(await asked(urls["a"], "SELECT shard, agents FROM memory.shards")) == {"a": 0, "b": 1}
+
+
+async def test_copy_in_a_shard_from_an_older_backup_is_cleared_away(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page says."""
+    await lived(memory)
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "delete_all", lambda *_: asyncio.sleep(0))
+        await memory.admin.move(agent_id="ada", to="b")
+    await asked(urls["a"], "DELETE FROM memory.moved_agents")
+    before = await rows_of(urls["b"])
+    assert await rows_of(urls["a"])
+    await moving.settle_all(memory._spread)
+    assert await rows_of(urls["a"])  # nothing is taken away that nobody has named
+    await asked(urls["a"], "SELECT memory.fence_agent('ada', 'b')")
+    await memory.admin.move(agent_id="ada", to="b")
+    assert await holders(urls) == ["b"]
+    assert await rows_of(urls["b"]) == before
+    assert await traces(urls) == []
+
+
 async def test_call_waits_for_a_move_that_ends(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     await fenced(urls)

@@ -109,6 +109,12 @@ async def switch(session: AsyncSession, agent_id: str, target: str) -> None:
     await _raise_version(session, target)
 
 
+async def correct(session: AsyncSession, agent_id: str, shard: str) -> None:
+    """It is there, whatever a map says that was restored from a backup."""
+    await session.execute(_of(update(AgentShardRow), agent_id).values(moving_to=shard))
+    await switch(session, agent_id, shard)
+
+
 async def stay(session: AsyncSession, agent_id: str) -> None:
     """It isn't moving any more."""
     await session.execute(_of(update(AgentShardRow), agent_id).values(moving_to=None))

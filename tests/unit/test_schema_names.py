@@ -36,12 +36,12 @@ def test_the_default_name_changes_nothing(sql: str) -> None:
 
 @pytest.mark.parametrize("sql", ALL.values(), ids=ALL)
 def test_no_file_names_the_schema_afterwards(sql: str) -> None:
-    """But for comments, and the two names that begin alike."""
+    """But for comments, and the settings that begin alike."""
     left = re.sub(r"--[^\n]*", "", in_schema(sql, "other"))
     found = re.findall(
         r".*\bmemory\s*\..*|.*'memory'.*|.*SCHEMA memory\b.*|.*pg_catalog, memory\b.*|.*'memory_due'.*", left
     )
-    assert [line for line in found if not re.search(r"'memory\.(roles|principal_[0-9a-f]{16})'", line)] == []
+    assert [line for line in found if not re.search(r"'memory\.(roles|copying|principal_[0-9a-f]{16})'", line)] == []
 
 
 @pytest.mark.parametrize("sql", ALL.values(), ids=ALL)
@@ -70,6 +70,7 @@ def test_translating_again_changes_nothing(sql: str) -> None:
         ("SELECT E'it\\'s memory.x'", "SELECT E'it\\'s memory.x'"),
         ("SELECT 'it''s' || memory.x()", f"SELECT 'it''s' || {NAME}.x()"),
         ("current_setting('memory.roles')", "current_setting('memory.roles')"),
+        ("set_config('memory.copying', 'on', true)", "set_config('memory.copying', 'on', true)"),
     ],
 )
 def test_names_are_told_from_other_words(sql: str, translated: str) -> None:

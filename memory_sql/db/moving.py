@@ -21,16 +21,14 @@ from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.contents import ENTER
 from memory_sql.db.engine import connect_once
 from memory_sql.db.locks import lock_whole_agent
-from memory_sql.db.models import Base, ImportRow, MovedAgentRow
+from memory_sql.db.models import Base, ImportRow
 from memory_sql.db.naming import in_schema
 from memory_sql.errors import DatabaseError
 
 CHUNKS = 16  # read ahead, of some 64 kB each
 _preparer = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
 _IMPORTS: Any = ImportRow.__table__
-TABLES: Sequence[Table] = [
-    table for table in Base.metadata.sorted_tables if "agent_key" in table.c and table is not MovedAgentRow.__table__
-]
+TABLES: Sequence[Table] = [table for table in Base.metadata.sorted_tables if "agent_key" in table.c]
 """Each after those that it refers to."""
 
 # The same texts for the same values, whatever the settings of the two databases.

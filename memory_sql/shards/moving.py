@@ -47,8 +47,8 @@ LATE_SECONDS = 20.0  # so long its rows stay where they were, for who was readin
 _TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended('memory.move ' || :agent, 0))"
 _KEY = "SELECT agent_key FROM memory.agents WHERE agent_id = :agent"
 _IS_FENCED = "SELECT EXISTS (SELECT FROM memory.moved_agents WHERE agent_id = :agent)"
-_GONE_TO = "SELECT shard, agent_key FROM memory.moved_agents WHERE agent_id = :agent"
-_FENCED_KEY = "SELECT agent_key FROM memory.moved_agents WHERE agent_id = :agent"
+_GONE_TO = "SELECT shard, moved_key FROM memory.moved_agents WHERE agent_id = :agent"
+_FENCED_KEY = "SELECT moved_key FROM memory.moved_agents WHERE agent_id = :agent"
 _WAIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
 
 
@@ -184,7 +184,7 @@ class Move:
         if target is None:
             return None
         async with self._at(target) as end:
-            return target.name if await end.value(_KEY, agent=self._agent_id) == row.agent_key else None
+            return target.name if await end.value(_KEY, agent=self._agent_id) == row.moved_key else None
 
     async def _has_come(self, source: Shard, end: End) -> bool:
         """Whether the target has the copy: the agent of the same key, which nobody but the mover could have made there.

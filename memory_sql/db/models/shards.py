@@ -55,6 +55,6 @@ class MovedAgentRow(Base):
     )
 
     agent_id: Mapped[str] = host_id("The host's id for the agent.")
-    agent_key: Mapped[int] = column("Its key, which it keeps.")
+    moved_key: Mapped[int] = column("Its key, which it keeps.")
     shard: Mapped[str] = constant("The shard that it moved to.")
     moved_at: Mapped[datetime] = column("When it was kept from changing here.", server_default=NOW)

@@ -144,7 +144,7 @@ COMMENT ON COLUMN memory.imports.rolled_back_at IS 'When it was rolled back; nul
 
 CREATE TABLE memory.moved_agents (
     agent_id TEXT NOT NULL,
-    agent_key BIGINT NOT NULL,
+    moved_key BIGINT NOT NULL,
     shard TEXT NOT NULL,
     moved_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT moved_agents_pkey PRIMARY KEY (agent_id),
@@ -152,7 +152,7 @@ CREATE TABLE memory.moved_agents (
 );
 COMMENT ON TABLE memory.moved_agents IS 'One row per agent that has moved from this database to another shard, or is about to.';
 COMMENT ON COLUMN memory.moved_agents.agent_id IS 'The host''s id for the agent.';
-COMMENT ON COLUMN memory.moved_agents.agent_key IS 'Its key, which it keeps.';
+COMMENT ON COLUMN memory.moved_agents.moved_key IS 'Its key, which it keeps.';
 COMMENT ON COLUMN memory.moved_agents.shard IS 'The shard that it moved to.';
 COMMENT ON COLUMN memory.moved_agents.moved_at IS 'When it was kept from changing here.';
 

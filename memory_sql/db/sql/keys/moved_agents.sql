@@ -39,9 +39,9 @@ DECLARE
     v_key bigint;
     v_table record;
 BEGIN
-    INSERT INTO memory.moved_agents (agent_id, agent_key, shard)
+    INSERT INTO memory.moved_agents (agent_id, moved_key, shard)
     SELECT a.agent_id, a.agent_key, p_shard FROM memory.agents a WHERE a.agent_id = p_agent
-    RETURNING agent_key INTO STRICT v_key;
+    RETURNING moved_key INTO STRICT v_key;
     FOR v_table IN
         SELECT c.oid::regclass AS name, CASE c.relname
             WHEN 'retrievals' THEN '''INSERT'', ''UPDATE'', ''DELETE'''
@@ -53,7 +53,7 @@ BEGIN
         END AS passed_over
         FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'agent_key' AND NOT a.attisdropped
-        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'moved_agents'
+        WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p')
         ORDER BY c.relname
     LOOP
         EXECUTE format(
@@ -81,7 +81,7 @@ BEGIN
     FOR v_trigger IN
         SELECT t.tgname AS name, t.tgrelid::regclass AS of_table
         FROM memory.moved_agents m
-        JOIN pg_trigger t ON t.tgname IN (format('a_moved_%s', m.agent_key), format('a_moved_%s_away', m.agent_key))
+        JOIN pg_trigger t ON t.tgname IN (format('a_moved_%s', m.moved_key), format('a_moved_%s_away', m.moved_key))
         JOIN pg_class c ON c.oid = t.tgrelid
         WHERE m.agent_id = p_agent AND c.relnamespace = 'memory'::regnamespace
         ORDER BY c.relname, t.tgname

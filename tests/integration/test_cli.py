@@ -671,7 +671,7 @@ SERVING = [("serve",), ("inspect",), ("mcp",)]
 @pytest.mark.slow
 def test_every_command_explains_itself_by_an_example_and_takes_json() -> None:
     listed = list(commands())
-    assert len(listed) == 114
+    assert len(listed) == 115
     for command in listed:
         assert re.search(rf"\b{command[-1]}\b", memory_sql(*command[:-1]).out)
         shown = memory_sql(*command, "--help").out
@@ -697,6 +697,7 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         "inspect",
         "mcp",
         "worker",
+        "agent",
         "db",
     ]
 

@@ -239,6 +239,7 @@ class Admin(Face):
     settings = _Blocking(admin.Admin.settings)
     restore_check = _Blocking(admin.Admin.restore_check)
     journal_status = _Blocking(admin.Admin.journal_status)
+    move = _Blocking(admin.Admin.move)
     position = _Blocking(admin.Admin.position)
     agents = _Blocking(admin.Admin.agents)
     export = _Blocking(admin.Admin.export)

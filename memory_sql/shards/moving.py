@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from memory_sql.domain.results import AgentMove
 from memory_sql.errors import (
     BusyError,
     ConfigurationError,
+    DatabaseError,
     DividedAgentError,
     InputError,
     LockTimeoutError,
@@ -39,17 +40,21 @@ log = logging.getLogger("memory_sql")
 
 FEW_ROWS = 1_000  # changed since the last copy: so many may be copied while nobody may change the agent
 MOST_COPIES = 6  # before that
-WAIT_SECONDS = 0.3  # for a lock on tables, since whoever writes to any agent of that shard waits behind it
+WAIT_SECONDS, MOST_WAIT_SECONDS = 0.3, 3.0  # for locks on tables: who writes to any agent of that shard waits behind
 LOCK_SECONDS = 10.0  # for who still holds rows of the agent
 TRY_SECONDS, PAUSE_SECONDS = 60.0, 0.5
 LATE_SECONDS = 20.0  # so long its rows stay where they were, for who was reading there
 
 _TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended('memory.move ' || :agent, 0))"
 _KEY = "SELECT agent_key FROM memory.agents WHERE agent_id = :agent"
-_IS_FENCED = "SELECT EXISTS (SELECT FROM memory.moved_agents WHERE agent_id = :agent)"
 _GONE_TO = "SELECT shard, moved_key FROM memory.moved_agents WHERE agent_id = :agent"
 _FENCED_KEY = "SELECT moved_key FROM memory.moved_agents WHERE agent_id = :agent"
-_WAIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
+_IS_LATE = (
+    "SELECT moved_at <= clock_timestamp() - make_interval(secs => :seconds)"
+    " FROM memory.moved_agents WHERE agent_id = :agent"
+)
+_WAIT = "SELECT set_config(:name, :milliseconds, true)"
+CANCELLED = "57014"
 
 
 async def move(spread: Spread, agent_id: str, to: str) -> AgentMove:
@@ -71,8 +76,11 @@ async def move(spread: Spread, agent_id: str, to: str) -> AgentMove:
     return AgentMove(agent_id=agent_id, source=source.name, target=to, rows=rows, seconds=seconds, held_seconds=held)
 
 
-async def settle_all(spread: Spread) -> None:
-    """Ends the moves that were killed. Who may not, or can't reach a shard, leaves them to others, and says so."""
+async def settle_all(spread: Spread, told: set[str]) -> None:
+    """Ends the moves that were killed. Who may not, or can't reach a shard, leaves them to others, and says so once for each.
+
+    `told`: of which agents it has said so.
+    """
     async with spread.home_database.statement(principal=SERVICE) as unit:
         agents = {*await map_of.moving(unit)}
     for shard in spread.shards.values():
@@ -82,13 +90,18 @@ async def settle_all(spread: Spread) -> None:
                 agents |= {*await map_of.left_here(unit)}
         except ShardError:
             continue
+    told &= agents
     for agent_id in sorted(agents):
         try:
             await Move(spread, agent_id).settle()
         except BusyError:
             continue
         except MemorySQLError as error:
-            log.warning("agent %s: a move of it has stopped: %s; run `memory-sql agent move` again", agent_id, error)
+            if agent_id not in told:
+                log.warning(
+                    "agent %s: a move of it has stopped: %s; run `memory-sql agent move` again", agent_id, error
+                )
+            told.add(agent_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +123,26 @@ class Move:
         """The number of rows by table, and for how many seconds the agent couldn't be changed."""
         for shard in (source, target):
             await self._check_owner(shard)
-        async with AsyncExitStack() as holding:
-            async with self._locked(target) as end:
-                if await end.value(_KEY, agent=self._agent_id) is not None:
-                    raise DividedAgentError(self._agent_id, [source.name, target.name])
-                await self._change(map_of.announce, source.name, target.name)
-                known_at = time.monotonic() + places.LOOK_SECONDS + PAUSE_SECONDS  # by every process
-                moving = await self._begun(source, end)
-                seen = await self._copy(source, moving)
-                while (left := known_at - time.monotonic()) > 0:
-                    await asyncio.sleep(left)
-                    seen = (await self._pass(source, moving, seen))[1]
-                await self._patiently(source, _fence(target.name))
-                fenced = time.monotonic()
-                there = await holding.enter_async_context(self._holding(source, moving.agent_key))
-                rows = await self._last(source, moving, seen)
-                await moving.arrive()
-            await self._change(map_of.switch, target.name)
-            held = time.monotonic() - fenced
-            await asyncio.sleep(LATE_SECONDS)
-            await delete_all(there, moving.agent_key)
-        await self._patiently(source, _drop_fence)
+        async with self._locked(target) as end:
+            if await end.value(_KEY, agent=self._agent_id) is not None:
+                raise DividedAgentError(self._agent_id, [source.name, target.name])
+            await self._change(map_of.announce, source.name, target.name)
+            known_at = time.monotonic() + places.LOOK_SECONDS + PAUSE_SECONDS  # by every process
+            moving = await self._begun(source, end)
+            seen = await self._copy(source, moving)
+            while (left := known_at - time.monotonic()) > 0:
+                await asyncio.sleep(left)
+                seen = (await self._pass(source, moving, seen))[1]
+            await self._patiently(source, _fence(target.name))
+            fenced = time.monotonic()
+            rows = await self._last(source, moving, seen)
+        await self._change(map_of.switch, target.name)
+        held = time.monotonic() - fenced
+        await asyncio.sleep(LATE_SECONDS)
+        try:
+            await self._clear(source)
+        except (BusyError, DatabaseError) as error:  # it is where it belongs; the rest is left to whoever settles
+            log.info("agent %s has moved; its rows in %s are still there: %s", self._agent_id, source.name, error)
         return rows, held
 
     async def end_after_failure(self) -> None:
@@ -146,20 +158,31 @@ class Move:
         """
         placed = await self.where()
         if placed.moving_to is not None:
-            source, target = self._spread.shards[placed.shard], self._spread.shards[placed.moving_to]
-            async with self._locked(target) as end:
-                if await self._has_come(source, end):
-                    await self._change(map_of.switch, target.name)
-                else:
-                    await self._lift(source)
-                    await self._change(map_of.stay)
-            placed = await self.where()
-        if (gone_to := await self._gone_to(self._spread.shards[placed.shard])) is not None:
-            await self._change(map_of.correct, gone_to)
-            placed = await self.where()
+            await self._decide(placed, placed.moving_to)
+        elif (gone_to := await self._gone_to(self._shard(placed.shard))) is not None:
+            await self._change(map_of.correct, placed.shard, gone_to)
+        placed = await self.where()
         for shard in self._spread.shards.values():
             if shard.name != placed.shard:
-                await self._clear(shard)
+                with suppress(ShardError):  # what is left there waits until it is back
+                    await self._clear(shard)
+
+    async def _decide(self, placed: map_of.Placed, moving_to: str) -> None:
+        source, target = self._shard(placed.shard), self._shard(moving_to)
+        async with self._locked(target) as end:
+            if await self.where() != placed:  # who has moved it meanwhile has ended that himself
+                raise BusyError("the move of agent", self._agent_id)
+            if await self._has_come(source, end):
+                await self._change(map_of.switch, target.name)
+            else:
+                await self._lift(source)
+                await self._change(map_of.stay, target.name)
+
+    def _shard(self, name: str) -> Shard:
+        found = self._spread.shards.get(name)
+        if found is None:
+            raise ConfigurationError(f"shards: the map also has {name}, which isn't named; name all of them")
+        return found
 
     async def _check_owner(self, shard: Shard) -> None:
         async with self._at(shard) as end:
@@ -169,10 +192,13 @@ class Move:
                 )
 
     async def _lift(self, source: Shard) -> None:
+        await self._drop_fence(source)
         async with self._at(source) as end:
-            is_fenced = await end.value(_IS_FENCED, agent=self._agent_id)
-        if is_fenced:
-            await self._patiently(source, _lift)
+            await forget_move(end, self._agent_id)
+
+    async def _drop_fence(self, shard: Shard) -> None:
+        while await self._patiently(shard, _drop_next):
+            pass
 
     async def _gone_to(self, shard: Shard) -> str | None:
         """The shard where the agent is that isn't in this one any more, though a map from an older backup says so."""
@@ -193,19 +219,32 @@ class Move:
         """
         async with self._at(source) as there:
             key = await there.value(_FENCED_KEY, agent=self._agent_id)
-        is_fenced = await end.value(_IS_FENCED, agent=self._agent_id)  # left by a move away from there
+        is_fenced = await end.value(_FENCED_KEY, agent=self._agent_id) is not None  # left by a move away from there
         return key is not None and not is_fenced and key == await end.value(_KEY, agent=self._agent_id)
 
     async def _clear(self, shard: Shard) -> None:
-        """What is left of the agent where it moved away from. Raises `BusyError` if somebody is about to."""
+        """What is left of the agent where it moved away from, if it is where the map says. Raises `BusyError`.
+
+        Everything is asked again under the lock: while nobody knew, it may have come back.
+        """
         async with self._at(shard) as end:
-            if not await end.value(_IS_FENCED, agent=self._agent_id):
+            if await end.value(_FENCED_KEY, agent=self._agent_id) is None:
                 return
-            agent_key = await end.value(_KEY, agent=self._agent_id)
-        if agent_key is not None:
-            async with self._holding(shard, agent_key) as held:
-                await delete_all(held, agent_key)
-        await self._patiently(shard, _drop_fence)
+        async with self._locked(shard) as end:
+            placed, key = await self.where(), await end.value(_FENCED_KEY, agent=self._agent_id)
+            is_late = await end.value(_IS_LATE, agent=self._agent_id, seconds=LATE_SECONDS)
+            if key is None or shard.name in (placed.shard, placed.moving_to) or not is_late:
+                return
+            async with self._at(self._shard(placed.shard)) as there:
+                is_there = key == await there.value(_KEY, agent=self._agent_id)
+                is_fenced = await there.value(_FENCED_KEY, agent=self._agent_id) is not None
+            if await end.value(_KEY, agent=self._agent_id) is not None:
+                if not is_there or is_fenced:
+                    return
+                await end.run(_WAIT, name="lock_timeout", milliseconds=str(int(LOCK_SECONDS * 1000)))
+                await end.lock(key)
+                await delete_all(end, key)
+        await self._drop_fence(shard)
 
     async def _begun(self, source: Shard, end: End) -> Moving:
         async with self._at(source, snapshot=True) as there:
@@ -234,7 +273,10 @@ class Move:
         """What has changed until nobody could any more."""
         async with self._at(source, snapshot=True) as there:
             await moving.copy(there, seen)
-            return await moving.compare(there)
+            rows = await moving.compare(there)
+            await moving.target.run(_WAIT, name="lock_timeout", milliseconds=str(int(LOCK_SECONDS * 1000)))
+            await moving.arrive(there)
+            return rows
 
     async def _change(self, step: Callable[..., Awaitable[None]], *given: str) -> None:
         """Of the map."""
@@ -244,27 +286,27 @@ class Move:
 
         await self._spread.home_database.write(act, principal=SERVICE)
 
-    async def _patiently(self, shard: Shard, step: Callable[[End, str], Awaitable[Any]]) -> None:
-        """What locks tables, tried again and again. Raises `LockTimeoutError`."""
-        until = time.monotonic() + TRY_SECONDS
+    async def _patiently(self, shard: Shard, step: Callable[[End, str], Awaitable[Any]]) -> Any:
+        """What locks tables, tried again and again, each time for longer. Raises `LockTimeoutError`.
+
+        From a second on, Postgres ends a vacuum that is in the way.
+        """
+        until, wait = time.monotonic() + TRY_SECONDS, WAIT_SECONDS
         while True:
             try:
                 async with self._at(shard) as end:
-                    await end.run(_WAIT, milliseconds=str(int(WAIT_SECONDS * 1000)))
-                    await step(end, self._agent_id)
-                return
-            except LockTimeoutError:
-                if time.monotonic() > until:
+                    for name in ("lock_timeout", "statement_timeout"):  # of one table, and of all
+                        await end.run(_WAIT, name=name, milliseconds=str(int(wait * 1000)))
+                    return await step(end, self._agent_id)
+            except DatabaseError as error:
+                if not (isinstance(error, LockTimeoutError) or CANCELLED in str(error)):
                     raise
+                if time.monotonic() > until:
+                    raise LockTimeoutError(
+                        "somebody keeps a transaction open that writes, or reads all of it"
+                    ) from None
+            wait = min(wait * 1.5, MOST_WAIT_SECONDS)
             await asyncio.sleep(PAUSE_SECONDS)
-
-    @asynccontextmanager
-    async def _holding(self, shard: Shard, agent_key: int) -> AsyncIterator[End]:
-        """The agent's rows are locked, so that whoever looks for work passes over them. Raises `BusyError`."""
-        async with self._locked(shard) as end:
-            await end.run(_WAIT, milliseconds=str(int(LOCK_SECONDS * 1000)))
-            await end.lock(agent_key)
-            yield end
 
     @asynccontextmanager
     async def _locked(self, shard: Shard) -> AsyncIterator[End]:
@@ -288,10 +330,5 @@ def _fence(to: str) -> Callable[[End, str], Awaitable[Any]]:
     return step
 
 
-async def _drop_fence(end: End, agent_id: str) -> None:
-    await end.run("SELECT memory.drop_fence(:agent)", agent=agent_id)
-
-
-async def _lift(end: End, agent_id: str) -> None:
-    await _drop_fence(end, agent_id)
-    await forget_move(end, agent_id)
+async def _drop_next(end: End, agent_id: str) -> bool:
+    return bool(await end.value("SELECT memory.drop_fence(:agent)", agent=agent_id))

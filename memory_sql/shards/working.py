@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from memory_sql.errors import DatabaseError, ShardError
+from memory_sql.errors import MemorySQLError, ShardError
 from memory_sql.jobs.outage import Outage
 from memory_sql.shards.moving import settle_all
 from memory_sql.shards.spread import Inner, Shard, Spread
@@ -38,11 +38,12 @@ async def work_in_each(spread: Spread, make: Make, stop: asyncio.Event) -> None:
 
 async def _settle_on(spread: Spread) -> None:
     """Ends the moves of agents that were killed."""
+    told = set[str]()
     while True:
         await asyncio.sleep(SETTLE_SECONDS)
         try:
-            await settle_all(spread)
-        except DatabaseError as error:
+            await settle_all(spread, told)
+        except MemorySQLError as error:
             log.info("moves of agents weren't looked at: %s", error)
 
 

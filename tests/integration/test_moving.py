@@ -49,7 +49,7 @@ async def urls(two: dict[str, str]) -> AsyncIterator[dict[str, str]]:
     """Two shards that have joined and hold nothing."""
     yield two
     for url in two.values():
-        await asked(url, "SELECT memory.drop_fence(agent_id) FROM memory.moved_agents")
+        await asked(url, "SELECT memory.drop_fence(agent_id) FROM memory.moved_agents, generate_series(1, 100)")
     await clean(two)
 
 
@@ -278,7 +278,7 @@ async def test_move_that_was_killed_before_it_came_is_taken_back(memory: Memory,
     with pytest.raises(MovedAgentError):
         async with Memory(urls["a"]) as alone:
             await alone.observe("Likes jam.", **MIA)
-    await moving.settle_all(memory._spread)
+    await moving.settle_all(memory._spread, set())
     assert await rows_of(urls["a"]) == before
     assert await traces(urls) == []
     await memory.observe("Likes jam.", **MIA)
@@ -309,7 +309,7 @@ async def test_copy_in_a_shard_from_an_older_backup_is_cleared_away(
     await asked(urls["a"], "DELETE FROM memory.moved_agents")
     before = await rows_of(urls["b"])
     assert await rows_of(urls["a"])
-    await moving.settle_all(memory._spread)
+    await moving.settle_all(memory._spread, set())
     assert await rows_of(urls["a"])  # nothing is taken away that nobody has named
     await asked(urls["a"], "SELECT memory.fence_agent('ada', 'b')")
     await memory.admin.move(agent_id="ada", to="b")
@@ -324,7 +324,7 @@ async def test_call_waits_for_a_move_that_ends(memory: Memory, urls: dict[str, s
     calling = asyncio.create_task(memory.observe("Likes jam.", **MIA))
     await asyncio.sleep(0.2)
     assert not calling.done()
-    await moving.settle_all(memory._spread)
+    await moving.settle_all(memory._spread, set())
     assert (await calling).content == "Likes jam."
 
 
@@ -428,7 +428,7 @@ async def test_what_cant_be_moved_is_said(
         urls["a"], "UPDATE memory.agent_shards SET moving_to = 'b'"
     )  # as if it had been created there meanwhile
     await asked(urls["a"], "SELECT memory.fence_agent('ada', 'b')")
-    await moving.settle_all(memory._spread)
+    await moving.settle_all(memory._spread, set())
     assert await placed(urls) == {"ada": "a"}
     assert await traces(urls) == []
     async with Memory(database_url, settings=settings) as one:
@@ -453,7 +453,7 @@ async def test_only_the_owner_moves_an_agent(
             assert await shown(memory) == before
             assert await memory.admin.verify(hashes=True) == []
             await memory.observe("Likes jam.", **MIA)
-            await moving.settle_all(memory._spread)
+            await moving.settle_all(memory._spread, set())
         async with Memory(as_app["a"], settings=settings) as late:
             with pytest.raises(MovedAgentError):
                 await late.observe("Likes tea.", **MIA)

@@ -168,11 +168,11 @@ async def prove(urls: dict[str, str], kills: int) -> None:
 async def settled(memory: Memory, urls: dict[str, str]) -> None:
     """Once the server has noticed who died in the middle of a statement, which holds its locks until then."""
     async with asyncio.timeout(30):
-        await moving.settle_all(memory._spread)
+        await moving.settle_all(memory._spread, set())
         while left := await traces(urls):
             print(f"left: {left[:3]}", flush=True)
             await asyncio.sleep(0.5)
-            await moving.settle_all(memory._spread)
+            await moving.settle_all(memory._spread, set())
 
 
 async def judge(memory: Memory, url: str, writers: list[Writer]) -> None:

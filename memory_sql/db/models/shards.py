@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, PrimaryKeyConstraint, UniqueConstraint, text
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    ForeignKeyConstraint,
+    Index,
+    PrimaryKeyConstraint,
+    UniqueConstraint,
+    exists,
+    text,
+)
 from sqlalchemy.orm import Mapped
 
 from memory_sql.db.models.base import NOW, SCHEMA, ZERO, Base, column, constant, host_id
@@ -50,6 +60,7 @@ class MovedAgentRow(Base):
     __tablename__ = "moved_agents"
     __table_args__ = (
         PrimaryKeyConstraint("agent_id"),
+        UniqueConstraint("moved_key"),
         CheckConstraint("length(agent_id) BETWEEN 1 AND 255", name="agent_id"),
         {"comment": "One row per agent that has moved from this database to another shard, or is about to."},
     )
@@ -58,3 +69,8 @@ class MovedAgentRow(Base):
     moved_key: Mapped[int] = column("Its key, which it keeps.")
     shard: Mapped[str] = constant("The shard that it moved to.")
     moved_at: Mapped[datetime] = column("When it was kept from changing here.", server_default=NOW)
+
+
+def is_here(agent_key: Any) -> ColumnElement[bool]:
+    """Whether the agent with that key isn't moving to another shard, nor has: then work of all agents would be refused."""
+    return ~exists().where(MovedAgentRow.moved_key == agent_key)

@@ -12,6 +12,7 @@ from memory_sql.db.bounds import ONE, number
 from memory_sql.db.direct import Reader
 from memory_sql.db.models import AgentRow, ConversationRow, ScopeRow
 from memory_sql.db.models.conversations import RESTS
+from memory_sql.db.models.shards import is_here
 
 KINDS = {
     "formation": ConversationRow.due_at,
@@ -35,7 +36,10 @@ def _is_due(due_at: Any) -> Any:
     is_its = row.agent_key == select(AgentRow.agent_key).where(AgentRow.agent_id == agent_id).scalar_subquery()
     by = bindparam("by", type_=DateTime(timezone=True))
     head = (
-        select(due_at).where(due_at <= by, and_(is_free, or_(agent_id.is_(None), is_its))).order_by(due_at).limit(ONE)
+        select(due_at)
+        .where(due_at <= by, is_here(row.agent_key), and_(is_free, or_(agent_id.is_(None), is_its)))
+        .order_by(due_at)
+        .limit(ONE)
     )
     return head.scalar_subquery().is_not(None)
 

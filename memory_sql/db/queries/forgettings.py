@@ -13,7 +13,15 @@ from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import ARRAY, Text
 
-from memory_sql.db.models import AgentRow, ConversationRow, EventRow, MemberRow, ObservationRow, UserAliasRow
+from memory_sql.db.models import (
+    AgentRow,
+    ConversationRow,
+    EventRow,
+    MemberRow,
+    MovedAgentRow,
+    ObservationRow,
+    UserAliasRow,
+)
 from memory_sql.domain.ids import Value
 
 _e = EventRow
@@ -35,7 +43,8 @@ class Renamed(Value):
 async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]]) -> frozenset[str]:
     """The ids of those of these forgettings, each `(agent_id, id)`, that the database hasn't recorded.
 
-    So is one of an agent that isn't there: once it is there again, nothing tells what is new from what was forgotten.
+    So is one of an agent that isn't there: once it is there again, nothing tells what is new from what was forgotten. Not
+    one that has moved to another shard: what is recorded of it has moved along.
     """
     agents, ids = ([pair[place] for pair in forgettings] for place in (0, 1))
     listed = func.unnest(cast(agents, ARRAY(Text)), cast(ids, ARRAY(Text)))
@@ -46,7 +55,9 @@ async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]])
         EventRow.detail.op("->>")(literal_column("'id'")) == entry.c.id,
     )
     found = await session.scalars(
-        select(entry.c.id).outerjoin(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(~exists(recorded))
+        select(entry.c.id)
+        .outerjoin(AgentRow, AgentRow.agent_id == entry.c.agent_id)
+        .where(~exists(recorded), ~exists().where(MovedAgentRow.agent_id == entry.c.agent_id))
     )
     return frozenset(found)
 

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow
+from memory_sql.db.models.shards import is_here
 from memory_sql.domain.results import AgentSummary
 
 
@@ -63,6 +64,7 @@ async def next_by_budget(
         .where(
             AgentRow.agent_key > after,
             own == "budget",
+            is_here(AgentRow.agent_key),
             true() if agent_id is None else AgentRow.agent_id == agent_id,
         )
         .order_by(AgentRow.agent_key)

@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, HoldRow, ObservationRow
 from memory_sql.db.models.observations import OUTDATED, SOUGHT
+from memory_sql.db.models.shards import is_here
 from memory_sql.db.repositories.sweeps import Place
 from memory_sql.domain.classification import Classified
 
@@ -61,6 +62,7 @@ class ClassificationRepository:
                 tuple_(_o.agent_key, _o.scope_id, _o.seq) > tuple_(*after),
                 func.coalesce(AgentRow.settings["classification"].astext, default) != "off",
                 true() if agent_id is None else AgentRow.agent_id == agent_id,
+                is_here(_o.agent_key),
                 ~_is_held(),
             )
             .order_by(_o.agent_key, _o.scope_id, _o.seq)

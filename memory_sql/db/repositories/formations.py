@@ -37,6 +37,7 @@ from memory_sql.db.direct import ask
 from memory_sql.db.engine import Session
 from memory_sql.db.models import AgentRow, ConversationRow, MemberRow, MessageRow, RunRow, columns_of
 from memory_sql.db.models.conversations import RESTS
+from memory_sql.db.models.shards import is_here
 from memory_sql.db.queries.related import RELATED, asked_as
 from memory_sql.db.repositories.additions import formation_limits
 from memory_sql.db.repositories.conversations import STATE, BufferedMessage, ConversationState, is_free, to_state
@@ -286,7 +287,9 @@ _CLAIM = select(_claimed)
 def _claim_due(*conditions: Any) -> Any:
     due = (
         select(_c.agent_key, _c.conversation_id)
-        .where(_c.due_at <= bindparam("by", type_=DateTime(timezone=True)), is_free(), *conditions)
+        .where(
+            _c.due_at <= bindparam("by", type_=DateTime(timezone=True)), is_free(), is_here(_c.agent_key), *conditions
+        )
         .order_by(_c.due_at)
         .limit(ONE)
         .with_for_update(skip_locked=True, key_share=True)

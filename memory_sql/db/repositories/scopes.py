@@ -30,6 +30,7 @@ from memory_sql.db.bounds import ONE
 from memory_sql.db.closures import reached_from
 from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, PromptRow, ScopeRow
+from memory_sql.db.models.shards import is_here
 from memory_sql.db.queries.due import scopes_judged_by_more
 from memory_sql.db.scope_parts import newest_buffer, newest_disputed, newest_pending, pending_observations
 from memory_sql.db.scope_rows import buffer_of, disputed_of, pending_of, scope_ref
@@ -470,7 +471,7 @@ def _claim_due(what: DueColumn, *, of_all: bool) -> Any:
     other, due_at, by = aliased(ScopeRow), getattr(ScopeRow, what), bindparam("by", type_=DateTime(timezone=True))
     free = (
         select(ScopeRow.agent_key, ScopeRow.scope_id)
-        .where(due_at <= by, _is_free())
+        .where(due_at <= by, _is_free(), is_here(ScopeRow.agent_key))
         .order_by(due_at)
         .limit(ONE)
         .with_for_update(skip_locked=True, key_share=True)

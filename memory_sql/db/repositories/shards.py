@@ -97,27 +97,30 @@ async def announce(session: AsyncSession, agent_id: str, source: str, target: st
 
 
 async def switch(session: AsyncSession, agent_id: str, target: str) -> None:
-    """It is where it was moving to. Who has come first, or comes later, changes nothing."""
+    """It is where it was moving to; who comes later changes nothing. Raises `BusyError` if it was moving elsewhere."""
     a, s, before = AgentShardRow, ShardRow, await placed(session, agent_id)
+    if before == Placed(target, None):
+        return
     version = await map_version(session) + 1
     moved = _of(update(a), agent_id).where(a.moving_to == target)
     done = moved.values(shard=target, moving_to=None, version=version, placed_at=func.now()).returning(a.agent_id)
     if before is None or await session.scalar(done) is None:
-        return
+        raise BusyError("the move of agent", agent_id)
     for name, more in ((before.shard, -1), (target, 1)):
         await session.execute(update(s).where(s.shard == name).values(agents=func.greatest(s.agents + more, 0)))
     await _raise_version(session, target)
 
 
-async def correct(session: AsyncSession, agent_id: str, shard: str) -> None:
-    """It is there, whatever a map says that was restored from a backup."""
-    await session.execute(_of(update(AgentShardRow), agent_id).values(moving_to=shard))
+async def correct(session: AsyncSession, agent_id: str, wrong: str, shard: str) -> None:
+    """It isn't where a map says that was restored from a backup. Raises `BusyError` if somebody moves it."""
+    await announce(session, agent_id, wrong, shard)
     await switch(session, agent_id, shard)
 
 
-async def stay(session: AsyncSession, agent_id: str) -> None:
-    """It isn't moving any more."""
-    await session.execute(_of(update(AgentShardRow), agent_id).values(moving_to=None))
+async def stay(session: AsyncSession, agent_id: str, target: str) -> None:
+    """It isn't moving there any more."""
+    a = AgentShardRow
+    await session.execute(_of(update(a), agent_id).where(a.moving_to == target).values(moving_to=None))
 
 
 async def moving(session: AsyncSession) -> list[str]:

@@ -148,6 +148,7 @@ CREATE TABLE memory.moved_agents (
     shard TEXT NOT NULL,
     moved_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT moved_agents_pkey PRIMARY KEY (agent_id),
+    CONSTRAINT moved_agents_moved_key_key UNIQUE (moved_key),
     CONSTRAINT moved_agents_agent_id_check CHECK (length(agent_id) BETWEEN 1 AND 255)
 );
 COMMENT ON TABLE memory.moved_agents IS 'One row per agent that has moved from this database to another shard, or is about to.';

@@ -124,6 +124,7 @@ BEGIN
         JOIN memory.agents a ON a.agent_key = e.agent_key AND (p_agent IS NULL OR a.agent_id = p_agent)
         JOIN memory.conversations c ON c.agent_key = e.agent_key AND c.conversation_id = e.conversation_id
         WHERE e.sealed_at IS NULL AND e.last_at <= p_at - c_gap
+          AND NOT EXISTS (SELECT FROM memory.moved_agents v WHERE v.moved_key = e.agent_key)
           AND (c.excluded OR c.unformed_messages = 0 AND c.last_activity_at <= p_at - c_gap)
         ORDER BY e.last_at, e.episode_id
         LIMIT p_most

@@ -30,7 +30,9 @@ BEGIN
     FROM (
         WITH starts AS MATERIALIZED (  -- apart: behind walls no index is read by a function of another row
             SELECT a.agent_key, memory.retention_start(a.settings, p_days, p_at) AS start
-            FROM memory.agents a WHERE p_agent IS NULL OR a.agent_id = p_agent
+            FROM memory.agents a
+            WHERE (p_agent IS NULL OR a.agent_id = p_agent)
+              AND NOT EXISTS (SELECT FROM memory.moved_agents v WHERE v.moved_key = a.agent_key)
         )
         SELECT s.agent_key, s.conversation_id, r.start, coalesce(
             CASE WHEN jsonb_typeof(a.settings -> 'keep_verbatim') = 'boolean' THEN (a.settings -> 'keep_verbatim')::boolean END, p_keep, false

@@ -2,11 +2,12 @@
 -- triggers made for it alone keep everybody from changing them: the rows of other agents pay for a comparison of two numbers.
 -- Once they are deleted, nobody creates it here again.
 --
--- memory.is_copying(): whether this transaction moves an agent, so that triggers leave rows as they come. Only the owner's can. One value.
+-- memory.is_copying(): whether this transaction moves an agent, so that triggers leave rows as they come. Only the session of an owner can: not the
+-- current user, who is another in functions that run as their owner. One value.
 CREATE OR REPLACE FUNCTION memory.is_copying() RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(current_setting('memory.copying', true), '') = 'on'
-        AND pg_has_role((SELECT c.relowner FROM pg_class c WHERE c.oid = 'memory.agents'::regclass), 'USAGE')
+        AND pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'memory.agents'::regclass), 'USAGE')
 $$;
 
 COMMENT ON FUNCTION memory.is_copying IS 'Whether this transaction moves an agent to another shard; one value.';
@@ -72,28 +73,31 @@ REVOKE EXECUTE ON FUNCTION memory.fence_agent(text, text) FROM PUBLIC;
 
 COMMENT ON FUNCTION memory.fence_agent IS 'Keeps everybody from changing anything of an agent that moves to another shard.';
 
--- memory.drop_fence(agent): takes the triggers away, whether the agent goes on here or has gone. Only the owner may.
-CREATE OR REPLACE FUNCTION memory.drop_fence(p_agent text) RETURNS void
+-- memory.drop_fence(agent): takes the next of the triggers away, whether the agent goes on here or has gone; returns whether there was
+-- one. Each in a transaction of its own: nobody reads the table meanwhile. Only the owner may.
+CREATE OR REPLACE FUNCTION memory.drop_fence(p_agent text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_trigger record;
 BEGIN
-    FOR v_trigger IN
-        SELECT t.tgname AS name, t.tgrelid::regclass AS of_table
-        FROM memory.moved_agents m
-        JOIN pg_trigger t ON t.tgname IN (format('a_moved_%s', m.moved_key), format('a_moved_%s_away', m.moved_key))
-        JOIN pg_class c ON c.oid = t.tgrelid
-        WHERE m.agent_id = p_agent AND c.relnamespace = 'memory'::regnamespace
-        ORDER BY c.relname, t.tgname
-    LOOP
-        EXECUTE format('DROP TRIGGER %I ON %s', v_trigger.name, v_trigger.of_table);
-    END LOOP;
+    SELECT t.tgname AS name, t.tgrelid::regclass AS of_table INTO v_trigger
+    FROM memory.moved_agents m
+    JOIN pg_trigger t ON t.tgname IN (format('a_moved_%s', m.moved_key), format('a_moved_%s_away', m.moved_key))
+    JOIN pg_class c ON c.oid = t.tgrelid
+    WHERE m.agent_id = p_agent AND c.relnamespace = 'memory'::regnamespace
+    ORDER BY c.relname, t.tgname
+    LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TRIGGER %I ON %s', v_trigger.name, v_trigger.of_table);
+    RETURN true;
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.drop_fence(text) FROM PUBLIC;
 
-COMMENT ON FUNCTION memory.drop_fence IS 'Takes away what kept everybody from changing an agent that moves.';
+COMMENT ON FUNCTION memory.drop_fence IS 'Takes away the next trigger of those that keep an agent from changing; whether there was one.';
 
 -- memory.refuse_return(): trigger. Who looked for an agent before it moved, and comes late, doesn't create it here anew.
 CREATE OR REPLACE FUNCTION memory.refuse_return() RETURNS trigger

@@ -61,7 +61,7 @@ $$;
 COMMENT ON FUNCTION memory.next_found IS 'The next observations that searches find after one, in the order of their keys; one row each.';
 
 -- memory.lock_swept(agents, scopes, seqs): locks these observations with their scopes, and their agents against new holds.
--- One row for each that is locked now: it waits for nobody, and passes over what somebody else works on. What is true of
+-- One row for each that is locked now: it waits for nobody, and passes over what somebody else works on, and who is moving to another shard. What is true of
 -- them has to be asked again by the next statement.
 CREATE OR REPLACE FUNCTION memory.lock_swept(p_agents bigint[], p_scopes bigint[], p_seqs integer[])
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
@@ -71,6 +71,7 @@ LANGUAGE sql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET e
     JOIN memory.agents a ON a.agent_key = k.agent_key
     JOIN memory.scopes s ON s.agent_key = k.agent_key AND s.scope_id = k.scope_id
     JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
+    WHERE NOT EXISTS (SELECT FROM memory.moved_agents v WHERE v.moved_key = k.agent_key)
     ORDER BY k.agent_key, k.scope_id, k.seq
     FOR SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED FOR KEY SHARE OF o SKIP LOCKED
 $$;

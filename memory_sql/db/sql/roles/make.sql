@@ -76,6 +76,8 @@ BEGIN
         EXECUTE format('GRANT UPDATE (%s) ON %s TO %I', item.columns, item.name, app);
     END LOOP;
 
+    EXECUTE format('REVOKE INSERT, UPDATE ON memory.moved_agents FROM %I', app);  -- who is in it may be deleted here
+
     FOR item IN  -- a view is read with the caller's rights, so the analyst can't read one with such a column
         SELECT a.attrelid::regclass AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns
         FROM pg_class c

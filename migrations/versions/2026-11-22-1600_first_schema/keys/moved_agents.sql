@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION memory.is_copying() RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(current_setting('memory.copying', true), '') = 'on'
-        AND pg_has_role((SELECT c.relowner FROM pg_class c WHERE c.oid = 'memory.agents'::regclass), 'USAGE')
+        AND pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'memory.agents'::regclass), 'USAGE')
 $$;
 COMMENT ON FUNCTION memory.is_copying IS 'Whether this transaction moves an agent to another shard; one value.';
 CREATE OR REPLACE FUNCTION memory.refuse_moved() RETURNS trigger
@@ -55,25 +55,27 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.fence_agent(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION memory.fence_agent IS 'Keeps everybody from changing anything of an agent that moves to another shard.';
-CREATE OR REPLACE FUNCTION memory.drop_fence(p_agent text) RETURNS void
+CREATE OR REPLACE FUNCTION memory.drop_fence(p_agent text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_trigger record;
 BEGIN
-    FOR v_trigger IN
-        SELECT t.tgname AS name, t.tgrelid::regclass AS of_table
-        FROM memory.moved_agents m
-        JOIN pg_trigger t ON t.tgname IN (format('a_moved_%s', m.moved_key), format('a_moved_%s_away', m.moved_key))
-        JOIN pg_class c ON c.oid = t.tgrelid
-        WHERE m.agent_id = p_agent AND c.relnamespace = 'memory'::regnamespace
-        ORDER BY c.relname, t.tgname
-    LOOP
-        EXECUTE format('DROP TRIGGER %I ON %s', v_trigger.name, v_trigger.of_table);
-    END LOOP;
+    SELECT t.tgname AS name, t.tgrelid::regclass AS of_table INTO v_trigger
+    FROM memory.moved_agents m
+    JOIN pg_trigger t ON t.tgname IN (format('a_moved_%s', m.moved_key), format('a_moved_%s_away', m.moved_key))
+    JOIN pg_class c ON c.oid = t.tgrelid
+    WHERE m.agent_id = p_agent AND c.relnamespace = 'memory'::regnamespace
+    ORDER BY c.relname, t.tgname
+    LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TRIGGER %I ON %s', v_trigger.name, v_trigger.of_table);
+    RETURN true;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.drop_fence(text) FROM PUBLIC;
-COMMENT ON FUNCTION memory.drop_fence IS 'Takes away what kept everybody from changing an agent that moves.';
+COMMENT ON FUNCTION memory.drop_fence IS 'Takes away the next trigger of those that keep an agent from changing; whether there was one.';
 CREATE OR REPLACE FUNCTION memory.refuse_return() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -54,6 +54,7 @@ LANGUAGE sql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET e
     JOIN memory.agents a ON a.agent_key = k.agent_key
     JOIN memory.scopes s ON s.agent_key = k.agent_key AND s.scope_id = k.scope_id
     JOIN memory.observations o ON o.agent_key = k.agent_key AND o.scope_id = k.scope_id AND o.seq = k.seq
+    WHERE NOT EXISTS (SELECT FROM memory.moved_agents v WHERE v.moved_key = k.agent_key)
     ORDER BY k.agent_key, k.scope_id, k.seq
     FOR SHARE OF a SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED FOR KEY SHARE OF o SKIP LOCKED
 $$;

@@ -31,9 +31,6 @@ _IMPORTS: Any = ImportRow.__table__
 TABLES: Sequence[Table] = [table for table in Base.metadata.sorted_tables if "agent_key" in table.c]
 """Each after those that it refers to."""
 
-_SEQUENCE = "SELECT pg_get_serial_sequence(:table, :column)"
-_LAST = "SELECT pg_sequence_last_value(pg_get_serial_sequence(:table, :column)::regclass)"
-
 # The same texts for the same values, whatever the settings of the two databases.
 _FORMS = {"TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "extra_float_digits": "1"}
 _FORMS |= {"bytea_output": "hex", "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
@@ -146,25 +143,14 @@ class Moving:
                 counts[table.name] = here[0]
         return counts
 
-    async def arrive(self, source: End) -> None:
-        """What somebody worked on at the source is free, and what is created here gets ids that were never used there."""
+    async def arrive(self) -> None:
+        """What somebody worked on at the source is free."""
         for name in ("scopes", "conversations"):
             await self.target.run(
                 f"UPDATE memory.{name} SET lease_until = clock_timestamp()"
                 " WHERE agent_key = :agent AND lease_until > clock_timestamp()",
                 agent=self.agent_key,
             )
-        for table in TABLES:
-            for column in table.columns:
-                if column.identity is not None and column.name != "agent_key":
-                    await self._raise_sequence(source, table, column.name)
-
-    async def _raise_sequence(self, source: End, table: Table, column: str) -> None:
-        """Beyond what the source has given, also to what is deleted. Who draws from it waits until the move is committed."""
-        given, here = {"table": self.target.named(f"memory.{_name(table)}"), "column": column}, self.target
-        last, own = await source.value(_LAST, **given), await here.value(_LAST, **given)
-        if last is not None and (own is None or own < last):
-            await here.run(f"ALTER SEQUENCE {await here.value(_SEQUENCE, **given)} RESTART WITH {int(last) + 1}")
 
     async def _copy_imports(self, source: End) -> None:
         """What says of an import where its rows come from, which belongs to no agent."""

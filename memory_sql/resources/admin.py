@@ -16,6 +16,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries.copied import copy_view
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
+from memory_sql.db.repositories.shards import has_moved
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.arguments import flags, id_of, needed_text, optional_id, path_of, within
@@ -147,6 +148,11 @@ class Admin(Face):
 
 
 async def _forgotten_again(unit: Session, asked: corrections.Asked, entry: journal.Entry) -> Receipt | None:
-    """None if the database knows of it. An agent that isn't there is made, so that it does from now on."""
+    """None if the database knows of it, or the agent is in another shard now, which does.
+
+    An agent that isn't there is made, so that the database knows from now on.
+    """
+    if await has_moved(unit, entry.agent_id):
+        return None
     agent_key = (await ensure_agent(unit, entry.agent_id, asked.now)).key
     return await forgetting.again(unit, asked, agent_key, entry)

@@ -274,8 +274,7 @@ class Move:
         async with self._at(source, snapshot=True) as there:
             await moving.copy(there, seen)
             rows = await moving.compare(there)
-            await moving.target.run(_WAIT, name="lock_timeout", milliseconds=str(int(LOCK_SECONDS * 1000)))
-            await moving.arrive(there)
+            await moving.arrive()
             return rows
 
     async def _change(self, step: Callable[..., Awaitable[None]], *given: str) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from memory_sql.config import Settings
 from memory_sql.db.moving import TABLES, Moving
+from memory_sql.db.principals import SERVICE
+from memory_sql.db.repositories import shards
 from memory_sql.db.roles import Roles
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
@@ -464,3 +468,161 @@ def test_command_moves_an_agent(two: dict[str, str], monkeypatch: pytest.MonkeyP
     assert memory_sql("observe", "Likes tea.", "--agent", "zoe", "--user", "mia").code == 0
     done = memory_sql("agent", "move", "zoe", "--to", "b")
     assert done.code == 0, done.err
+
+
+# What is beside the rows of the agent
+
+
+async def test_journal_of_forgetting_is_whole_after_moves(
+    urls: dict[str, str], settings: Settings, tmp_path: Path
+) -> None:
+    """What a shard has forgotten of an agent is known where the agent is now."""
+    kept = settings.model_copy(update={"forget_journal": tmp_path / "journal"})
+    async with Memory(None, Scripted(), kept, shards=urls) as memory:
+        await lived(memory)
+        await memory.admin.move(agent_id="ada", to="b")
+        await memory.forget((await memory.observe("Likes jam.", **MIA)).id, agent_id="ada")
+        await memory.admin.move(agent_id="ada", to="a")
+        await memory.forget((await memory.observe("Likes jam.", **MIA)).id, agent_id="ada")
+        await memory.admin.move(agent_id="ada", to="b")
+        assert (await memory.admin.journal_status()).missing == ()
+    async with Memory(None, Scripted(), kept, shards=urls) as memory:
+        assert await memory.admin.restore_check(tmp_path / "journal") == []
+        assert await shown(memory)
+
+
+async def test_agent_with_rows_in_every_table_moves_behind_walls(
+    server_url: str, walled_template: str, settings: Settings
+) -> None:
+    async with joined(server_url, walled_template, "a", "b") as urls:
+        await fill(urls["b"])
+        for table in ("agent_shards", "shards", "moved_agents"):
+            await asked(urls["b"], f"DELETE FROM memory.{table}")  # noqa: S608 — names of ours
+        before = await rows_of(urls["b"])
+        async with Memory(shards=urls, settings=settings) as memory:
+            await memory.admin.move(agent_id="ada", to="a")
+        assert await rows_of(urls["a"]) == before
+        assert await holders(urls) == ["a"]
+        assert await traces(urls) == []
+
+
+async def test_fence_that_was_left_stops_no_work_of_others(memory: Memory, urls: dict[str, str]) -> None:
+    llm: Any = memory._runtime.llm
+    await lived(memory)
+    said = [{"role": "user", "content": "I keep bees. Please remember that."}]
+    await memory.add(said, **MIA, conversation_id="due")
+    await memory.add(said, agent_id="zoe", user_id="mia", conversation_id="due")
+    if (await placed(urls))["zoe"] != "a":
+        await memory.admin.move(agent_id="zoe", to="a")
+    await fenced(urls)
+    llm.then(extracted(("Mia keeps bees.", "individual")))
+    async with Memory(urls["a"], llm, memory.settings) as alone:
+        done = await alone.run_due()
+        assert [one.conversation_id for one in done.formed] == ["due"]
+        assert not done.failed
+        assert (await alone.work.maintain()).complete
+    assert [one.content for one in await memory.observations.list(agent_id="zoe", user_id="mia")] == ["Mia keeps bees."]
+    await moving.settle_all(memory._spread, set())
+
+
+async def test_callers_wait_no_longer_than_the_last_moment(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not until the rows are deleted where they were."""
+    monkeypatch.setattr(moving, "LATE_SECONDS", 6.0)
+    await lived(memory)
+    under_way = asyncio.create_task(memory.admin.move(agent_id="ada", to="b"))
+    number = 0
+    while not under_way.done():
+        number += 1
+        await memory.observe(f"Number {number}.", **MIA)
+        await asyncio.sleep(0.05)
+    await under_way
+    assert number > 20
+    assert await holders(urls) == ["b"]
+
+
+async def test_reader_of_the_target_is_in_nobodys_way(memory: Memory, urls: dict[str, str]) -> None:
+    """As a backup of it is, which reads every table."""
+    await memory.observe("Likes tea.", agent_id="ada", user_id="mia")
+    for number in range(5):
+        await memory.observe("Likes tea.", agent_id="ada", user_id=f"user-{number}")
+    engine = create_async_engine(urls["b"].replace("postgresql://", "postgresql+asyncpg://"))
+    async with engine.connect() as reader:
+        for table in TABLES:
+            await reader.execute(text(f"SELECT count(*) FROM memory.{table.name}"))  # noqa: S608 — names of ours
+        await memory.admin.move(agent_id="ada", to="b")
+        await memory.observe("Likes jam.", **MIA)
+    await engine.dispose()
+
+
+async def test_ids_that_were_forgotten_are_not_given_again(memory: Memory) -> None:
+    first = [await memory.observe("Likes tea.", agent_id="ada", user_id=f"user-{number}") for number in range(6)]
+    await memory.forget(Selection(everything=True), agent_id="ada")
+    await memory.admin.move(agent_id="ada", to="b")
+    again = await memory.observe("Likes tea.", agent_id="ada", user_id="user-0")
+    assert again.id not in {one.id for one in first}
+
+
+async def test_who_settles_late_takes_nothing_away(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who has looked at the map before others moved the agent there and back."""
+    await lived(memory)
+    await memory.admin.move(agent_id="ada", to="b")
+    before = await rows_of(urls["b"])
+    late = moving.Move(memory._spread, "ada")
+    where, asked_for = late.where, 0
+    old = await late.where()
+    await memory.admin.move(agent_id="ada", to="a")
+    await asked(urls["a"], "UPDATE memory.agent_shards SET moving_to = 'b'")
+    await asked(urls["a"], "SELECT memory.fence_agent('ada', 'b')")  # a move back that was killed
+
+    async def as_it_was(self: moving.Move) -> Any:
+        nonlocal asked_for
+        asked_for += 1
+        return old if asked_for <= 2 else await where()
+
+    monkeypatch.setattr(moving.Move, "where", as_it_was)
+    with suppress(BusyError):
+        await late.settle()
+    monkeypatch.undo()
+    assert await rows_of(urls["a"]) == before
+    await moving.settle_all(memory._spread, set())
+    assert await rows_of(urls["a"]) == before
+    assert await traces(urls) == []
+
+
+async def test_what_a_map_says_meanwhile_is_not_overwritten(memory: Memory, urls: dict[str, str]) -> None:
+    await memory.observe("Likes tea.", **MIA)
+    database = memory._spread.home_database
+    async with database.transaction(principal=SERVICE) as unit:
+        await shards.announce(unit, "ada", "a", "b")
+        await shards.stay(unit, "ada", "a")  # another move than that
+        assert await shards.placed(unit, "ada") == shards.Placed("a", "b")
+        with pytest.raises(BusyError):
+            await shards.switch(unit, "ada", "a")
+        with pytest.raises(BusyError):
+            await shards.correct(unit, "ada", "a", "b")
+        await shards.switch(unit, "ada", "b")
+        await shards.switch(unit, "ada", "b")
+        assert await shards.placed(unit, "ada") == shards.Placed("b", None)
+
+
+async def test_application_behind_walls_marks_nobody_as_moved(
+    server_url: str, walled_template: str, roles: Roles, settings: Settings
+) -> None:
+    async with joined(server_url, walled_template, "a", "b") as urls, Memory(shards=urls, settings=settings) as memory:
+        await memory.observe("Likes tea.", **MIA)
+        for sql in (
+            "INSERT INTO memory.moved_agents (agent_id, moved_key, shard) VALUES ('ada', 1, 'b')",
+            "UPDATE memory.moved_agents SET shard = 'b'",
+            "SELECT memory.fence_agent('ada', 'b')",
+        ):
+            with pytest.raises(DBAPIError, match="permission denied"):
+                await asked(as_login(urls["a"], roles), sql)
+        await asked(urls["a"], "UPDATE memory.agent_shards SET shard = 'b'")
+        await asked(urls["a"], "SELECT memory.fence_agent('ada', 'b')")
+        with suppress(DatabaseError):
+            await moving.settle_all(memory._spread, set())
+        assert await holders(urls) == ["a"]  # nothing goes that isn't elsewhere

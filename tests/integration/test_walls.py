@@ -158,7 +158,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
         "INSERT INTO memory.retrievals VALUES (1, '2026-03-02', 'search', 'asked', 1, 0, 0.1, 0.1)",
         "INSERT INTO memory.shards (shard, number, version) VALUES ('a', 0, 1)",
         "INSERT INTO memory.agent_shards (agent_id, shard, version) VALUES ('ada', 'a', 1)",
-        "INSERT INTO memory.moved_agents (agent_id, moved_key, shard) VALUES ('zoe', 1, 'a')",
+        "INSERT INTO memory.moved_agents (agent_id, moved_key, shard) VALUES ('zoe', 999, 'a')",
     ):
         await rows(memory, sql)
 

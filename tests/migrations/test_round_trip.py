@@ -60,7 +60,7 @@ async def fill(url: str) -> None:
         "INSERT INTO memory.api_keys (secret_hash, prefix, name, rights) VALUES (sha256('k'), 'ms_k', 'chat', '{read}')",
         "INSERT INTO memory.shards (shard, number, version) VALUES ('a', 0, 1)",
         "INSERT INTO memory.agent_shards (agent_id, shard, version) VALUES ('ada', 'a', 1)",
-        "INSERT INTO memory.moved_agents (agent_id, moved_key, shard) VALUES ('zoe', 1, 'a')",
+        "INSERT INTO memory.moved_agents (agent_id, moved_key, shard) VALUES ('zoe', 999, 'a')",
         "INSERT INTO memory.imports (source, state, key_hash) VALUES ('dump', 'running', 'k')",
         "INSERT INTO memory.import_rejects SELECT import_id, 1, 'memory_user', NULL, 'f', 1, 0, 'rejected', 'empty' "
         "FROM memory.imports",

@@ -26,13 +26,13 @@ class ShardRow(Base):
         PrimaryKeyConstraint("shard"),
         UniqueConstraint("number"),
         CheckConstraint("shard ~ '^[a-z][a-z0-9_-]{0,39}$'", name="shard"),
-        CheckConstraint("number BETWEEN 0 AND 4194303", name="number"),
+        CheckConstraint("number BETWEEN 0 AND 9999999", name="number"),
         CheckConstraint("agents >= 0", name="agents"),
         {"comment": "One row per shard, in their home: the databases over which agents are spread."},
     )
 
     shard: Mapped[str] = constant("The name of the shard, as the setting shards has it.")
-    number: Mapped[int] = column("Its number: the keys of its agents begin with number * 2^40 + 1; 0: the home.")
+    number: Mapped[int] = column("Its number: the ids that it gives begin with number * 10^10 + 1; 0: the home.")
     agents: Mapped[int] = column("How many agents the map places there.", server_default=ZERO)
     version: Mapped[int] = column("The highest of all shards is the version of the map; an agent that moves raises it.")
     joined_at: Mapped[datetime] = column("When it joined.", server_default=NOW)

@@ -137,6 +137,11 @@ async def left_here(session: AsyncSession) -> list[str]:
     return list(await session.scalars(select(m.agent_id).where(or_(has_rows, has_triggers))))
 
 
+async def has_moved(session: AsyncSession, agent_id: str) -> bool:
+    """Whether the agent has moved from this database to another shard, or is about to."""
+    return bool(await session.scalar(select(exists().where(MovedAgentRow.agent_id == agent_id))))
+
+
 async def _raise_version(session: AsyncSession, shard: str) -> None:
     version = await map_version(session) + 1
     await session.execute(update(ShardRow).where(ShardRow.shard == shard).values(version=version))

@@ -185,12 +185,12 @@ CREATE TABLE memory.shards (
     CONSTRAINT shards_pkey PRIMARY KEY (shard),
     CONSTRAINT shards_number_key UNIQUE (number),
     CONSTRAINT shards_shard_check CHECK (shard ~ '^[a-z][a-z0-9_-]{0,39}$'),
-    CONSTRAINT shards_number_check CHECK (number BETWEEN 0 AND 4194303),
+    CONSTRAINT shards_number_check CHECK (number BETWEEN 0 AND 9999999),
     CONSTRAINT shards_agents_check CHECK (agents >= 0)
 );
 COMMENT ON TABLE memory.shards IS 'One row per shard, in their home: the databases over which agents are spread.';
 COMMENT ON COLUMN memory.shards.shard IS 'The name of the shard, as the setting shards has it.';
-COMMENT ON COLUMN memory.shards.number IS 'Its number: the keys of its agents begin with number * 2^40 + 1; 0: the home.';
+COMMENT ON COLUMN memory.shards.number IS 'Its number: the ids that it gives begin with number * 10^10 + 1; 0: the home.';
 COMMENT ON COLUMN memory.shards.agents IS 'How many agents the map places there.';
 COMMENT ON COLUMN memory.shards.version IS 'The highest of all shards is the version of the map; an agent that moves raises it.';
 COMMENT ON COLUMN memory.shards.joined_at IS 'When it joined.';

@@ -23,7 +23,10 @@ R = TypeVar("R")
 
 def databases_of(memory: Any) -> Sequence[Database]:
     """That of a memory, or those of its shards."""
-    spread = memory._spread
+    known: Sequence[Database] | None = getattr(memory, "databases", None)  # of a door to a memory with shards
+    if known is not None:
+        return known
+    spread = getattr(memory, "_spread", None)
     return [memory.database] if spread is None else [one.memory.database for one in spread.shards.values()]
 
 

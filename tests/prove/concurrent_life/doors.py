@@ -130,6 +130,8 @@ async def doors_over(
             Plain(world, other, other.database),
             Blocking(world, blocking, one.database),
         ]
+        for way in ways:
+            vars(way)["databases"] = [shard.memory.database for shard in one._spread.shards.values()]
         yield one, cast("list[Memory]", ways)
 
 

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 120.0
 
 def hurry() -> None:
     """For this process and those that are forked from it: a move that waits half a minute meets too little."""
-    places.LOOK_SECONDS, moving.LATE_SECONDS, moving.PAUSE_SECONDS = 0.5, 1.0, 0.1
+    places.LOOK_SECONDS, moving.LATE_SECONDS, moving.PAUSE_SECONDS = 0.5, 5.0, 0.1
 
 
 def two_shards(url: str) -> dict[str, str]:

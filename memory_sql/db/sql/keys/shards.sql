@@ -12,13 +12,14 @@ COMMENT ON FUNCTION memory.shard IS 'Which shard this database is, of which shar
 
 -- memory.join_shards(shard, number, shards, key): makes this database that shard, and returns whether it is it. False: it has agents,
 -- and isn't of these shards yet: what is hashed under its own key would be lost, and its agents could have the keys of others. Number
--- 0 is the home, which keeps its key, whatever it holds. Agents and imports that any other creates from now on get keys from
--- number * 2^40 + 1 on, which no other shard gives, so an agent can move without a change of its keys. Only the owner may.
+-- 0 is the home, which keeps its key, whatever it holds. Whatever any other creates from now on gets ids from number * 10^10 + 1
+-- on, which no other shard gives, so an agent can move without a change of its ids, and meets none that are the same. Only the owner may.
 CREATE OR REPLACE FUNCTION memory.join_shards(p_shard text, p_number bigint, p_shards uuid, p_key bytea) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, memory, pg_temp AS $$
 DECLARE
     v_own memory.installation;
-    v_first bigint := p_number * (1::bigint << 40) + 1;
+    v_first bigint := p_number * 10000000000 + 1;
+    v_column record;
 BEGIN
     LOCK TABLE memory.agents IN SHARE ROW EXCLUSIVE MODE;
     SELECT * INTO STRICT v_own FROM memory.installation FOR UPDATE;
@@ -31,8 +32,14 @@ BEGIN
         END IF;
         PERFORM memory.renew_installation();  -- two copies of one empty database have the same id
         UPDATE memory.installation SET key = p_key;
-        EXECUTE format('ALTER TABLE memory.agents ALTER COLUMN agent_key SET START WITH %s RESTART', v_first);
-        EXECUTE format('ALTER TABLE memory.imports ALTER COLUMN import_id SET START WITH %s RESTART', v_first);
+        FOR v_column IN
+            SELECT a.attrelid::regclass AS of_table, a.attname AS name
+            FROM pg_attribute a
+            JOIN pg_class c ON c.oid = a.attrelid
+            WHERE c.relnamespace = 'memory'::regnamespace AND c.relkind IN ('r', 'p') AND a.attidentity <> ''
+        LOOP
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET START WITH %s RESTART', v_column.of_table, v_column.name, v_first);
+        END LOOP;
     END IF;
     UPDATE memory.installation
     SET shard = p_shard, shard_number = p_number, shard_set = coalesce(p_shards, gen_random_uuid());

@@ -123,8 +123,11 @@ class Move:
         """The number of rows by table, and for how many seconds the agent couldn't be changed."""
         for shard in (source, target):
             await self._check_owner(shard)
+        await self._drop_old_fence(target)
         async with self._locked(target) as end:
             if await end.value(_KEY, agent=self._agent_id) is not None:
+                if await end.value(_FENCED_KEY, agent=self._agent_id) is not None:  # it has left just now
+                    raise BusyError("the move of agent", self._agent_id)
                 raise DividedAgentError(self._agent_id, [source.name, target.name])
             await self._change(map_of.announce, source.name, target.name)
             known_at = time.monotonic() + places.LOOK_SECONDS + PAUSE_SECONDS  # by every process
@@ -199,6 +202,14 @@ class Move:
     async def _drop_fence(self, shard: Shard) -> None:
         while await self._patiently(shard, _drop_next):
             pass
+
+    async def _drop_old_fence(self, target: Shard) -> None:
+        """Of an earlier move away from there: it would keep the agent as it is when it has come."""
+        async with self._locked(target):  # a transaction that reads no table, which would be in the way
+            async with self._at(target) as end:
+                known = await end.value(_KEY, agent=self._agent_id), await end.value(_FENCED_KEY, agent=self._agent_id)
+            if known[0] is None and known[1] is not None:
+                await self._drop_fence(target)
 
     async def _gone_to(self, shard: Shard) -> str | None:
         """The shard where the agent is that isn't in this one any more, though a map from an older backup says so."""

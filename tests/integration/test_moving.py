@@ -593,6 +593,38 @@ async def test_who_settles_late_takes_nothing_away(
     assert await traces(urls) == []
 
 
+async def test_fence_of_an_earlier_move_is_none_to_who_comes_back(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long reader has kept it from being taken away, and settling from looking."""
+    await lived(memory)
+    with monkeypatch.context() as patched:
+        patched.setattr(moving.Move, "_drop_fence", lambda *_: asyncio.sleep(0))
+        await memory.admin.move(agent_id="ada", to="b")
+    monkeypatch.setattr(moving.Move, "settle", lambda *_: asyncio.sleep(0))
+    await memory.admin.move(agent_id="ada", to="a")
+    monkeypatch.undo()
+    await memory.observe("Likes jam.", **MIA)
+    assert await holders(urls) == ["a"]
+
+
+async def test_agent_that_has_left_just_now_comes_back_later(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lived(memory)
+    monkeypatch.setattr(moving, "LATE_SECONDS", 4.0)
+    under_way = asyncio.create_task(memory.admin.move(agent_id="ada", to="b"))
+    async with asyncio.timeout(20):
+        while await placed(urls) != {"ada": "b"}:  # noqa: ASYNC110 — the map is in the database
+            await asyncio.sleep(0.05)
+    with pytest.raises(BusyError):
+        await memory.admin.move(agent_id="ada", to="a")
+    await under_way
+    monkeypatch.setattr(moving, "LATE_SECONDS", 0.0)
+    await memory.admin.move(agent_id="ada", to="a")
+    assert await holders(urls) == ["a"]
+
+
 async def test_what_a_map_says_meanwhile_is_not_overwritten(memory: Memory, urls: dict[str, str]) -> None:
     await memory.observe("Likes tea.", **MIA)
     database = memory._spread.home_database

@@ -154,6 +154,7 @@ async def test_context_is_the_same_before_and_after_there_and_back(memory: Memor
     assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_what_is_new_gets_ids_that_nothing_has(memory: Memory, urls: dict[str, str]) -> None:
     """Though the target has counted for its own agents alone."""
     for number in range(5):
@@ -166,6 +167,7 @@ async def test_what_is_new_gets_ids_that_nothing_has(memory: Memory, urls: dict[
     assert await memory.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_who_writes_meanwhile_loses_and_doubles_nothing(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     stored: list[str] = []
@@ -202,6 +204,7 @@ async def test_who_writes_meanwhile_loses_and_doubles_nothing(memory: Memory, ur
     assert await memory.admin.verify(hashes=True) == []
 
 
+@pytest.mark.slow
 async def test_workers_of_both_shards_go_on_and_finish_what_was_due(urls: dict[str, str], settings: Settings) -> None:
     llm = Scripted(*(extracted(("Mia keeps bees.", "individual")) for _ in range(40)))
     async with Memory(None, llm, settings, shards=urls) as memory:
@@ -248,6 +251,7 @@ async def fenced(urls: dict[str, str], to: str = "b") -> None:
     await asked(urls["a"], "SELECT memory.fence_agent('ada', :to)", to=to)
 
 
+@pytest.mark.slow
 async def test_fence_keeps_every_table_as_it_is(urls: dict[str, str]) -> None:
     """What is passed over in silence is what counts reads, or can be made again."""
     await fill(urls["b"])
@@ -265,6 +269,7 @@ async def test_fence_keeps_every_table_as_it_is(urls: dict[str, str]) -> None:
     assert {table for _, table in passed_over} == counters | {"observation_feedback", "links"}
 
 
+@pytest.mark.slow
 async def test_fence_lets_other_agents_be(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     await memory.groups.create("port", agent_id="bob")
@@ -289,6 +294,7 @@ async def test_move_that_was_killed_before_it_came_is_taken_back(memory: Memory,
     assert await placed(urls) == {"ada": "a"}
 
 
+@pytest.mark.slow
 async def test_map_from_an_older_backup_is_corrected(memory: Memory, urls: dict[str, str]) -> None:
     """By the next move."""
     await lived(memory)
@@ -302,6 +308,7 @@ async def test_map_from_an_older_backup_is_corrected(memory: Memory, urls: dict[
     assert dict(await asked(urls["a"], "SELECT shard, agents FROM memory.shards")) == {"a": 0, "b": 1}
 
 
+@pytest.mark.slow
 async def test_copy_in_a_shard_from_an_older_backup_is_cleared_away(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +329,7 @@ async def test_copy_in_a_shard_from_an_older_backup_is_cleared_away(
     assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_call_waits_for_a_move_that_ends(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     await fenced(urls)
@@ -332,6 +340,7 @@ async def test_call_waits_for_a_move_that_ends(memory: Memory, urls: dict[str, s
     assert (await calling).content == "Likes jam."
 
 
+@pytest.mark.slow
 async def test_transaction_of_the_host_is_told(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     await fenced(urls)
@@ -342,6 +351,7 @@ async def test_transaction_of_the_host_is_told(memory: Memory, urls: dict[str, s
     await engine.dispose()
 
 
+@pytest.mark.slow
 async def test_transaction_that_keeps_hold_of_it_stops_the_move(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,6 +370,7 @@ async def test_transaction_that_keeps_hold_of_it_stops_the_move(
     assert "Likes jam." in [one.content for one in await memory.observations.list(**MIA)]
 
 
+@pytest.mark.slow
 async def test_only_one_moves_an_agent(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     first, second = await asyncio.gather(
@@ -372,6 +383,7 @@ async def test_only_one_moves_an_agent(memory: Memory, urls: dict[str, str]) -> 
     assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_two_that_changed_names_meanwhile_arrive_with_them(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,6 +405,7 @@ async def test_two_that_changed_names_meanwhile_arrive_with_them(
         assert one.content == likes
 
 
+@pytest.mark.slow
 async def test_copy_that_isnt_the_same_stops_the_move(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,6 +454,7 @@ async def test_what_cant_be_moved_is_said(
             await one.admin.move(agent_id="ada", to="b")
 
 
+@pytest.mark.slow
 async def test_only_the_owner_moves_an_agent(
     server_url: str, walled_template: str, roles: Roles, settings: Settings
 ) -> None:
@@ -463,6 +477,7 @@ async def test_only_the_owner_moves_an_agent(
                 await late.observe("Likes tea.", **MIA)
 
 
+@pytest.mark.slow
 def test_command_moves_an_agent(two: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_SQL_SHARDS", " ".join(f"{name}={url}" for name, url in two.items()))
     assert memory_sql("observe", "Likes tea.", "--agent", "zoe", "--user", "mia").code == 0
@@ -473,6 +488,7 @@ def test_command_moves_an_agent(two: dict[str, str], monkeypatch: pytest.MonkeyP
 # What is beside the rows of the agent
 
 
+@pytest.mark.slow
 async def test_journal_of_forgetting_is_whole_after_moves(
     urls: dict[str, str], settings: Settings, tmp_path: Path
 ) -> None:
@@ -491,6 +507,7 @@ async def test_journal_of_forgetting_is_whole_after_moves(
         assert await shown(memory)
 
 
+@pytest.mark.slow
 async def test_agent_with_rows_in_every_table_moves_behind_walls(
     server_url: str, walled_template: str, settings: Settings
 ) -> None:
@@ -506,6 +523,7 @@ async def test_agent_with_rows_in_every_table_moves_behind_walls(
         assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_fence_that_was_left_stops_no_work_of_others(memory: Memory, urls: dict[str, str]) -> None:
     llm: Any = memory._runtime.llm
     await lived(memory)
@@ -525,6 +543,7 @@ async def test_fence_that_was_left_stops_no_work_of_others(memory: Memory, urls:
     await moving.settle_all(memory._spread, set())
 
 
+@pytest.mark.slow
 async def test_callers_wait_no_longer_than_the_last_moment(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -542,6 +561,7 @@ async def test_callers_wait_no_longer_than_the_last_moment(
     assert await holders(urls) == ["b"]
 
 
+@pytest.mark.slow
 async def test_reader_of_the_target_is_in_nobodys_way(memory: Memory, urls: dict[str, str]) -> None:
     """As a backup of it is, which reads every table."""
     await memory.observe("Likes tea.", agent_id="ada", user_id="mia")
@@ -556,6 +576,7 @@ async def test_reader_of_the_target_is_in_nobodys_way(memory: Memory, urls: dict
     await engine.dispose()
 
 
+@pytest.mark.slow
 async def test_ids_that_were_forgotten_are_not_given_again(memory: Memory) -> None:
     first = [await memory.observe("Likes tea.", agent_id="ada", user_id=f"user-{number}") for number in range(6)]
     await memory.forget(Selection(everything=True), agent_id="ada")
@@ -564,6 +585,7 @@ async def test_ids_that_were_forgotten_are_not_given_again(memory: Memory) -> No
     assert again.id not in {one.id for one in first}
 
 
+@pytest.mark.slow
 async def test_who_settles_late_takes_nothing_away(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -593,6 +615,7 @@ async def test_who_settles_late_takes_nothing_away(
     assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_fence_of_an_earlier_move_is_none_to_who_comes_back(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -608,6 +631,7 @@ async def test_fence_of_an_earlier_move_is_none_to_who_comes_back(
     assert await holders(urls) == ["a"]
 
 
+@pytest.mark.slow
 async def test_agent_that_has_left_just_now_comes_back_later(
     memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -641,6 +665,7 @@ async def test_what_a_map_says_meanwhile_is_not_overwritten(memory: Memory, urls
         assert await shards.placed(unit, "ada") == shards.Placed("b", None)
 
 
+@pytest.mark.slow
 async def test_application_behind_walls_marks_nobody_as_moved(
     server_url: str, walled_template: str, roles: Roles, settings: Settings
 ) -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.prove.moves --a URL --b URL [--kills 12]
 
-Without `--kills` at every step; else half of them in the last 150, where the agent is kept from changing, comes and goes.
+Without `--kills` at every step; else half of them in the last 600, where the agent is kept from changing, comes and goes.
 
 A step is a statement, a commit, or a change of the map; a child process dies before or after one of them. Then whoever comes
 next ends the move. Every message and observation that was acknowledged is there once, and what was forgotten is not.
@@ -29,7 +29,7 @@ from tests.sharding import asked
 
 SETTINGS = Settings(llm="offline", pool_size=3)
 DIED = 137
-LATE_STEPS = 150
+LATE_STEPS = 600
 WHO: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 
 

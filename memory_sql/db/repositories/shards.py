@@ -133,7 +133,8 @@ async def left_here(session: AsyncSession) -> list[str]:
     """The agents of which this database still has rows or triggers, though they are moving away or have moved."""
     m, t = MovedAgentRow, table("pg_trigger", column("tgname"), schema="pg_catalog")
     has_rows = exists().where(AgentRow.agent_id == m.agent_id)
-    has_triggers = exists(select(literal(1)).select_from(t).where(t.c.tgname == func.format("a_moved_%s", m.moved_key)))
+    names = [func.format(name, m.moved_key) for name in ("a_moved_%s", "a_moved_%s_away")]
+    has_triggers = exists(select(literal(1)).select_from(t).where(t.c.tgname.in_(names)))
     return list(await session.scalars(select(m.agent_id).where(or_(has_rows, has_triggers))))
 
 

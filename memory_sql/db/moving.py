@@ -23,6 +23,7 @@ from memory_sql.db.engine import connect_once
 from memory_sql.db.locks import lock_whole_agent
 from memory_sql.db.models import Base, ImportRow
 from memory_sql.db.naming import in_schema
+from memory_sql.db.queries.copied import FORMS
 from memory_sql.errors import DatabaseError
 
 CHUNKS = 16  # read ahead, of some 64 kB each
@@ -31,9 +32,7 @@ _IMPORTS: Any = ImportRow.__table__
 TABLES: Sequence[Table] = [table for table in Base.metadata.sorted_tables if "agent_key" in table.c]
 """Each after those that it refers to."""
 
-# The same texts for the same values, whatever the settings of the two databases.
-_FORMS = {"TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "extra_float_digits": "1"}
-_FORMS |= {"bytea_output": "hex", "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+_SETTINGS = {**FORMS, "statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "memory.copying": "on"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class End:
         return (await self.run(sql, **given)).scalar()
 
     async def lock(self, agent_key: int) -> None:
-        """All rows of the agent that are ever locked, so that whoever looks for work passes over them."""
+        """Nobody reads, changes or adds anything of the agent under a lock until the transaction ends."""
         async with AsyncSession(bind=self.connection) as session:
             await lock_whole_agent(session, agent_key)
 
@@ -70,7 +69,7 @@ async def owner(url: str, schema: str = DEFAULT_SCHEMA, *, snapshot: bool = Fals
         if snapshot:
             await end.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         await end.run(ENTER.replace(":", "\\:"))
-        for name, value in {**_FORMS, "memory.copying": "on"}.items():
+        for name, value in _SETTINGS.items():
             await end.run("SELECT set_config(:name, :value, true)", name=name, value=value)
         yield end
 
@@ -212,14 +211,14 @@ class Moving:
                 yield chunk
 
         names = columns or [column.name for column in _stored(table)]
-        reading = asyncio.create_task(read())
+        write = writer.copy_to_table(_staging(table), columns=names, source=chunks())
+        both = [asyncio.create_task(read()), asyncio.ensure_future(write)]
         try:
-            writing = asyncio.ensure_future(writer.copy_to_table(_staging(table), columns=names, source=chunks()))
-            await asyncio.gather(reading, writing)
+            await asyncio.gather(*both)
         finally:
-            for one in (reading, writing):
+            for one in both:
                 one.cancel()
-            await asyncio.wait([reading, writing])
+            await asyncio.wait(both)
 
 
 async def delete_all(end: End, agent_key: int) -> None:

@@ -25,10 +25,8 @@ NAMED = "memory_sql.schema"  # in `Session.info`: the schema of a session of our
 OURS = "memory_sql_ours"  # execution option while our migrations run: in a host's Alembic, only theirs is translated
 CHANNEL = "memory_due"  # what a worker listens to
 PRINCIPAL = "memory.principal"  # the setting that `sql/visibility/principal.sql` reads
-_SETTINGS = (
-    "memory.roles",
-    "memory.copying",
-)  # set and read in one transaction, whose statements are all of one schema
+# Set and read in one transaction, whose statements are all of one schema.
+_SETTINGS = ("memory.roles", "memory.copying")
 
 # In a literal, single quotes are doubled; the body of a function or a DO is SQL as well.
 _TOKENS = re.compile(

@@ -159,10 +159,10 @@ async def _where_it_is(
         except NotFoundError as error:
             if error.what != "agent" or named.get("session") is not None or not await spread.lost(error.key, shard):
                 raise
-        except MovedAgentError:
+        except MovedAgentError as error:
             await spread.lost(stored_id(named["agent_id"], "agent_id"), shard)
-            is_one_transaction = named.get("session") is None and call not in SEVERAL and not named.get("wait")
-            if not is_one_transaction or time.monotonic() > until:
+            has_done_something = call in SEVERAL or error.added is not None
+            if has_done_something or named.get("session") is not None or time.monotonic() > until:
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
         shard = await _shard_for(spread, call, named)

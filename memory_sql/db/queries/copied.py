@@ -16,9 +16,9 @@ from memory_sql.errors import InputError
 OF_NO_AGENT = ("v_imports",)
 _DIALECT = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
 # Times as ISO 8601 in UTC, and all else as by default, whatever the settings of the host's sessions.
-_FORMS = {"TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "extra_float_digits": "1"}
-_FORMS |= {"bytea_output": "hex"}
-_PLAINLY = select(*(func.set_config(name, value, True) for name, value in _FORMS.items()))
+FORMS = {"TimeZone": "UTC", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres", "extra_float_digits": "1"}
+FORMS |= {"bytea_output": "hex"}
+_PLAINLY = select(*(func.set_config(name, value, True) for name, value in FORMS.items()))
 
 
 async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: BinaryIO) -> int:

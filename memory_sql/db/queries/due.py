@@ -60,7 +60,7 @@ def scopes_judged_by_more(agent_key: int | None, threshold: int, most: int) -> S
     key, waits = (row.agent_key, row.scope_id), row.due_at.is_(None)
     by_own = (
         select(*key)
-        .where(waits, row.waits_below > row.consolidation_threshold, *_of(row, agent_key))
+        .where(waits, row.waits_below > row.consolidation_threshold, is_here(row.agent_key), *_of(row, agent_key))
         .order_by(row.agent_key, row.consolidation_threshold)
     )
     may_be_due = (waits, row.consolidation_threshold.is_(None))
@@ -79,8 +79,10 @@ def _judged_by_more(
     """
     row = key[0].class_
     least = cast(func.memory.number_setting(AgentRow.settings, setting, default), Integer)
-    limits = select(AgentRow.agent_key, least.label("least")).where(*_of(AgentRow, agent_key)).cte("limits")
-    limits = limits.prefix_with("MATERIALIZED")
+    known = select(AgentRow.agent_key, least.label("least")).where(
+        is_here(AgentRow.agent_key), *_of(AgentRow, agent_key)
+    )
+    limits = known.cte("limits").prefix_with("MATERIALIZED")
     above = select(*key).where(row.agent_key == limits.c.agent_key, *conditions, row.waits_below > limits.c.least)
     judged = _to_be_locked(above.order_by(row.waits_below), most).correlate(limits).lateral("judged")
     return select(*judged.c).select_from(limits).join(judged, true()).limit(number(most))

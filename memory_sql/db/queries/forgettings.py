@@ -22,6 +22,7 @@ from memory_sql.db.models import (
     ObservationRow,
     UserAliasRow,
 )
+from memory_sql.db.models.shards import is_here
 from memory_sql.domain.ids import Value
 
 _e = EventRow
@@ -103,7 +104,9 @@ async def note(session: AsyncSession, agent_id: str, forgetting: str, entry: Map
 async def noted(session: AsyncSession, limit: int) -> list[dict[str, Any]]:
     """What the journal may not say yet, of so many forgettings."""
     entry = _e.detail["entry"].label("entry")
-    found = await session.scalars(select(entry).where(_HAS_ENTRY).order_by(_e.agent_key, _e.event_id).limit(limit))
+    found = await session.scalars(
+        select(entry).where(_HAS_ENTRY, is_here(_e.agent_key)).order_by(_e.agent_key, _e.event_id).limit(limit)
+    )
     return list(found)
 
 

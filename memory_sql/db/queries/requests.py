@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from memory_sql.db.models import AgentRow, EventRow, MessageRow, ObservationStateRow, RunRow
+from memory_sql.db.models.shards import is_here
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.results import Review
@@ -209,7 +210,9 @@ async def next_request(
 ) -> tuple[str, int, RequestKey] | None:
     """The request, of one agent or of all, that has waited longest, since before that moment: agent's id and key first."""
     e, a = EventRow, AgentRow
-    asked = _waiting(e.agent_key, e.detail[REQUEST].astext.label("named")).where(e.created_at < before)
+    asked = _waiting(e.agent_key, e.detail[REQUEST].astext.label("named")).where(
+        e.created_at < before, is_here(e.agent_key)
+    )
     if agent_id is not None:
         asked = asked.where(e.agent_key == select(a.agent_key).where(a.agent_id == agent_id).scalar_subquery())
     row = (await session.execute(asked.order_by(e.created_at, e.event_id).limit(1))).one_or_none()

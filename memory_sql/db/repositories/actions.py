@@ -11,6 +11,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, EventRow, ObservationRow, ScopeRow
+from memory_sql.db.models.shards import is_here
 from memory_sql.db.repositories.events import record
 from memory_sql.domain.guidelines import EVENTS, OUTCOMES, Tally
 from memory_sql.domain.ids import owner_key
@@ -39,7 +40,7 @@ class ActionRepository:
         acted = select(_v.event_id).where(_v.agent_key == AgentRow.agent_key, _v.kind == "action").limit(1)
         found = await self._session.execute(
             select(AgentRow.agent_key, AgentRow.agent_id)
-            .where(AgentRow.agent_key > after, acted.scalar_subquery().is_not(None))
+            .where(AgentRow.agent_key > after, is_here(AgentRow.agent_key), acted.scalar_subquery().is_not(None))
             .order_by(AgentRow.agent_key)
             .limit(most)
         )

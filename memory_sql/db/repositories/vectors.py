@@ -28,6 +28,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, ObservationRow, ObservationVectorRow, ScopeRow
+from memory_sql.db.models.shards import is_here
 from memory_sql.languages.text import QUESTION
 
 
@@ -145,7 +146,7 @@ _MISSING = (
     .join(AgentRow, AgentRow.agent_key == ScopeRow.agent_key)
     .join(_newest, ScopeRow.last_seq > _newest.c.seq)
     .join(_left, true())
-    .where(ScopeRow.is_active, or_(_agent.is_(None), AgentRow.agent_id == _agent))
+    .where(ScopeRow.is_active, is_here(ScopeRow.agent_key), or_(_agent.is_(None), AgentRow.agent_id == _agent))
     .limit(_limit)
 )
 _COUNT_MISSING = select(func.count()).select_from(_MISSING.subquery())

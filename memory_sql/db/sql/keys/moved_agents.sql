@@ -2,8 +2,8 @@
 -- triggers made for it alone keep everybody from changing them: the rows of other agents pay for a comparison of two numbers.
 -- Once they are deleted, nobody creates it here again.
 --
--- memory.is_copying(): whether this transaction moves an agent, so that triggers leave rows as they come. Only the session of an owner can: not the
--- current user, who is another in functions that run as their owner. One value.
+-- memory.is_copying(): whether this transaction moves an agent, so that triggers leave rows as they come. Only the session of an owner
+-- can; it isn't asked of the current user, who is another in functions that run as their owner. One value.
 CREATE OR REPLACE FUNCTION memory.is_copying() RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(current_setting('memory.copying', true), '') = 'on'

@@ -61,8 +61,8 @@ $$;
 COMMENT ON FUNCTION memory.next_found IS 'The next observations that searches find after one, in the order of their keys; one row each.';
 
 -- memory.lock_swept(agents, scopes, seqs): locks these observations with their scopes, and their agents against new holds.
--- One row for each that is locked now: it waits for nobody, and passes over what somebody else works on, and who is moving to another shard. What is true of
--- them has to be asked again by the next statement.
+-- One row for each that is locked now: it waits for nobody, and passes over what somebody else works on, and agents that are
+-- moving to another shard. What is true of them has to be asked again by the next statement.
 CREATE OR REPLACE FUNCTION memory.lock_swept(p_agents bigint[], p_scopes bigint[], p_seqs integer[])
 RETURNS TABLE (agent_key bigint, scope_id bigint, seq integer)
 LANGUAGE sql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$

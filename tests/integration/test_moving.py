@@ -32,7 +32,7 @@ from memory_sql.errors import (
     NotFoundError,
 )
 from memory_sql.memory import Memory
-from memory_sql.shards import moving
+from memory_sql.shards import moving, working
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
 from tests.conftest import as_login
@@ -307,6 +307,44 @@ async def test_move_that_was_killed_before_it_came_is_taken_back(memory: Memory,
     assert await traces(urls) == []
     await memory.observe("Likes jam.", **MIA)
     assert await placed(urls) == {"ada": "a"}
+
+
+@pytest.mark.slow
+async def test_worker_ends_what_a_killed_move_has_left(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "SETTLE_SECONDS", 0.2)
+    await lived(memory)
+    memory._runtime.llm.may_run_out = True  # type: ignore[attr-defined]  # a text is due as well
+    await fenced(urls)
+    stop = asyncio.Event()
+    worker = asyncio.create_task(Worker(memory, poll_seconds=0.05).run(stop))
+    async with asyncio.timeout(20):
+        while await traces(urls):  # noqa: ASYNC110 — they are in the databases
+            await asyncio.sleep(0.1)
+    stop.set()
+    await worker
+    await memory.observe("Likes jam.", **MIA)
+
+
+@pytest.mark.slow
+async def test_shard_that_isnt_named_is_told_once_and_stops_no_other(
+    memory: Memory, urls: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    await lived(memory)
+    await memory.observe("Likes tea.", agent_id="zoe", user_id="mia")
+    await memory.admin.move(agent_id="zoe", to="a")
+    await asked(urls["a"], "INSERT INTO memory.shards (shard, number, agents, version) VALUES ('z', 9, 0, 1)")
+    await asked(urls["a"], "UPDATE memory.agent_shards SET moving_to = 'z' WHERE agent_id = 'ada'")
+    await asked(urls["a"], "UPDATE memory.agent_shards SET moving_to = 'b' WHERE agent_id = 'zoe'")
+    told = set[str]()
+    for _ in range(2):
+        await moving.settle_all(memory._spread, told)
+    assert told == {"ada"}
+    assert caplog.text.count("the map also has z, which isn't named") == 1
+    assert await asked(urls["a"], "SELECT agent_id FROM memory.agent_shards WHERE moving_to IS NOT NULL") == [("ada",)]
+    await asked(urls["a"], "UPDATE memory.agent_shards SET moving_to = NULL")
+    await asked(urls["a"], "DELETE FROM memory.shards WHERE shard = 'z'")
 
 
 @pytest.mark.slow

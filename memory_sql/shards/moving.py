@@ -62,7 +62,7 @@ async def move(spread: Spread, agent_id: str, to: str) -> AgentMove:
     if to not in spread.shards:
         raise InputError(f"there is no shard {to!r}; there are {', '.join(spread.shards)}")
     began, move = time.monotonic(), Move(spread, agent_id)
-    await spread.placed(agent_id)
+    await spread.take_in(agent_id)
     await move.settle()
     source, target = spread.shards[(await move.where()).shard], spread.shards[to]
     if source is target:

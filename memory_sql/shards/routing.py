@@ -134,7 +134,8 @@ def _routed(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
     async def send(self: Any, *given: Any, **named: Any) -> Any:
         spread: Spread = self._spread
         if call == MOVE:
-            return await move(spread, id_of("agent_id", named["agent_id"]), needed_text("to", named["to"]))
+            asked = signature.bind(self, *given, **named).arguments
+            return await move(spread, id_of("agent_id", asked["agent_id"]), needed_text("to", asked["to"]))
         if call in REFUSED:
             raise InputError(NO_IMPORTS)
         if call in OF_HOME:

@@ -194,7 +194,7 @@ class Spread:
         self._opened_places()
         return self.home.memory.database
 
-    async def placed(self, agent_id: str) -> None:
+    async def take_in(self, agent_id: str) -> None:
         """One that was written straight into a shard is in the map from now on. Raises `NotFoundError`."""
         places = self._opened_places()
         if await places.find(agent_id) is None:

@@ -507,6 +507,8 @@ async def test_what_cant_be_moved_is_said(
     with pytest.raises(NotFoundError, match="ada"):
         await memory.admin.move(agent_id="ada", to="b")
     await memory.observe("Likes tea.", **MIA)
+    with pytest.raises(TypeError, match="to"):
+        await memory.admin.move(agent_id="ada")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="there is no shard 'z'; there are a, b"):
         await memory.admin.move(agent_id="ada", to="z")
     async with Memory(urls["b"], settings=settings) as alone:

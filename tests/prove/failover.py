@@ -26,7 +26,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,7 @@ ETCD, PATRONI = shutil.which("etcd"), shutil.which("patroni")
 NODES = 3
 TTL_SECONDS = 20  # the shortest that Patroni takes
 WORKERS, PAUSE = 3, 0.05
+ALONE_SECONDS, MOST_HELPED = 90.0, 5  # until a server that doesn't follow is started anew, and how often
 LOG_LINES = 40
 AGENT = "a"
 SETTINGS = Settings(
@@ -145,9 +146,13 @@ class Node:
             return None
 
 
+def follows_or_leads(member: Mapping[str, Any]) -> bool:
+    return bool(member["state"] == ("running" if member["role"] == "leader" else "streaming"))
+
+
 class Cluster:
     def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
+        self.nodes, self.helped = nodes, 0
 
     @property
     def url(self) -> str:
@@ -163,8 +168,29 @@ class Cluster:
         if told is None or len(told["members"]) < len(self.nodes):
             return False
         roles = Counter(member["role"] for member in told["members"])
-        up = all(member["state"] in ("running", "streaming") for member in told["members"])
+        up = all(follows_or_leads(member) for member in told["members"])
         return up and roles["leader"] == 1 and roles["sync_standby"] >= 1
+
+    async def be_whole(self) -> None:
+        """With an operator's help, if need be: Patroni leaves a server that tries to follow and can't as it is."""
+        while True:
+            try:
+                await self.until(self.is_whole, "the three servers follow each other", ALONE_SECONDS)
+                return
+            except TimeoutError:
+                stuck = await asyncio.to_thread(self.stuck)
+                if not stuck or self.helped >= MOST_HELPED:
+                    raise
+            for node in stuck:
+                print(f"{node.name} is started anew: it doesn't follow", flush=True)
+                await asyncio.to_thread(node.kill)
+                node.start()
+                self.helped += 1
+
+    def stuck(self) -> list[Node]:
+        members = next((found["members"] for node in self.nodes if (found := node.answers("cluster")) is not None), ())
+        up = {member["name"] for member in members if follows_or_leads(member)}
+        return [node for node in self.nodes if node.name not in up] if up else []
 
     def told(self) -> str:
         """What each server's Patroni says of all, and the end of its log."""
@@ -356,7 +382,7 @@ async def kill_leaders(cluster: Cluster, life: Life, kills: int, lively: float) 
     """How long nobody could write, from each kill until the next call that was acknowledged."""
     without = list[float]()
     for n in range(kills):
-        await cluster.until(cluster.is_whole, "the three servers follow each other")
+        await cluster.be_whole()
         await asyncio.sleep(lively)
         leader = await cluster.until(cluster.leader, "there is a leader")
         began = time.monotonic()
@@ -366,7 +392,7 @@ async def kill_leaders(cluster: Cluster, life: Life, kills: int, lively: float) 
         first = await cluster.until(partial(life.wrote_after, began + 1.0), "somebody writes")
         without.append(first - began)  # what was under way at the kill may still have been acknowledged within a second
         print(f"kill {n + 1}: {leader.name}, {without[-1]:.1f} s until the next write", flush=True)
-    await cluster.until(cluster.is_whole, "the three servers follow each other")
+    await cluster.be_whole()
     return without
 
 
@@ -374,7 +400,7 @@ async def prove(cluster: Cluster, kills: int, seed: int, lively: float) -> list[
     await cluster.until(cluster.leader, "the first server leads")
     for node in cluster.nodes[1:]:
         node.start()
-    await cluster.until(cluster.is_whole, "the three servers follow each other")
+    await cluster.be_whole()
     await asyncio.to_thread(migrate.upgrade, cluster.url)
     async with Memory(cluster.url, Copying(), SETTINGS) as memory:
         life, without = Life(memory, seed), list[float]()

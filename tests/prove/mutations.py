@@ -43,6 +43,8 @@ EPISODE_RULES = ("tests/integration/test_episode_rules.py",)
 GUIDELINES = ("tests/unit/test_guidelines.py", "tests/integration/test_guidelines.py")
 FORECAST = ("tests/integration/test_forecast.py",)
 ALONE = ("tests/integration/test_alone.py",)
+LEFT_BEHIND = ("tests/integration/test_left_behind.py",)
+MOVING = ("tests/integration/test_moving.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
     *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
@@ -906,6 +908,26 @@ MUTATIONS = (
         (Change("                NOT l.whole\n", "                false\n", FORGET),),
         PROPAGATION,
     ),
+    # What stands behind nobody any more
+    Mutation("left: what former members alone support stays", (Change(
+        "found = await groups.without_support(keys) if keys else ()", "found = ()",
+    ),), LEFT_BEHIND),
+    Mutation("left: nobody keeps what was theirs", (Change("FILTER (WHERE m.kept)", "FILTER (WHERE false)"),), LEFT_BEHIND),
+    # An agent is whole in one shard
+    Mutation("moves: it can be changed in the last moment", (Change(
+        "    RAISE EXCEPTION 'the agent is moving to another shard' USING ERRCODE = 'MS001';\n",
+        "    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;\n    RETURN NEW;\n",
+    ),), MOVING),
+    Mutation("moves: a copy that isn't the same is taken", (Change("if there != here:", "if False:"),), MOVING),
+    Mutation("moves: what hasn't come is deleted", (Change("if not is_there or is_fenced:", "if False:"),), MOVING),
+    Mutation("moves: what another process moves is moved", (Change(
+        "if not await end.value(_TRY, agent=self._agent_id):", "if False:",
+    ),), MOVING),
+    Mutation("moves: a leased one stays leased", (Change("await moving.arrive()", "pass"),), MOVING),
+    Mutation("moves: work of all agents tries it", (Change(
+        "apart: ColumnElement[bool] = agent_key != all_(moved)", "apart: ColumnElement[bool] = agent_key == agent_key",
+    ),), MOVING),
+    Mutation("moves: shards give the same ids", (Change("p_number * 10000000000 + 1", "1"),), MOVING),
 )  # fmt: skip
 
 

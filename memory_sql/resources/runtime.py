@@ -91,8 +91,8 @@ class Runtime:
         self._read_url = _revealed(settings.read_url) if read_url is None else read_url
         self._llm = llm
         self._given_embeddings = embeddings
-        self._own_clock = DatabaseClock()
-        self.now: Callable[[], datetime] = partial(_moment, clock) if clock else self._own_clock  # in UTC
+        self._own_clock = None if clock else DatabaseClock()
+        self.now: Callable[[], datetime] = partial(_moment, clock) if clock else self._time  # in UTC
         self._process = os.getpid()
         self._lender: Runtime | None = None
         self._reset()
@@ -126,6 +126,8 @@ class Runtime:
             if self.settings.forget_journal is not None and not restoring:
                 await _refuse_restored(database, self.settings.forget_journal, self.now())
             await self.compare_clocks(database)
+            if self._own_clock is not None:
+                opening.push_async_callback(self._own_clock.close)
             servers = Primary(database)
             if self._read_url is not None:
                 servers = await self._with_replica(opening, database, self._read_url)
@@ -138,8 +140,15 @@ class Runtime:
             self._database, self._opened = database, opening.pop_all()
 
     async def compare_clocks(self, database: Database) -> None:
-        if self.now is self._own_clock:
+        if self._own_clock is not None:
             await self._own_clock.compare(database)
+
+    def _time(self) -> datetime:
+        """By the database's clock, with which it agrees again a minute after that was set."""
+        assert self._own_clock is not None
+        if self._database is not None:
+            self._own_clock.compare_soon(self._database)
+        return self._own_clock()
 
     async def _connected(self, opening: AsyncExitStack) -> Database:
         if self._engine is not None:

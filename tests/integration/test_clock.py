@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.config.kinds import MOST_DAYS, MOST_MINUTES
+from memory_sql.db import Database
 from memory_sql.domain.ids import EARLIEST, LATEST
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import StaleError
+from memory_sql.errors import DatabaseError, StaleError
 from memory_sql.memory import Memory
+from memory_sql.resources import clock
 from tests.factories import conversation
 from tests.fakes import Parrot
 
@@ -84,3 +87,42 @@ async def test_at_the_first_and_the_last_moment_all_works(database_url: str, par
         assert receipt.physical is not None
         assert EARLIEST < receipt.physical.backups_until <= LATEST
         assert await memory.admin.verify() == []
+
+
+async def test_when_the_servers_clock_is_set_who_is_open_follows(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Database.time
+    ahead = timedelta()
+
+    async def time(database: Database) -> datetime:
+        return await read(database) + ahead
+
+    monkeypatch.setattr(Database, "time", time)
+    async with Memory(database_url, settings=Settings(llm="offline")) as memory:
+        ahead = timedelta(hours=2)
+        assert memory.now() < datetime.now(UTC) + timedelta(hours=1)  # not asked within a minute
+        monkeypatch.setattr(clock, "COMPARE_SECONDS", 0.0)
+        memory.now()
+        await asyncio.sleep(0)  # the task begins
+        for _ in range(100):
+            if memory.now() > datetime.now(UTC) + timedelta(hours=1):
+                break
+            await memory.admin.agents()
+        assert memory.now() > datetime.now(UTC) + timedelta(hours=1)
+        told = await memory.observe("Mia likes tea.", **MIA)
+        assert (await memory.observations.get(told.id, **MIA)).created_at > datetime.now(UTC) + timedelta(hours=1)
+
+
+async def test_a_clock_that_cannot_be_read_goes_on_as_before(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def time(_: Database) -> datetime:
+        raise DatabaseError("it is away")
+
+    async with Memory(database_url, settings=Settings(llm="offline")) as memory:
+        monkeypatch.setattr(Database, "time", time)
+        monkeypatch.setattr(clock, "COMPARE_SECONDS", 0.0)
+        before = memory.now()
+        await asyncio.sleep(0)
+        assert before <= memory.now() < before + timedelta(minutes=1)

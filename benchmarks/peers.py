@@ -39,7 +39,7 @@ Call = Callable[[int], Awaitable[object]]
 Calls = Mapping[str, Call]
 
 DIMENSIONS = 256
-MEMORIES = 1_000  # of the user, before measuring begins
+MEMORIES = 1_000  # of the user, before measuring begins, by default
 ROUNDS, WARM_UP = 200, 10
 FIVE = 5
 STORE, STORE_FIVE, EXTRACT = "store one", "store five messages", "five messages, facts extracted"
@@ -106,10 +106,10 @@ class Model:
 
 
 @asynccontextmanager
-async def ours(url: str) -> AsyncIterator[Calls]:
+async def ours(url: str, memories: int) -> AsyncIterator[Calls]:
     model = Model()
     async with Memory(url, model, Settings(llm="offline"), embeddings=Embeddings()) as memory:
-        kept = [(await memory.observe(sentence(n), **USER)).id for n in range(MEMORIES)]
+        kept = [(await memory.observe(sentence(n), **USER)).id for n in range(memories)]
         await memory.work.embed()
 
         async def extract(n: int) -> object:
@@ -132,27 +132,27 @@ async def ours(url: str) -> AsyncIterator[Calls]:
 
 
 @asynccontextmanager
-async def mem0(url: str) -> AsyncIterator[Calls]:
+async def mem0(url: str, memories: int) -> AsyncIterator[Calls]:
     """Its blocking form: nothing else runs in this process meanwhile."""
-    async with _mem0(url, "Memory") as calls:
+    async with _mem0(url, "Memory", memories) as calls:
         yield {name: _at_once(call) for name, call in calls.items()}
 
 
 @asynccontextmanager
-async def mem0_from_asyncio(url: str) -> AsyncIterator[Calls]:
+async def mem0_from_asyncio(url: str, memories: int) -> AsyncIterator[Calls]:
     """Its asynchronous form, which others can wait beside, as they can beside this library."""
-    async with _mem0(url, "AsyncMemory") as calls:
+    async with _mem0(url, "AsyncMemory", memories) as calls:
         yield calls
 
 
 @asynccontextmanager
-async def _mem0(url: str, form: str) -> AsyncIterator[Mapping[str, Callable[[int], Any]]]:
+async def _mem0(url: str, form: str, memories: int) -> AsyncIterator[Mapping[str, Callable[[int], Any]]]:
     """The calls of a class of its; those of `AsyncMemory` are to be awaited."""
     rival = import_module("benchmarks.recall.rivals.mem0_store")
     with tempfile.TemporaryDirectory() as folder:
         memory = rival.opened(plain_url(url), Path(folder), Embedder(), DIMENSIONS, form)
         memory.llm = model = Model()
-        stored = [memory.add(sentence(n), **MINE, infer=False) for n in range(MEMORIES)]
+        stored = [memory.add(sentence(n), **MINE, infer=False) for n in range(memories)]
         kept = [one["results"][0]["id"] for one in [await one if isawaitable(one) else one for one in stored]]
 
         def extract(n: int) -> Any:
@@ -182,14 +182,14 @@ def _at_once(call: Callable[[int], object]) -> Call:
 
 
 @asynccontextmanager
-async def langgraph(url: str) -> AsyncIterator[Calls]:
+async def langgraph(url: str, memories: int) -> AsyncIterator[Calls]:
     module = import_module("langgraph.store.postgres")
     put = import_module("langgraph.store.base").PutOp
     where = ("memories", "mia")
     index = {"dims": DIMENSIONS, "embed": Embedder().embed_batch, "fields": ["text"]}
     async with module.AsyncPostgresStore.from_conn_string(plain_url(url), index=index) as store:
         await store.setup()
-        for n in range(MEMORIES):
+        for n in range(memories):
             await store.aput(where, f"k{n}", {"text": sentence(n)})
         yield {
             STORE: lambda n: store.aput(where, f"s{n}", {"text": sentence(n)}),
@@ -200,7 +200,7 @@ async def langgraph(url: str) -> AsyncIterator[Calls]:
             GET: lambda n: store.aget(where, f"k{n % 500}"),
             LIST: lambda _: store.asearch(where, limit=20),
             UPDATE: lambda n: store.aput(where, f"k{500 + n}", {"text": f"Now {sentence(n)}"}),
-            FORGET: lambda n: store.adelete(where, f"k{MEMORIES - 1 - n}"),
+            FORGET: lambda n: store.adelete(where, f"k{memories - 1 - n}"),
         }
 
 
@@ -212,7 +212,7 @@ RIVALS = {
 }
 
 
-async def main(rounds: int = ROUNDS) -> None:
+async def main(rounds: int = ROUNDS, memories: int = MEMORIES) -> None:
     with server() as there:
         if not await has_extension(there, "vector"):
             print("the others need pgvector, which this server doesn't have")
@@ -225,7 +225,7 @@ async def main(rounds: int = ROUNDS) -> None:
             known: dict[str, Calls] = {}
             for name, (opened, package, _, migrated) in installed.items():
                 url = await stack.enter_async_context(fresh_database(there, migrated=migrated))
-                known[name] = await stack.enter_async_context(opened(url))
+                known[name] = await stack.enter_async_context(opened(url, memories))
                 await analyze(url)
                 print(f"{name} {version(package)}")
             connection = await asyncpg.connect(plain_url(there))
@@ -254,4 +254,8 @@ async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], ro
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each operation, in turns")
-    asyncio.run(main(parser.parse_args().rounds))
+    parser.add_argument(
+        "--memories", type=int, default=MEMORIES, help="of the user, before measuring begins; 1,000 and more"
+    )
+    given = parser.parse_args()
+    asyncio.run(main(given.rounds, given.memories))

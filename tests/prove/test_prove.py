@@ -175,6 +175,16 @@ def test_three_thousand_operations_over_two_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_round_of_what_goes_on_for_long(tmp_path: Path) -> None:
+    run("soak", "--embedded", str(tmp_path / "postgres"), "--minutes", "0.05", "--operations", "20")
+
+
+@pytest.mark.prove
+def test_nothing_grows_in_half_an_hour_of_everything_at_once(tmp_path: Path) -> None:
+    run("soak", "--embedded", str(tmp_path / "postgres"), "--minutes", "30")
+
+
+@pytest.mark.slow
 def test_random_principals_see_what_is_theirs_and_nothing_else(walled_database: str, roles: Roles) -> None:
     run("walls", "--url", walled_database, "--login", as_login(walled_database, roles), "--reads", str(share(300)))
 

@@ -286,6 +286,13 @@ def worker(url: str | None) -> int:
     return cli.main(["worker", *where, "--poll", "0.1", "--concurrency", "2"])
 
 
+def stop_at_once(data: Path) -> None:
+    """Without a checkpoint: the next start has to recover from the log."""
+    os.kill(int((data / "cluster" / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+    while embedded.running(data):
+        time.sleep(0.01)
+
+
 def live(seed: int, given: argparse.Namespace) -> Life:
     """One life, in a database that is empty at its beginning."""
     with ExitStack() as stack:
@@ -298,11 +305,7 @@ def live(seed: int, given: argparse.Namespace) -> Life:
         os.environ |= environment(stack.enter_context(serving(seed, partial(liar, told))), folder / "journal")
 
         def stop_database() -> None:
-            """An immediate stop, without a checkpoint: the next start has to recover from the log."""
-            pid = int((data / "cluster" / "postmaster.pid").read_text().split()[0])
-            os.kill(pid, signal.SIGQUIT)
-            while embedded.running(data):
-                time.sleep(0.01)
+            stop_at_once(data)
             stack.enter_context(embedded.acquire(data, options=QUICK))
 
         shards = None

@@ -53,7 +53,8 @@ class Client(Talking, Correcting, Forgetting, Importing, Looking):
             await self.memory.work.catch_up()
             found = await self.memory.admin.verify()
         for one in found:
-            self.world.found(f"meanwhile, {one.invariant}: {one.key} {one.detail}")
+            if one.invariant not in self.world.unjudged:
+                self.world.found(f"meanwhile, {one.invariant}: {one.key} {one.detail}")
 
     async def export(self) -> None:
         agent = self.agent()

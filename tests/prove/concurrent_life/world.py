@@ -73,6 +73,7 @@ class World:
     quarantined: list[tuple[str, str, str]] = field(default_factory=list)
     merged: list[tuple[str, str]] = field(default_factory=list)
     crashes: int = 0  # of the database; odd while it is away
+    unjudged: frozenset[str] = frozenset()  # invariants that don't hold while everything is under way
     names: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     ever: dict[tuple[str, str, int], set[str]] = field(default_factory=dict)  # all names that somebody has had
     renamed: int = 0

@@ -77,6 +77,7 @@ async def remembering(
             await model.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", ["responses", "chat"])
 async def test_after_each_failure_the_next_good_answer_forms_the_messages_once(
     database_url: str, api: Literal["responses", "chat"]

@@ -88,6 +88,7 @@ def test_demo_asks_no_model_unless_told_to_and_claims_nothing_of_nothing(
     assert everything or "Everything holds." in told.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["PRIVATE", "ABOUT"])
 def test_demo_claims_nothing_of_what_was_not_formed(
     database_url: str, monkeypatch: pytest.MonkeyPatch, word: str

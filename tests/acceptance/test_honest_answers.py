@@ -165,6 +165,7 @@ def placed(scope: str, item: dict[str, Any]) -> Item:
     return Item(**item, scope=scope, **{"in": PLAYED[scope], "as": cut})
 
 
+@pytest.mark.slow
 async def test_texts_that_were_played_take_the_place_of_the_old_ones(laid: Table, shared: Path) -> None:
     rows_played = [row for row in played(shared / "data" / "played") if row["kind"] == "consolidation"]
     assert len(rows_played) == 9
@@ -209,6 +210,7 @@ WITHOUT_NAMES = {
 }
 
 
+@pytest.mark.slow
 async def test_shareable_sentences_of_eight_walks_of_life_are_shared(laid: Table, shared: Path) -> None:
     """By a judge that shares all of them, but for what only says who did something."""
     sentences = [line.split("\t")[1] for line in (shared / "data/played/sentences.txt").read_text("utf-8").splitlines()]

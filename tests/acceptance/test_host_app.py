@@ -148,6 +148,7 @@ async def refused(url: str) -> str:
 # Deploying
 
 
+@pytest.mark.slow
 async def test_both_ways_bring_everything_up_to_date(deployed: tuple[str, str]) -> None:
     way, url = deployed
     assert len(await fetch(url, OUR_TABLES)) > 5
@@ -157,6 +158,7 @@ async def test_both_ways_bring_everything_up_to_date(deployed: tuple[str, str]) 
     assert await asyncio.to_thread(migrate.check, url) == await asyncio.to_thread(migrate.current, url) == REVISION
 
 
+@pytest.mark.slow
 async def test_schema_is_the_same_in_both_ways(branch: str, database_url: str) -> None:
     assert schema_of(branch) == schema_of(database_url)
 
@@ -459,6 +461,7 @@ async def test_nothing_is_remembered_of_a_berth_that_was_taken(
     assert await memory.observations.list(agent_id=AGENT, user_id="ann") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conversations", ["one", "many"])
 @pytest.mark.parametrize("known", [False, True], ids=["strangers", "acquainted"])
 async def test_bookings_at_once_dont_deadlock(
@@ -472,6 +475,7 @@ async def test_bookings_at_once_dont_deadlock(
     assert await rows(memory, "SELECT count(*) FROM memory.members") == [(1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ISOLATED)
 @pytest.mark.parametrize(
     ("known", "at"), [(False, "add"), (True, "add"), (True, "observe")], ids=["strangers", "at add", "at observe"]
@@ -508,6 +512,7 @@ async def test_conflict_is_the_hosts_serialization_failure_and_a_retry_succeeds(
     assert await rows(memory, ALL_ROWS) == [tuple(count + 2 for count in before)]
 
 
+@pytest.mark.slow
 async def test_serializable_sees_what_the_host_read_before_it_remembered(memory: Memory, database_url: str) -> None:
     await memory.observe("Sails alone.", **MIA)
     await memory.observe("Sails in company.", agent_id=AGENT, user_id="ann")
@@ -526,6 +531,7 @@ async def test_serializable_sees_what_the_host_read_before_it_remembered(memory:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ISOLATED)
 async def test_isolated_bookings_at_once_all_succeed_by_retrying(
     memory: Memory, database_url: str, isolation: str
@@ -544,6 +550,7 @@ async def test_waiting_for_the_model_in_the_hosts_transaction_is_an_error(
             await memory.add(wish().messages, **MIA, conversation_id="phone", session=session, wait=True)
 
 
+@pytest.mark.slow
 async def test_model_is_asked_later_and_while_no_transaction_is_open(
     memory: Memory, llm: Scripted, sessions: async_sessionmaker[AsyncSession]
 ) -> None:

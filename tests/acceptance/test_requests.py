@@ -78,6 +78,7 @@ def answered(case: dict[str, Any], received: Received) -> dict[str, Any]:
     return {**{name: [] for name in received.schema["properties"]}, "individual": told, "requests": asked}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", parameters("asks"))
 async def test_what_is_asked_is_honoured_and_can_be_taken_back(laid: Table, case: dict[str, Any]) -> None:
     memory = laid.memory
@@ -114,6 +115,7 @@ async def test_what_only_looks_like_it_changes_nothing(laid: Table, case: dict[s
     assert await rows(laid.memory, "SELECT content FROM memory.messages") == [(case["says"],)]
 
 
+@pytest.mark.slow
 async def test_rules_alone_hide_nothing_that_nobody_asked_for(database_url: str) -> None:
     clock = Clock()
     async with Memory(database_url, Offline(), Settings(), clock=clock) as memory:

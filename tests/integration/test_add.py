@@ -299,6 +299,7 @@ async def test_hosts_own_id_is_known_whatever_comes_with_it(memory: Memory) -> N
     assert (await memory.add([message("one, edited")], **HERE, idempotency_key="k")).duplicates == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "k"], ids=["message ids", "idempotency key"])
 async def test_eight_identical_calls_at_once_are_one(
     memory: Memory, database_url: str, llm: Scripted, settings: Settings, key: str | None

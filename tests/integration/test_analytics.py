@@ -173,6 +173,7 @@ async def test_question_has_an_answer(filled: str, question: str) -> None:
     assert await query(filled, QUESTIONS[question])
 
 
+@pytest.mark.slow
 async def test_analyst_of_content_may_ask_every_question(filled: str, copy: str) -> None:
     roles = Roles.of(f"crew_owner_{os.getpid()}", f"crew_app_{os.getpid()}", f"crew_analyst_{os.getpid()}")
     await make(copy, roles, recycling.SCHEMA)
@@ -481,6 +482,7 @@ async def test_superseded_observation_stays_in_the_version_that_read_it(copy: st
     await assert_views_agree_with(changing, copy)
 
 
+@pytest.mark.slow
 async def test_superseded_observation_that_was_passed_over_is_in_no_version(copy: str, changing: Memory) -> None:
     scope = await scope_id(changing, "jonas", "individual")
     await set_state(copy, scope, 2, status="superseded")
@@ -499,6 +501,7 @@ async def test_superseded_observation_that_was_passed_over_is_in_no_version(copy
     await assert_views_agree_with(changing, copy, **{f"o{scope}-2": None})
 
 
+@pytest.mark.slow
 async def test_observations_of_a_version_that_was_undone_are_pending(copy: str, changing: Memory) -> None:
     scope = await scope_id(changing, "mia", "individual")
     second = (await all_versions(changing))[scope, 2]

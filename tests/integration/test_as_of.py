@@ -65,6 +65,7 @@ async def memory(database_url: str, diary: Diary) -> AsyncIterator[Memory]:
         yield opened
 
 
+@pytest.mark.slow
 async def test_past_is_shown_as_it_was(memory: Memory, diary: Diary) -> None:
     """Promise 6: through observations, texts, undoing, giving way and passing over."""
     await diary.turn(memory)
@@ -168,6 +169,7 @@ async def test_naive_moment_is_refused(memory: Memory) -> None:
         await memory.context(**MIA, as_of=datetime(2026, 3, 2))  # noqa: DTZ001
 
 
+@pytest.mark.slow
 def test_as_of_on_the_command_line(database_url: str) -> None:
     to = ("--agent", "ada", "--user", "mia", "--url", database_url)
     kept = memory_sql("observe", "Tea.", *to, "--json").value

@@ -49,6 +49,7 @@ def dataset() -> Dataset:
     return Dataset(turns, asked)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("config.getoption('--schema')", reason="a benchmark makes databases of its own, by the defaults")
 @pytest.mark.parametrize("name", ["ours", "tsrank"])
 async def test_turns_are_found_in_their_own_conversation(name: str, dataset: Dataset, server_url: str) -> None:

@@ -68,6 +68,7 @@ def contents(memory: Memory) -> list[str]:
     return [one.content for one in memory.observations.list(**MIA)]
 
 
+@pytest.mark.slow
 def test_memory_stands_and_falls_with_the_host(memory: Memory, host: Host, database_url: str) -> None:
     with psycopg.connect(libpq(owners_url(database_url))) as owner:
         owner.execute("CREATE TABLE public.orders (id int); GRANT ALL ON public.orders TO PUBLIC")
@@ -142,6 +143,7 @@ def test_what_the_database_refuses_is_the_hosts_own_error(memory: Memory, host: 
     assert contents(memory) == []
 
 
+@pytest.mark.slow
 def test_a_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(database_url: str, host: Host) -> None:
     with (
         Memory(database_url, settings=Settings(llm="offline", lock_timeout_seconds=0.2)) as memory,
@@ -314,6 +316,7 @@ def test_what_was_half_done_when_it_was_interrupted_is_not_committed(
     assert list(memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 def test_connection_that_does_not_fail_after_an_interrupt_is_closed(
     memory: Memory, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,6 +494,7 @@ def test_a_place_is_asked_once_which_database_it_is(memory: Memory, database_url
     assert sent == ["1", "1", "1"]
 
 
+@pytest.mark.slow
 def test_forgetting_with_a_journal_needs_a_commit_that_can_be_seen(database_url: str, tmp_path: Path) -> None:
     journal = tmp_path / "forgotten.jsonl"
     with Memory(database_url, settings=Settings(llm="offline", forget_journal=journal)) as memory:

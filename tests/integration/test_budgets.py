@@ -222,6 +222,7 @@ async def test_agents_without_budgets_cost_maintenance_one_look(database_url: st
         assert len(await active(memory)) == 1
 
 
+@pytest.mark.slow
 def test_command(database_url: str) -> None:
     def run(*args: object, **options: Any) -> Any:
         return memory_sql(*args, "--agent", "ada", "--url", database_url, **options)

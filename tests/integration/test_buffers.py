@@ -162,6 +162,7 @@ async def test_answer_of_a_scope_with_both_lanes_is_applied_the_same_after_a_cra
     assert len(llm.requests) == 1
 
 
+@pytest.mark.slow
 async def test_buffer_stands_in_context_digest_and_search(memory: Memory, llm: Scripted) -> None:
     scope = await lanes(memory, "both")
     await memory.observe("Mia drinks tea.", **MIA)

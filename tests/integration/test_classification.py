@@ -72,6 +72,7 @@ async def test_off_classifies_nothing_of_an_agent(memory: Memory) -> None:
         await memory.configure(**ADA, classification="guess")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_what_the_model_says_is_stored(memory: Memory, llm: Scripted) -> None:
     one = await formed(memory, llm, label="said preference until 2026-12-24")
     assert (one.category, one.confidence, one.until) == ("preference", 0.95, date(2026, 12, 24))

@@ -60,6 +60,7 @@ def write(path: Path, *messages: Any) -> Path:
 # add
 
 
+@pytest.mark.slow
 def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, talk: Path) -> None:
     first = run("add", talk, *MIA, "--json").value
     assert first == {
@@ -82,6 +83,7 @@ def test_file_is_added_and_formed_and_a_second_time_nothing_happens(run: Run, ta
     assert run("admin", "stats", *ADA, "--json").value == counts
 
 
+@pytest.mark.slow
 def test_message_without_an_id_is_known_by_what_nobody_can_guess(run: Run, tmp_path: Path) -> None:
     """By its place and text: a line that was changed is another message. Who reads the id can't confirm what was said."""
     said = {"role": "user", "content": "I like rain a lot."}
@@ -144,6 +146,7 @@ def test_add_consolidates_what_has_become_due(run: Run, tmp_path: Path) -> None:
     assert [row["ref"]["kind"] for row in run("scope", "list", *MIA, "--json").rows if row["version"]] == ["individual"]
 
 
+@pytest.mark.slow
 def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) -> None:
     added = run("add", talk, *MIA, "--no-form", "--json").value
     assert (added["accepted"], added["formed"], added["due"]) == (3, 0, {"talk": "signal"})
@@ -161,6 +164,7 @@ def test_messages_that_are_only_stored_are_formed_later(run: Run, talk: Path) ->
     )
 
 
+@pytest.mark.slow
 def test_file_may_say_itself_whose_it_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_SQL_SHARED_CONVERSATIONS", "true")
     said = [
@@ -180,6 +184,7 @@ def test_several_files_are_a_line_each(run: Run, talk: Path, tmp_path: Path) -> 
     assert "group" in {row["ref"]["kind"] for row in run("scope", "list", *MIA, "--json").rows}
 
 
+@pytest.mark.slow
 def test_stdin_is_added_once(run: Run) -> None:
     piped = json.dumps({"messages": TALK, "conversation_id": "monday"}).encode()
     first = run("add", "-", *MIA, "--json", stdin=piped).value
@@ -219,6 +224,7 @@ def test_file_with_a_mistake_stores_nothing_nor_does_a_file_beside_it(
     assert run("admin", "stats", *ADA, code=1).err == "memory-sql: no agent ada\n"
 
 
+@pytest.mark.slow
 def test_what_postgres_cant_hold_is_cleaned_and_counted(run: Run) -> None:
     piped = b'{"role": "user", "content": "I like \\ud83d and \\u0000 a lot."}'
     assert run("add", "-", *MIA, "--json", stdin=piped).value["cleaned"] == 1
@@ -240,6 +246,7 @@ def test_argument_that_is_no_text_is_refused(run: Run) -> None:
     assert run("observation", "list", *MIA, "--json").rows == []
 
 
+@pytest.mark.slow
 def test_model_that_fails_is_a_partial_failure_and_the_messages_stay(
     run: Run, talk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +277,7 @@ def test_nothing_is_stored_where_there_is_no_model_to_form_it(
     assert run("add", talk, *MIA, "--no-form", "--json").value["accepted"] == 3
 
 
+@pytest.mark.slow
 def test_time_zone_is_the_documents_else_the_one_of_the_command(run: Run, tmp_path: Path, database_url: str) -> None:
     said = {"role": "user", "created_at": "2026-11-20T23:30:00Z"}
     talk = tmp_path / "talk.jsonl"
@@ -331,6 +339,7 @@ def test_observation_that_cant_be_accepted_is_refused(run: Run, options: tuple[s
     assert run("observe", "Mia sails.", *ADA, *options, code=1).err.startswith(f"memory-sql: {reason}")
 
 
+@pytest.mark.slow
 def test_pending_observations_are_consolidated_where_the_user_can_see_them(run: Run) -> None:
     for owner in (("--user", "mia"), ("--user", "jonas"), ("--collective",)):
         run("observe", "I prefer tea.", *ADA, *owner)
@@ -370,6 +379,7 @@ def known(run: Run, talk: Path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_context_is_xml_in_which_remembered_text_is_escaped(known: Run) -> None:
     xml = known("context", *MIA).out
     assert '&lt;green&gt; tea &amp; "cake"' in xml
@@ -380,6 +390,7 @@ def test_context_is_xml_in_which_remembered_text_is_escaped(known: Run) -> None:
     assert known("context", *ADA, "--user", "somebody else").out == "<MemoryContext/>\n"
 
 
+@pytest.mark.slow
 def test_context_retrieves_when_the_message_asks_or_when_told(known: Run) -> None:
     def reason(*options: str) -> str | None:
         context = known("context", *MIA, "--json", *options).value
@@ -392,6 +403,7 @@ def test_context_retrieves_when_the_message_asks_or_when_told(known: Run) -> Non
     assert reason("--message", "tea", "--retrieve") == "asked"
 
 
+@pytest.mark.slow
 def test_search_finds_by_words_best_first(known: Run) -> None:
     observation, message = known("search", "which tea", *MIA, "--json").rows
     assert observation["observation"]["content"] == f"Mia said: {TALK[0]['content']}"
@@ -410,6 +422,7 @@ def test_search_finds_by_words_best_first(known: Run) -> None:
     assert known("search", "tea", *ADA, "--user", "jonas", "--json").rows == []
 
 
+@pytest.mark.slow
 def test_lists_are_rows_newest_first_and_can_be_narrowed(known: Run) -> None:
     rows = known("observation", "list", *MIA, "--json").rows
     assert [row["id"].rpartition("-")[2] for row in rows] == ["3", "2", "1"]
@@ -424,6 +437,7 @@ def test_lists_are_rows_newest_first_and_can_be_narrowed(known: Run) -> None:
     assert "\x1b" not in known("observation", "list", *MIA).out
 
 
+@pytest.mark.slow
 def test_one_observation_is_shown_with_its_source(known: Run) -> None:
     newest, _, oldest = known("observation", "list", *MIA, "--json").rows
     text = known("observation", "get", oldest["id"], *MIA).out
@@ -438,6 +452,7 @@ def test_one_observation_is_shown_with_its_source(known: Run) -> None:
     assert known("observation", "get", "7", *MIA, code=1).err == "memory-sql: observation id: must look like o12-3\n"
 
 
+@pytest.mark.slow
 def test_one_scope_is_shown_with_its_text_and_its_history(known: Run) -> None:
     (scope,) = known("scope", "list", *MIA, "--json").rows
     key = scope["ref"]["id"]
@@ -453,6 +468,7 @@ def test_one_scope_is_shown_with_its_text_and_its_history(known: Run) -> None:
     assert known("scope", "history", *ADA, "--user", "jonas").out == "no text has been written yet\n"
 
 
+@pytest.mark.slow
 def test_stats_are_counts(known: Run) -> None:
     stats = known("admin", "stats", *ADA, "--json").value
     assert (stats["messages"], stats["observations"], stats["pending"], stats["consolidations"]) == (3, 3, 1, 1)
@@ -535,6 +551,7 @@ def test_directory_on_the_command_line_beats_a_url_in_the_environment(
 # db
 
 
+@pytest.mark.slow
 def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
     def db(command: str, *args: str, code: int = 0) -> Ran:
         return memory_sql("db", command, *args, "--url", empty_database, code=code)
@@ -553,6 +570,7 @@ def test_schema_goes_up_and_down_and_is_checked(empty_database: str) -> None:
     assert db("upgrade", "nonsense", code=1).err == "memory-sql: Can't locate revision identified by 'nonsense'\n"
 
 
+@pytest.mark.slow
 @pytest.mark.open
 def test_downgrade_in_a_pipe_drops_nothing_without_yes(database_url: str) -> None:
     url = ("--url", database_url)
@@ -634,6 +652,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), few_in_every_run([(signal.SIGINT, 130), (signal.SIGTERM, 143)], [(signal.SIGINT, 130)])
 )
@@ -715,6 +734,7 @@ def test_command_that_cant_be_read_is_one_line(args: tuple[str, ...], reason: st
     assert memory_sql(*args, code=2).err == f"memory-sql: {reason}\n"
 
 
+@pytest.mark.slow
 def test_reader_that_has_had_enough_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -728,6 +748,7 @@ def test_reader_that_has_had_enough_is_no_error() -> None:
     assert ended.stderr == b""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="it needs Linux")
 def test_output_that_has_no_room_is_one_line() -> None:
     with open("/dev/full", "w") as full:
@@ -740,6 +761,7 @@ def test_output_that_has_no_room_is_one_line() -> None:
     assert (ended.returncode, ended.stderr) == (1, b"memory-sql: No space left on device\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
 def test_stream_that_is_closed_is_like_an_empty_one(database_url: str, closed: str) -> None:
     command = f"{sys.executable} -m memory_sql.cli add - --agent ada --user mia --url '{database_url}' {closed}"
@@ -757,6 +779,7 @@ def test_output_that_cant_say_a_character_is_no_error(run: Run, database_url: st
     assert json.loads(ended.stdout)["content"] == "Mia spricht 日本語 😀."
 
 
+@pytest.mark.slow
 def test_what_was_made_of_an_observation_and_what_models_cost_are_listed(run: Run) -> None:
     made = run("observe", "Mia sails a sloop.", *MIA, "--json").value
     assert run("observation", "spread", made["id"], *MIA).out == "it hasn't spread\n"
@@ -783,6 +806,7 @@ def imported(*args: str) -> set[str]:
     return HEAVY & set(ended.stderr.splitlines()[-1].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [["--help"], ["--version"], ["scope"], ["admin", "settings"], ["add", "--help"], ["db", "url"]]
 )

@@ -52,6 +52,7 @@ def test_confirm_and_dispute(run: Run) -> None:
     assert "disputed)" in run("context", *ME).out
 
 
+@pytest.mark.slow
 def test_mark(run: Run) -> None:
     assert run("observation", "mark", "o1-1", *ME, "--private").out == "o1-1  private, never leaves its scope\n"
     done = run("observation", "mark", "o1-1", *ME, "--no-private", "--sensitivity", "sensitive", "--json").value
@@ -70,6 +71,7 @@ def test_mark(run: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_quarantine_and_back(run: Run) -> None:
     assert (
         run("observation", "quarantine", "o1-1", *ME, "--reason", "injected").out == "1 observation quarantined: o1-1\n"

@@ -31,6 +31,7 @@ def test_group_is_made_named_and_listed(run: Run) -> None:
     assert run("group", "rename", "quay", "Quay", *ADA, code=1).err == "memory-sql: no group quay\n"
 
 
+@pytest.mark.slow
 def test_members_come_and_go(run: Run) -> None:
     run("group", "create", "harbor", *ADA)
     joined = run("group", "add", "harbor", *MIA, "--source", "import").out

@@ -43,6 +43,7 @@ def contents(run: Run) -> list[str]:
     return sorted(row["content"] for row in found if row["content"].startswith("Sail"))
 
 
+@pytest.mark.slow
 def test_an_import_is_made_listed_checked_and_taken_back(run: Run, source: tuple[str, ...]) -> None:
     planned = run("import", "mongo", *source, "--dry-run")
     assert planned.out.startswith("dry run: nothing was written\n")
@@ -68,6 +69,7 @@ def test_json_is_one_object_with_the_sums_of_each_collection(run: Run, source: t
     assert report["anomalies"] == {}
 
 
+@pytest.mark.slow
 def test_the_report_is_markdown_in_a_file_or_instead_of_text(run: Run, source: tuple[str, ...], tmp_path: Path) -> None:
     file = tmp_path / "import.md"
     printed = run("import", "mongo", *source, "--dry-run", "--markdown", "-").out
@@ -82,6 +84,7 @@ def test_the_report_is_markdown_in_a_file_or_instead_of_text(run: Run, source: t
 # Groups
 
 
+@pytest.mark.slow
 def test_groups_are_those_of_a_file(run: Run, source: tuple[str, ...], tmp_path: Path) -> None:
     groups = tmp_path / "groups.json"
     groups.write_text(json.dumps({"harbour": [str(HOME.user), str(HOME.other)], "quay": [str(HOME.other), "f" * 24]}))
@@ -143,6 +146,7 @@ def test_the_rest_of_a_broken_file_comes_where_that_is_wanted(run: Run, source: 
     assert run("import", "list", "--json").value["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_a_document_that_cant_be_read_is_named_and_the_rest_comes(run: Run, source: tuple[str, ...]) -> None:
     first, *others = map(bson.encode, DIRECTIVES)
     unknown = b"\x0c\0\0\0\x60a\0\0\0\0\0\0"  # a type that BSON doesn't have
@@ -155,6 +159,7 @@ def test_a_document_that_cant_be_read_is_named_and_the_rest_comes(run: Run, sour
     assert contents(run) == ["Sail on day 0.", "Sail on day 1.", "Sail on day 2."]
 
 
+@pytest.mark.slow
 def test_a_broken_line_is_named_and_the_rest_comes(run: Run, source: tuple[str, ...], tmp_path: Path) -> None:
     folder = tmp_path / "export"
     export(folder, COLLECTIONS.items(), canonical=False, array=False)

@@ -29,6 +29,7 @@ def known(run: Run) -> str:
     return observation
 
 
+@pytest.mark.slow
 def test_users_are_listed_page_by_page(run: Run, known: str) -> None:
     assert run("person", "list", "--agent", "bob").out == "no users\n"
     run("person", "merge", *MIA, "--into", "zoe")
@@ -41,6 +42,7 @@ def test_users_are_listed_page_by_page(run: Run, known: str) -> None:
     assert [row["user_id"] for row in run("person", "list", *ADA, "--limit", "1", "--json").rows] == ["mia"]
 
 
+@pytest.mark.slow
 def test_merged_users_are_told_and_unmerged(run: Run, known: str) -> None:
     merged = run("person", "merge", *MIA, "--into", "zoe", "--actor", "support", "--reason", "Logged in.").out
     assert merged.startswith("mia stands for zoe, since 2")
@@ -76,6 +78,7 @@ def test_holds_are_listed_until_they_are_released(run: Run, known: str) -> None:
     assert run("hold", "release", 99, *ADA, code=1).err == "memory-sql: no hold 99\n"
 
 
+@pytest.mark.slow
 def test_export_goes_to_a_pipe_or_into_a_file_of_ones_own(run: Run, known: str, tmp_path: Path) -> None:
     header, *lines = run("person", "export", *MIA).rows
     assert (header["type"], header["counts"]["observation"]) == ("header", 1)
@@ -89,6 +92,7 @@ def test_export_goes_to_a_pipe_or_into_a_file_of_ones_own(run: Run, known: str, 
     assert [path.name for path in tmp_path.iterdir()] == ["mia.jsonl"]
 
 
+@pytest.mark.slow
 def test_export_replaces_no_pipe_and_no_link(run: Run, known: str, tmp_path: Path) -> None:
     """As root, `/dev/stdout` or `/dev/null` would be gone."""
     pipe, link, mine = tmp_path / "pipe", tmp_path / "link", tmp_path / "mine"

@@ -49,6 +49,7 @@ def eden(run: Run) -> str:
     return str(scope)
 
 
+@pytest.mark.slow
 def test_dry_run_shows_what_would_go_and_nothing_goes(run: Run, eden: str) -> None:
     shown = run("scope", "propagate", *ADA, "--dry-run").out
     assert shown.splitlines() == [
@@ -62,6 +63,7 @@ def test_dry_run_shows_what_would_go_and_nothing_goes(run: Run, eden: str) -> No
     assert (told["dry_run"], len(told["judged"]), told["scope"]["owner_id"]) == (True, 2, "gene")
 
 
+@pytest.mark.slow
 def test_claim_goes_to_the_group_once(run: Run, eden: str) -> None:
     done = run("scope", "propagate", eden, *ADA).out.splitlines()
     assert done[0] == "1 of 2 claims propagated (offline-rules-1)"
@@ -162,6 +164,7 @@ async def burst(url: str) -> Observation:
         return said
 
 
+@pytest.mark.slow
 def test_held_claims_are_listed_and_released_or_refused(run: Run, database_url: str) -> None:
     assert run("work", "reviews", *ADA).out == "nothing waits for a person\n"
     asyncio.run(burst(database_url))
@@ -184,6 +187,7 @@ def test_held_claims_are_listed_and_released_or_refused(run: Run, database_url: 
     assert [item["source"] for item in judged] == [source]  # that of `second` has been decided for good
 
 
+@pytest.mark.slow
 async def test_review_is_an_event_with_who_did_it_and_why_in_the_hosts_transaction(database_url: str) -> None:
     await burst(database_url)
     async with Memory(database_url, Parrot(), Settings(llm="offline")) as memory:

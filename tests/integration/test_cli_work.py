@@ -165,6 +165,7 @@ def test_dead_run_of_a_scope_names_the_scope(run: Run, remember: Callable[..., N
     assert run("work", "discard", dead["run_id"], *ADA, "--yes").out == f"run {dead['run_id']}: discarded\n"
 
 
+@pytest.mark.slow
 def test_text_is_taken_back(run: Run, remember: Callable[..., None]) -> None:
     remember(poison_scope, "One and two.")
     remember(poison_scope, "One, two, and again.")
@@ -176,6 +177,7 @@ def test_text_is_taken_back(run: Run, remember: Callable[..., None]) -> None:
     assert run("scope", "undo", "twelve", *ADA, code=1).err == "memory-sql: scope_id: must look like s12\n"
 
 
+@pytest.mark.slow
 def test_change_of_a_text_is_shown_by_sentences(run: Run, remember: Callable[..., None]) -> None:
     remember(poison_scope, "One and two. So it is.")
     remember(poison_scope, "One and two. So it was.")
@@ -190,6 +192,7 @@ def test_change_of_a_text_is_shown_by_sentences(run: Run, remember: Callable[...
     assert diff("--to", "3", code=1).err == f"memory-sql: no text of scope {key} of version 3\n"
 
 
+@pytest.mark.slow
 def test_verify_has_nothing_to_say_until_something_is_wrong(run: Run, remember: Callable[..., None]) -> None:
     remember(say)
     assert run("admin", "verify").out == "everything holds\n"

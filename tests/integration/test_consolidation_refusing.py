@@ -46,6 +46,7 @@ async def test_model_is_told_why_and_asked_once_more(memory: Memory, llm: Script
     assert await rows(memory, "SELECT input_tokens, calls FROM memory.runs") == [(200, 2)]
 
 
+@pytest.mark.slow
 async def test_refused_text_leaves_everything_pending_until_something_new_comes(memory: Memory, llm: Scripted) -> None:
     """However often: no observation is set aside, the batch isn't halved, nobody asks the model for nothing."""
     await with_text(memory, llm)

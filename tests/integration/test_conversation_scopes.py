@@ -175,6 +175,7 @@ async def test_what_is_forgotten_of_it_leaves_its_summary(memory: Memory, llm: S
     assert "reef" not in ElementTree.tostring(element, encoding="unicode")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alone", [True, False])
 async def test_summary_of_a_conversation_with_the_agent_alone_is_exported(
     memory: Memory, llm: Scripted, alone: bool

@@ -468,6 +468,7 @@ VALUES = """
 """
 
 
+@pytest.mark.slow
 async def test_a_thousand_values_that_gave_way_to_one_are_looked_at_together(database_url: str, parrot: Parrot) -> None:
     """A statement for each was sent, and each was compared with each."""
     async with Memory(database_url, parrot, SETTINGS) as memory:
@@ -481,6 +482,7 @@ async def test_a_thousand_values_that_gave_way_to_one_are_looked_at_together(dat
         assert await listed(memory) == ["Home 2"]
 
 
+@pytest.mark.slow
 async def test_values_of_a_fact_that_were_active_side_by_side_are_so_again(memory: Memory) -> None:
     rome, _ = await homes(memory, "Rome", "Oslo")
     await memory.observations.reinstate(rome.id, **MIA)
@@ -719,6 +721,7 @@ async def test_release_brings_back_what_went_along(memory: Memory) -> None:
         await memory.observations.unquarantine(low.id, **MIA)
 
 
+@pytest.mark.slow
 async def test_what_was_merged_of_several_is_erased_with_any_that_is_quarantined(memory: Memory) -> None:
     """Its text holds both; a legal hold on it leaves it set aside until none of them is."""
     for held in (False, True):
@@ -839,6 +842,7 @@ async def test_what_a_quarantined_correction_had_replaced_stands_again(memory: M
     assert await texts(memory) == {"u:mia": "Mia lives in Rome."}
 
 
+@pytest.mark.slow
 async def test_of_two_replaced_ones_that_say_the_same_one_stands_again(memory: Memory) -> None:
     first = await memory.observe("Mia lives in Rome.", **MIA)
     oslo = await memory.observations.update(first.id, **MIA, text="Mia lives in Oslo.")
@@ -852,6 +856,7 @@ async def test_of_two_replaced_ones_that_say_the_same_one_stands_again(memory: M
     assert [o.id for o in await memory.observations.list(**MIA)] == [lima.id]
 
 
+@pytest.mark.slow
 async def test_of_two_released_ones_that_say_the_same_one_stands(memory: Memory) -> None:
     """What had superseded both is still quarantined, or gone."""
     for is_gone in (False, True):
@@ -984,6 +989,7 @@ async def test_correction_replaces_again_what_an_operator_found_in_its_place(mem
     assert [o.id for o in await memory.observations.list(**MIA)] == [new.id]
 
 
+@pytest.mark.slow
 async def test_released_one_stands_again_without_its_successor(memory: Memory) -> None:
     """Which is gone, or is quarantined for longer."""
     for lost in (lambda o: memory.observations.quarantine(o.id, **MIA), lambda o: memory.forget(o.id, **ADA)):
@@ -1026,6 +1032,7 @@ async def test_two_quarantines_and_a_correction_at_once(memory: Memory) -> None:
 # Any of it in any order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", few_in_every_run(range(6), [0]))
 async def test_random_lives_lose_nothing_and_tell_nothing_that_was_set_aside(memory: Memory, seed: int) -> None:
     """The parrot keeps every word, so what is active is told or waits; each observation has a word of its own."""

@@ -52,6 +52,7 @@ def test_panels_have_places_of_their_own_and_the_chosen_data_source() -> None:
     assert [variable["name"] for variable in BOARD["templating"]["list"]] == ["datasource", "agent"]
 
 
+@pytest.mark.slow
 @pytest.mark.open
 @pytest.mark.direct
 async def test_every_query_answers_an_analyst_who_may_not_read_what_was_said(database_url: str) -> None:

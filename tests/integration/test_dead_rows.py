@@ -154,12 +154,14 @@ def too_much(status: str, found: dict[str, tuple[int, int]]) -> dict[str, tuple[
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", DEAD)
 async def test_dead_rows_cost_nothing(database_url: str, status: str) -> None:
     found = await measured(database_url, status, 3_000)
     assert too_much(status, found) == {}, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", DEAD[1:])
 async def test_former_values_of_pinned_facts_cost_nothing(database_url: str, status: str) -> None:
     settings = SETTINGS.model_copy(update={"digest_fact_keys": ("cup",), "digest_tags": ("cup",)})
@@ -191,6 +193,7 @@ _MERGED = (
 )
 
 
+@pytest.mark.slow
 async def test_ids_that_were_merged_are_looked_up_together(database_url: str) -> None:
     """Page by page, which Postgres does since version 17; before, each id takes some."""
     async with Memory(database_url, Scripted(), SETTINGS) as memory:
@@ -211,6 +214,7 @@ async def test_ids_that_were_merged_are_looked_up_together(database_url: str) ->
     assert max(each.values()) < (0.5 if version >= 170000 else 20), (each, found)
 
 
+@pytest.mark.slow
 async def test_what_was_superseded_long_ago_is_found_where_it_is_asked_for(memory: Memory) -> None:
     """All of its numbers have one space of words, which is far behind the newest; so do what it was in use for once."""
     gate = await memory.observe("The gate was red.", **MIA)

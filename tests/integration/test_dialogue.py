@@ -384,6 +384,7 @@ async def test_each_scope_takes_up_to_its_limit_of_texts(memory: Memory, llm: Sc
     assert '- group_1: the shared work of the group "harbor" (at most 0 observations).' in llm.requests[0].prompt
 
 
+@pytest.mark.slow
 async def test_ten_thousand_observations_without_sources_take_seconds_at_most(memory: Memory, llm: Scripted) -> None:
     said = [message(f"Turn {n}: " + f"the boats of {n} lie in the harbour " * 20, n=n) for n in range(1, 41)]
     await memory.add(said, **HERE)
@@ -396,6 +397,7 @@ async def test_ten_thousand_observations_without_sources_take_seconds_at_most(me
     assert result.refused == {"over_limit": 9_970}
 
 
+@pytest.mark.slow
 async def test_flat_answer_keeps_as_many_as_it_may_and_counts_the_rest(memory: Memory, llm: Scripted) -> None:
     await memory.add([message("Turn 1 about the boats.")], **HERE)
     scopes = ("individual", "moon", None, "individual")

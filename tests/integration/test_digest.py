@@ -84,6 +84,7 @@ async def test_what_is_pinned_comes_first_in_the_order_of_the_settings(memory: M
     assert (await memory.digest(agent_id="bob", user_id="mia")).included == ()
 
 
+@pytest.mark.slow
 async def test_newest_of_a_fact_that_may_not_be_shown_is_not_replaced_by_an_older_one(memory: Memory) -> None:
     await memory.configure(**ADA, digest_fact_keys=["home"])
     await memory.observe("All live in Bergen.", **MIA, collective=True, fact_key="home", observed_at=MONDAY)
@@ -298,6 +299,7 @@ async def test_in_the_hosts_transaction_it_shows_what_that_has_written(memory: M
     assert str(await memory.digest(**MIA)) == ""
 
 
+@pytest.mark.slow
 def test_commands(database_url: str) -> None:
     def run(*args: object, **options: Any) -> Any:
         return memory_sql(*args, "--agent", "ada", "--user", "mia", "--url", database_url, **options)

@@ -48,6 +48,7 @@ async def rewritten(memory: Memory, llm: Scripted, clock: Clock, place: dict[str
     return done.content
 
 
+@pytest.mark.slow
 async def test_what_is_cut_in_two_versions_waits_for_a_person(
     timed: Memory, llm: Scripted, clock: Clock, place: dict[str, Any]
 ) -> None:
@@ -62,6 +63,7 @@ async def test_what_is_cut_in_two_versions_waits_for_a_person(
     assert list(await timed.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_a_week_later_it_is_compared_with_what_it_was_then(
     timed: Memory, llm: Scripted, clock: Clock, place: dict[str, Any]
 ) -> None:

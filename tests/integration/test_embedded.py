@@ -235,6 +235,7 @@ def test_server_has_a_conversation_of_its_own(lasting: Path) -> None:
     assert os.getsid(postmaster(lasting)) not in (0, os.getsid(0))
 
 
+@pytest.mark.slow
 def test_options_reach_the_server(data_dir: Path) -> None:
     with embedded.acquire(data_dir, options={"fsync": "off", "search_path": '"$user", "it\'s"'}) as server:
         assert ask(server.url, "show fsync") == "off"
@@ -257,6 +258,7 @@ def test_server_that_cannot_start_says_why(data_dir: Path) -> None:
 # --- sharing
 
 
+@pytest.mark.slow
 def test_last_release_stops_the_server_and_data_stays(data_dir: Path) -> None:
     with embedded.acquire(data_dir, options=FAST) as first:
         second = embedded.acquire(data_dir)
@@ -290,6 +292,7 @@ def test_server_stays_up_for_everybody_while_processes_come_and_go(data_dir: Pat
     assert not embedded.running(data_dir)
 
 
+@pytest.mark.slow
 def test_process_that_comes_while_the_server_is_stopping_waits_for_the_next_one(data_dir: Path) -> None:
     async def come_while_it_stops(url: str) -> str:
         engine = create_async_engine(url, pool_reset_on_return=None)
@@ -314,6 +317,7 @@ def test_forked_child_does_not_give_back_its_parents_reference(data_dir: Path) -
     assert not embedded.running(data_dir)
 
 
+@pytest.mark.slow
 def test_started_server_stays_until_stopped(data_dir: Path) -> None:
     address = embedded.start(data_dir, options=FAST)
     with clients(data_dir, 1) as (client,):
@@ -371,6 +375,7 @@ def test_killed_server_is_started_again_under_its_clients(data_dir: Path) -> Non
     assert not embedded.running(data_dir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["dead", "somebody else's"])
 def test_stale_numbers_of_processes_are_not_believed(crashed: Path, number: str) -> None:
     with subprocess.Popen(["sleep", "60"], **as_owner(crashed / "cluster")) as other:

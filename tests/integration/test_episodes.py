@@ -523,6 +523,7 @@ async def test_a_correction_has_the_place_of_what_it_corrects(episodic: Memory, 
     await sound(episodic)
 
 
+@pytest.mark.slow
 async def test_what_is_formed_again_is_in_the_episode_in_which_it_was_said(
     episodic: Memory, llm: Scripted, clock: Clock
 ) -> None:
@@ -551,6 +552,7 @@ async def test_an_export_has_them(episodic: Memory, llm: Scripted, clock: Clock)
 # At the same time
 
 
+@pytest.mark.slow
 async def test_one_is_open_whoever_comes_at_the_same_time(episodic: Memory, llm: Scripted, clock: Clock) -> None:
     await told(episodic, llm, clock, ("Mia has a kitchen.", KITCHEN))
     clock.goes_on(hours=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from memory_sql.config import Settings
 from memory_sql.domain.messages import Message
 from memory_sql.jobs.estimating import estimate
@@ -27,6 +29,7 @@ def test_windows_and_texts_are_counted_as_they_would_be_asked() -> None:
     assert [one.calls for one in estimate([], settings, MONDAY)] == [0, 0]
 
 
+@pytest.mark.slow
 def test_by_the_command_line(database_url: str, tmp_path: Path) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text("\n".join(json.dumps({"role": "user", "content": f"I have {n} boats."}) for n in range(60)))

@@ -312,6 +312,7 @@ async def test_resolving_refuses_what_it_cannot_do(memory: Memory) -> None:
         await memory.observations.resolve(one, None, **MIA)
 
 
+@pytest.mark.slow
 async def test_what_a_resolved_plan_replaced_stays_replaced(memory: Memory, clock: Clock) -> None:
     old, other = await plan(memory, "Mia flies on Thursday."), await plan(memory, "Mia may fly on Saturday.")
     new = await plan(memory, "Mia flies on Friday.")
@@ -438,6 +439,7 @@ async def test_each_batch_says_when_it_was_itself(database_url: str, llm: Script
 # What no sweep touches
 
 
+@pytest.mark.slow
 async def test_what_is_held_set_aside_or_protected_stays(memory: Memory, clock: Clock) -> None:
     drinks = ("tea", "rum", "gin")
     ids = [await guess(memory, f"Mia may like {what}.") for what in drinks]
@@ -485,6 +487,7 @@ async def test_sweep_goes_on_where_it_stopped(memory: Memory, clock: Clock, limi
     assert await status(memory, *ids) == ["evicted"] * 5
 
 
+@pytest.mark.slow
 async def test_each_agent_has_its_own_days(memory: Memory, clock: Clock) -> None:
     own: dict[str, Any] = {"never": 0, "ever": "forever", "ten": 10, "default": None}
     for agent, days in own.items():
@@ -504,6 +507,7 @@ async def test_each_agent_has_its_own_days(memory: Memory, clock: Clock) -> None
     assert await rows(memory, gone) == [("default", 2), ("ten", 2)]
 
 
+@pytest.mark.slow
 async def test_application_behind_walls_sweeps(walled_database: str, roles: Roles, llm: Scripted, clock: Clock) -> None:
     async with Memory(as_login(walled_database, roles), llm, SETTINGS, clock=clock) as walled:
         assert walled.database.walled

@@ -17,6 +17,7 @@ async def played(url: str, shared: Path, mode: str) -> Play:
     return await play(url, model, conversations, MODES[mode], Settings(llm="offline"))
 
 
+@pytest.mark.slow
 async def test_batch_asks_once_a_conversation_and_shows_what_its_scopes_know(database_url: str, shared: Path) -> None:
     batch = await played(database_url, shared, "batch")
     assert [(call.conversation, len(call.knows)) for call in batch.calls] == [
@@ -25,6 +26,7 @@ async def test_batch_asks_once_a_conversation_and_shows_what_its_scopes_know(dat
     assert [call.foreign > 0 for call in batch.calls] == [False, True, True]
 
 
+@pytest.mark.slow
 async def test_batch_puts_each_fact_where_it_belongs(database_url: str, shared: Path) -> None:
     batch = await played(database_url, shared, "batch")
     assert batch.kept.keys() == set(FACTS)
@@ -32,6 +34,7 @@ async def test_batch_puts_each_fact_where_it_belongs(database_url: str, shared: 
     assert batch.elsewhere == []
 
 
+@pytest.mark.slow
 async def test_isolated_call_shows_no_text_of_another_scope(database_url: str, shared: Path) -> None:
     isolated = await played(database_url, shared, "isolated")
     texts = {one.content for one in isolated.stored}
@@ -43,6 +46,7 @@ async def test_isolated_call_shows_no_text_of_another_scope(database_url: str, s
     assert isolated.kept.keys() == set(FACTS)
 
 
+@pytest.mark.slow
 async def test_subject_of_a_named_scope_apart_is_told_in_the_main_scope_too(database_url: str, shared: Path) -> None:
     apart = await played(database_url, shared, "named apart")
     assert [len(call.knows) for call in apart.calls] == [5, 1, 1, 3, 1, 5, 1, 1]

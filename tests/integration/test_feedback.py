@@ -138,6 +138,7 @@ def test_command(database_url: str) -> None:
     assert "from -1 to 1" in memory_sql("observation", "feedback", one, "--value", "2", *to, code=1).err
 
 
+@pytest.mark.slow
 @given(
     said=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), st.sampled_from([-1, -0.5, 0, 0.25, 1])), max_size=12)
 )

@@ -179,6 +179,7 @@ async def test_it_refuses_what_it_cannot_do(alive: Memory) -> None:
             await alive.work.lifecycle(**ADA, days=days)
 
 
+@pytest.mark.slow
 def test_command_prints_a_table_with_a_chart(database_url: str, tmp_path: Path) -> None:
     at = ("--url", database_url)
     for text, sure in (("Mia rows.", "0.95"), ("Mia swims.", "0.5"), ("Mia might fly.", "0.3")):
@@ -203,6 +204,7 @@ def test_command_prints_a_table_with_a_chart(database_url: str, tmp_path: Path) 
     assert "nobody" in memory_sql("lifecycle", "--agent", "nobody", *at, code=1).err
 
 
+@pytest.mark.slow
 def test_command_draws_a_picture_where_it_can(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

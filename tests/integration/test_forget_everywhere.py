@@ -54,6 +54,7 @@ async def test_whom_nobody_knows_is_in_no_receipt(memory: Memory) -> None:
     assert (await memory.people.forget("nobody")).agents == {}
 
 
+@pytest.mark.slow
 async def test_who_is_only_spoken_of_or_stands_for_somebody_is_found(memory: Memory) -> None:
     await memory.people.merge(agent_id="ada", user_id="visitor", into_user_id=MIA)
     await memory.groups.create("harbor", agent_id="bob")
@@ -95,6 +96,7 @@ async def test_behind_walls(walled_database: str, roles: Roles, llm: Scripted, s
         assert list((await memory.people.forget(MIA, dry_run=True)).agents) == []
 
 
+@pytest.mark.slow
 def test_sync_face_and_command(database_url: str) -> None:
     with sync.Memory(database_url, settings=Settings(llm="offline")) as memory:
         memory.observe("Mia keeps boats.", agent_id="ada", user_id=MIA)

@@ -96,6 +96,7 @@ async def remembered(memory: Memory) -> set[str]:
     return {content for (content,) in await rows(memory, "SELECT content FROM memory.observations")}
 
 
+@pytest.mark.slow
 async def test_forgotten_user_leaves_no_word_anywhere(memory: Memory) -> None:
     """R100, promise 7: whatever was made of it; what isn't theirs stays as it was, to the byte."""
     await say(
@@ -125,6 +126,7 @@ async def test_forgotten_user_leaves_no_word_anywhere(memory: Memory) -> None:
     assert receipt.withheld == ()
 
 
+@pytest.mark.slow
 async def test_word_of_another_stands_alone(memory: Memory) -> None:
     """Rule 7: by evidence. A confirmation keeps what somebody else said too; a text made of both goes."""
     await say(memory, "We leave at dawn.", group_ids=["crew"])
@@ -210,6 +212,7 @@ async def test_version_before_stays(memory: Memory) -> None:
     assert receipt.rebuilt == receipt.withheld == ()  # nothing was left to be told anew
 
 
+@pytest.mark.slow
 async def test_what_was_made_of_it_upwards_goes_and_what_it_was_made_of_stays(memory: Memory) -> None:
     """Downwards to messages and derived rows, over two levels; never up to a child's source (rule 7)."""
     low = await memory.observe("Mia's ruby.", **MIA)
@@ -412,6 +415,7 @@ async def test_person_of_more_conversations_than_a_statement_has_parameters_is_f
     assert "ruby" not in await everything(memory)
 
 
+@pytest.mark.slow
 async def test_dry_run_says_what_would_go_and_leaves_everything(memory: Memory) -> None:
     await say(memory, "I hide my ruby.", "I sail a sloop.")
     await tell(memory)
@@ -424,6 +428,7 @@ async def test_dry_run_says_what_would_go_and_leaves_everything(memory: Memory) 
     assert (planned.dry_run, done.dry_run) == (True, False)
 
 
+@pytest.mark.slow
 async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory) -> None:
     """Of every kind: versions that are undone, judgements, what was made of it, stored answers, memberships."""
     await memory.add([message("Hello.", user_id="jonas")], **MIA, conversation_id="crew", group_ids=["crew"])
@@ -442,6 +447,7 @@ async def test_dry_run_counts_what_the_forgetting_counts(memory: Memory) -> None
     assert min(done.counts.values()) > 0, done.counts
 
 
+@pytest.mark.slow
 async def test_dry_run_names_the_texts_that_the_forgetting_withholds(memory: Memory) -> None:
     """Not those of which nothing is left to be rewritten."""
     await say(memory, "I hide my ruby.", "We sail a sloop.", group_ids=["crew"])
@@ -888,6 +894,7 @@ async def test_rebuild_stays_due_until_all_is_told_again(database_url: str, parr
         assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory) -> None:
     """Locks on conversations and scopes are taken in one order by everybody."""
     for session, group in (("s", "crew"), ("t", "club")):
@@ -902,6 +909,7 @@ async def test_two_forgettings_at_once_do_not_wait_for_each_other(memory: Memory
     assert await remembered(memory) == set()
 
 
+@pytest.mark.slow
 async def test_reasons_that_may_name_the_forgotten_go(memory: Memory) -> None:
     """Why they joined, left, were merged or renamed, or their scope was changed, in anybody's words."""
     crew: dict[str, Any] = {**ADA, "group_id": "crew"}
@@ -1149,6 +1157,7 @@ async def test_forgetting_that_was_not_committed_is_left_out_of_a_restore(
     assert "ruby" not in await everything(memory)
 
 
+@pytest.mark.slow
 async def test_backup_from_before_the_agent_forgets_once_too(
     memory: Memory, parrot: Parrot, journal_file: Path
 ) -> None:
@@ -1166,6 +1175,7 @@ async def test_backup_from_before_the_agent_forgets_once_too(
         assert "sloop" in await everything(opened)
 
 
+@pytest.mark.slow
 async def test_forgettings_of_another_database_are_skipped(memory: Memory, parrot: Parrot, journal_file: Path) -> None:
     """One journal may serve several: by the id of the database they are told apart, not by the agent's."""
     await say(memory, "I hide my ruby.")
@@ -1180,6 +1190,7 @@ async def test_forgettings_of_another_database_are_skipped(memory: Memory, parro
     assert "ruby" in await everything(memory)
 
 
+@pytest.mark.slow
 async def test_journal_reads_only_the_forgettings_and_the_renamings_concerned(
     memory: Memory, journal_file: Path
 ) -> None:
@@ -1209,12 +1220,14 @@ def spoil(path: Path, text: str = "no journal\n") -> None:
     path.write_text(text)
 
 
+@pytest.mark.slow
 async def test_journal_that_cannot_be_read_closes_too(memory: Memory, parrot: Parrot, journal_file: Path) -> None:
     spoil(journal_file)
     with pytest.raises(ConfigurationError, match="line 1"):
         await Memory(str_url(memory), parrot, memory.settings).open()
 
 
+@pytest.mark.slow
 async def test_nothing_is_forgotten_where_the_journal_cannot_be_written(memory: Memory, tmp_path: Path) -> None:
     memory.settings = memory.settings.model_copy(update={"forget_journal": tmp_path / "missing" / "file"})
     await say(memory, "I hide my ruby.")

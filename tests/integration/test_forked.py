@@ -98,6 +98,7 @@ async def server_processes(memory: Memory) -> set[int]:
     return set(await asyncio.gather(*(one() for _ in range(5))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hosted", "ends"), [(False, "closed"), (True, "closed"), (False, "lost")])
 def test_what_a_forked_child_closes_or_loses_the_parent_keeps(database_url: str, hosted: bool, ends: str) -> None:
     with asyncio.Runner() as runner:
@@ -119,6 +120,7 @@ def test_what_a_forked_child_closes_or_loses_the_parent_keeps(database_url: str,
             runner.run(engine.dispose())
 
 
+@pytest.mark.slow
 def test_a_blocking_memory_is_refused_in_a_forked_child_and_goes_on_in_the_parent(database_url: str) -> None:
     with sync.Memory(database_url, settings=Settings(llm="offline")) as memory:
         told = memory.observe("Likes green tea.", **MIA)

@@ -82,6 +82,7 @@ async def test_it_is_brought_back(memory: Memory, llm: Scripted) -> None:
     await sound(memory)
 
 
+@pytest.mark.slow
 async def test_texts_go_back_and_are_written_anew(memory: Memory, llm: Scripted) -> None:
     await formed(memory, llm, ("Mia said: boats.", "individual", [1]), ("Mia likes tea.", "individual", [3]))
     llm.then("Mia said something of boats and likes tea.")
@@ -207,6 +208,7 @@ async def again_with_nothing(memory: Memory, parrot: Parrot, conversation: str) 
     await memory.conversations.form(agent_id="ada", conversation_id=conversation, again=True)
 
 
+@pytest.mark.slow
 async def test_what_was_propagated_goes_with_it_and_comes_back(parroted: tuple[Memory, Parrot]) -> None:
     """Out of both texts at once, before anything is written anew."""
     memory, parrot = parroted
@@ -234,6 +236,7 @@ async def test_what_was_propagated_goes_with_it_and_comes_back(parroted: tuple[M
         assert "frozen" in await shown(memory, user)
 
 
+@pytest.mark.slow
 async def test_what_was_merged_goes_with_the_last_that_said_it(parroted: tuple[Memory, Parrot]) -> None:
     memory, parrot = parroted
     for group, users in (("eden", ("gene", "mia")), ("atlas", ("jo", "tim"))):
@@ -263,6 +266,7 @@ def small(database_url: str, llm: Scripted) -> Memory:
     return Memory(database_url, llm, Settings(llm="offline", formation_window_messages=2, retry_first_seconds=0.001))
 
 
+@pytest.mark.slow
 async def test_what_fails_stands_as_it_was(small: Memory, llm: Scripted) -> None:
     """Stretch by stretch: the first is formed anew, the second stands, and the rest waits; once more does the rest."""
     async with small as memory:
@@ -284,6 +288,7 @@ async def test_what_fails_stands_as_it_was(small: Memory, llm: Scripted) -> None
         await sound(memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", ["after_load", "in_call", "before_commit"])
 async def test_death_at_any_point_leaves_each_message_formed_once(
     database_url: str, llm: Scripted, dies: str, monkeypatch: pytest.MonkeyPatch

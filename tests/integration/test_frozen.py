@@ -55,6 +55,7 @@ async def fill(memory: Memory) -> None:
     assert memory.database.engine.pool.checkedin() == POOLED  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosted", [False, True], ids=["our pool", "a host's engine"])
 @pytest.mark.parametrize("call", ["observe", "add", "search", "context", "list", "forget"])
 async def test_no_call_fails_on_a_connection_that_the_server_closed_meanwhile(

@@ -174,6 +174,7 @@ async def test_who_is_a_member_stays_one_as_they_are(memory: Memory) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_leaving_twice_is_leaving_once(memory: Memory) -> None:
     await crew(memory, "mia")
     await stated(memory, "We sail.")
@@ -186,6 +187,7 @@ async def test_leaving_twice_is_leaving_once(memory: Memory) -> None:
     assert len(await events(memory, "membership")) == 3
 
 
+@pytest.mark.slow
 async def test_what_was_given_up_of_who_leaves_is_not_tried_again(
     database_url: str, parrot: Parrot, clock: Clock
 ) -> None:
@@ -207,6 +209,7 @@ async def test_what_was_given_up_of_who_leaves_is_not_tried_again(
         assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_comes_back_at_the_very_moment_of_leaving(database_url: str, parrot: Parrot) -> None:
     now = datetime(2026, 3, 2, 9, tzinfo=UTC)
     async with Memory(
@@ -249,6 +252,7 @@ async def test_what_cant_be_accepted_is_refused(memory: Memory) -> None:
         await memory.groups.add_member("crew", "mia", **ADA, source="gossip")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_group_stands_and_falls_with_the_host(memory: Memory, host: AsyncSession) -> None:
     for commit in (False, True):
         await memory.groups.create("crew", **ADA, session=host)
@@ -320,6 +324,7 @@ async def everything(memory: Memory, who: dict[str, Any]) -> str:
     return "\n".join(map(str, found))
 
 
+@pytest.mark.slow
 async def test_who_has_left_sees_nothing_of_the_group_in_any_way(memory: Memory, parrot: Parrot) -> None:
     await remembered(memory, parrot)
     seen = await everything(memory, MIA)
@@ -473,6 +478,7 @@ async def test_who_has_left_one_of_a_conversations_groups_reads_no_more_of_it(me
     assert [m.conversation_id for m in await memory.conversations.messages(**MIA)] == ["s", "own"]
 
 
+@pytest.mark.slow
 async def test_who_leaves_leaves_by_all_ids_that_stand_for_them(memory: Memory) -> None:
     await crew(memory, "mia", "jonas", "visitor")
     await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
@@ -522,6 +528,7 @@ async def test_leaving_costs_readers_no_statement(memory: Memory) -> None:
         assert len(seen) == 1
 
 
+@pytest.mark.slow
 async def test_groups_that_were_left_are_found_by_an_index(memory: Memory) -> None:
     await crew(memory, "mia")
     await rows(
@@ -551,6 +558,7 @@ async def refused(memory: Memory) -> dict[str, int]:
     return dict(found[0][0])
 
 
+@pytest.mark.slow
 async def test_running_conversation_places_nothing_more_into_the_group_for_who_has_left(
     memory: Memory, parrot: Parrot
 ) -> None:
@@ -571,6 +579,7 @@ async def test_running_conversation_places_nothing_more_into_the_group_for_who_h
     assert ("g:crew", "We sail.") in await placed(memory)
 
 
+@pytest.mark.slow
 async def test_of_several_who_speak_only_members_give_to_the_group(memory: Memory, parrot: Parrot) -> None:
     await crew(memory, "mia", "jonas")
     await stated(memory, "The code is 4711.", "jonas")
@@ -656,6 +665,7 @@ async def begun(memory: Memory, parrot: Parrot) -> Callable[[Any], Awaitable[Any
     return lambda unit: formation.apply(unit, loaded, answered, memory.settings, memory.now())
 
 
+@pytest.mark.slow
 async def test_leaving_waits_for_an_apply_and_archives_what_it_placed(memory: Memory, parrot: Parrot) -> None:
     apply = await begun(memory, parrot)
     async with serving(memory) as unit:
@@ -668,6 +678,7 @@ async def test_leaving_waits_for_an_apply_and_archives_what_it_placed(memory: Me
     assert await standing(memory) == {"We moor.": "archived"}
 
 
+@pytest.mark.slow
 async def test_apply_waits_for_a_leaving_and_is_refused(memory: Memory, parrot: Parrot, host: AsyncSession) -> None:
     apply = await begun(memory, parrot)
 
@@ -722,6 +733,7 @@ async def test_many_leave_join_and_form_at_once_without_a_deadlock(memory: Memor
 # What a leaver contributed
 
 
+@pytest.mark.slow
 async def test_what_only_the_leaver_said_is_archived_and_the_text_told_anew(memory: Memory) -> None:
     scope_id = await crew(memory, "mia", "jonas")
     await stated(memory, "We sail.", "jonas")
@@ -752,6 +764,7 @@ async def test_what_only_the_leaver_said_is_archived_and_the_text_told_anew(memo
     }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_text_of_the_leaver_alone_goes_and_nothing_is_due(memory: Memory) -> None:
     await crew(memory, "mia", "jonas")
     await stated(memory, "Mia's plan.")
@@ -841,6 +854,7 @@ async def test_what_was_superseded_is_not_found_again_when_its_author_leaves(mem
     assert len(await events(memory, "status")) == told
 
 
+@pytest.mark.slow
 async def test_what_was_made_of_it_in_wider_scopes_is_taken_out(memory: Memory) -> None:
     await crew(memory, "mia", "jonas")
     mine, theirs = await stated(memory, "Mia's ruby."), await stated(memory, "Jonas's opal.", "jonas")

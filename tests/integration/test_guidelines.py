@@ -85,6 +85,7 @@ async def test_a_version_each_time_it_changes(memory: Memory) -> None:
     assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_what_no_longer_holds_is_said_no_more(memory: Memory) -> None:
     await known(memory)
     await noted(memory, *["failed"] * 8)

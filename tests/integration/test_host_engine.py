@@ -96,11 +96,13 @@ async def remembers(memory: Memory, llm: Scripted) -> None:
 # It works, and the engine is as it was
 
 
+@pytest.mark.slow
 async def test_everything_works_on_the_engine_of_a_host(hosted: Memory, llm: Scripted, engine: AsyncEngine) -> None:
     await remembers(hosted, llm)
     assert hosted.database.engine is engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -137,6 +139,7 @@ def listeners(engine: AsyncEngine) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.direct
 async def test_nothing_of_ours_stays_in_the_engine_or_in_a_session_of_the_host(
     database_url: str, llm: Scripted, settings: Settings
@@ -185,6 +188,7 @@ async def test_hot_calls_take_one_round_trip_and_a_transaction_one_more_than_on_
     assert len(seen) == len(own) + len(limits)
 
 
+@pytest.mark.slow
 async def test_limit_on_waiting_for_locks_holds_for_single_statements_and_in_transactions(
     database_url: str, engine: AsyncEngine, llm: Scripted
 ) -> None:
@@ -231,6 +235,7 @@ async def test_full_pool_is_a_named_error(database_url: str, llm: Scripted, sett
         assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.direct
 async def test_connections_that_the_server_closed_are_replaced(hosted: Memory, engine: AsyncEngine) -> None:
     own = text("SELECT pg_backend_pid()")
@@ -302,6 +307,7 @@ async def test_call_that_is_cancelled_while_its_connection_is_looked_at_gives_it
 # Walls, pooler, worker, import
 
 
+@pytest.mark.slow
 async def test_walls_stand_on_the_engine_of_a_host(
     walled_database: str, roles: Roles, llm: Scripted, settings: Settings
 ) -> None:
@@ -315,6 +321,7 @@ async def test_walls_stand_on_the_engine_of_a_host(
             assert await connection.scalar(text("SELECT count(*) FROM memory.observations")) == 0
 
 
+@pytest.mark.slow
 async def test_engine_behind_a_pooler_is_known_by_its_connections(
     walled_database: str, pooler: Pooler, llm: Scripted
 ) -> None:
@@ -325,6 +332,7 @@ async def test_engine_behind_a_pooler_is_known_by_its_connections(
         await remembers(memory, llm)
 
 
+@pytest.mark.slow
 async def test_recipe_of_the_page_works_behind_a_pooler_in_many_processes(
     walled_database: str, many_pooled: Pooler, llm: Scripted
 ) -> None:
@@ -345,6 +353,7 @@ async def test_recipe_of_the_page_works_behind_a_pooler_in_many_processes(
         assert len(await memories[0].observations.list(**MIA, limit=100)) == 20
 
 
+@pytest.mark.slow
 async def test_half_of_the_recipe_is_named_when_it_opens_and_when_it_fails(
     walled_database: str,
     many_pooled: Pooler,

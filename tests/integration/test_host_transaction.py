@@ -162,6 +162,7 @@ async def test_hosts_limit_on_waiting_for_locks_is_as_before(memory: Memory, hos
     assert await lock_timeout(host) == "0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["0", "100ms"])
 async def test_blocked_call_ends_and_the_host_goes_on_from_its_savepoint(
     database_url: str, llm: Scripted, host: AsyncSession, before: str
@@ -261,6 +262,7 @@ async def test_of_the_hosts_limits_none_but_that_for_locks_is_touched(memory: Me
     assert found == [("5s", "0"), ("0", "0")]
 
 
+@pytest.mark.slow
 async def test_own_calls_wait_no_longer_for_a_lock_than_they_may(
     database_url: str, llm: Scripted, host: AsyncSession
 ) -> None:
@@ -317,6 +319,7 @@ async def test_full_pool_is_an_answer_to_who_reads(database_url: str, llm: Scrip
             await memory.context(**MIA)
 
 
+@pytest.mark.slow
 async def test_transaction_that_stands_still_ends_with_its_locks(database_url: str, llm: Scripted) -> None:
     """As that of a process that is frozen."""
     settings = Settings(llm="offline", idle_timeout_seconds=1, lock_timeout_seconds=30)

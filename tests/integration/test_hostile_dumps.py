@@ -96,6 +96,7 @@ async def test_values_of_the_wrong_type_in_every_field_cost_no_other_document(me
     assert ("Answer in short.",) in await rows(memory, "SELECT content FROM memory.observations")
 
 
+@pytest.mark.slow
 async def test_folder_whose_name_is_no_text_can_be_imported(memory: Memory, tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"ed\xffen")
     await asyncio.to_thread(folder.mkdir)

@@ -85,6 +85,7 @@ async def test_every_document_is_accounted_for(memory: Memory, legacy: Legacy, f
     assert {code: report.anomalies.get(code, 0) for code in manifest.anomalies} == dict(manifest.anomalies)
 
 
+@pytest.mark.slow
 async def test_what_is_imported_is_classified_by_maintenance(memory: Memory, folder: Path) -> None:
     """That takes longer than storing it."""
     await bring(memory, folder)
@@ -99,6 +100,7 @@ async def test_what_is_imported_is_classified_by_maintenance(memory: Memory, fol
     assert await rows(memory, counts.format(1)) == [(done.classified, 0)]
 
 
+@pytest.mark.slow
 async def test_dry_run_says_the_same_and_writes_nothing(memory: Memory, folder: Path) -> None:
     planned = await bring(memory, folder, dry_run=True)
     assert (planned.run, await state(memory)) == (None, [])
@@ -106,6 +108,7 @@ async def test_dry_run_says_the_same_and_writes_nothing(memory: Memory, folder: 
     assert done.model_copy(update={"run": None}) == planned
 
 
+@pytest.mark.slow
 async def test_second_run_adds_nothing(memory: Memory, folder: Path) -> None:
     first = await bring(memory, folder)
     before = await state(memory)
@@ -137,6 +140,7 @@ async def test_anomalies_in_pairs_come_once_and_go(memory: Memory, tmp_path: Pat
     assert await state(memory) == []
 
 
+@pytest.mark.slow
 async def test_what_was_forgotten_does_not_come_again(memory: Memory, folder: Path) -> None:
     first = await bring(memory, folder)
     (agent, owner), *_ = await rows(memory, LARGEST)
@@ -149,12 +153,14 @@ async def test_what_was_forgotten_does_not_come_again(memory: Memory, folder: Pa
     assert again.collections.keys() == first.collections.keys()
 
 
+@pytest.mark.slow
 async def test_other_key_is_refused(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     with pytest.raises(InputError, match="another key"):
         await bring(memory, folder, key=b"o" * 32)
 
 
+@pytest.mark.slow
 async def test_rollback_leaves_what_was_there_before(memory: Memory, legacy: Legacy, folder: Path) -> None:
     before = await state(memory)
     report = await bring(memory, folder)
@@ -174,6 +180,7 @@ async def test_rollback_leaves_what_was_there_before(memory: Memory, legacy: Leg
     assert again.collections == report.collections
 
 
+@pytest.mark.slow
 async def test_what_was_formed_since_survives_a_rollback(memory: Memory, llm: Scripted, folder: Path) -> None:
     report = await bring(memory, folder)
     (agent, owner), *_ = await rows(memory, LARGEST)
@@ -189,6 +196,7 @@ async def test_what_was_formed_since_survives_a_rollback(memory: Memory, llm: Sc
     assert "calendar" not in str(await memory.context(**who))
 
 
+@pytest.mark.slow
 async def test_links_to_what_was_brought_go_with_a_rollback(database_url: str, folder: Path) -> None:
     async with Memory(database_url, settings=Settings(llm="offline", graph=True, episodes=True)) as memory:
         report = await bring(memory, folder)
@@ -207,6 +215,7 @@ async def test_links_to_what_was_brought_go_with_a_rollback(database_url: str, f
         assert await memory.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Path) -> None:
     run = (await bring(memory, folder)).run or 0
     same = await memory.imports.verify(run, dump=folder)
@@ -268,6 +277,7 @@ async def state_of(memory: Memory, **where: Any) -> tuple[list[tuple[Any, ...]],
     return await state(memory), run or 0
 
 
+@pytest.mark.slow
 async def test_tables_in_which_rows_are_staged_go_with_the_import(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     for _ in range(100):
@@ -422,6 +432,7 @@ async def test_what_is_forgotten_under_a_hold_does_not_come_by_a_rollback(memory
     assert secret.content not in {o.content for o in await memory.observations.list(**who, limit=1000)}
 
 
+@pytest.mark.slow
 async def test_conversation_is_forgotten_with_what_was_imported_of_it(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     (agent, session), *_ = await rows(

@@ -90,6 +90,7 @@ async def scopes(memory: Memory) -> list[str]:
     return [owner for (owner,) in await rows(memory, "SELECT owner FROM memory.scopes ORDER BY 1")]
 
 
+@pytest.mark.slow
 async def test_who_was_renamed_here_gets_nothing_twice(memory: Memory, bring: Bring) -> None:
     await bring(SMALL.collections())
     agent, user = await one_user(memory)
@@ -102,6 +103,7 @@ async def test_who_was_renamed_here_gets_nothing_twice(memory: Memory, bring: Br
     assert {counts["migrated"] for counts in again.collections.values()} == {0}
 
 
+@pytest.mark.slow
 async def test_who_was_linked_to_another_id_gets_nothing_twice(memory: Memory, bring: Bring) -> None:
     await bring(SMALL.collections())
     before = await rows(memory, TOLD), await scopes(memory)
@@ -114,6 +116,7 @@ async def test_who_was_linked_to_another_id_gets_nothing_twice(memory: Memory, b
     assert (await rows(memory, TOLD), await scopes(memory)) == before
 
 
+@pytest.mark.slow
 async def test_shards_that_were_merged_do_not_come_by_name_as_well(memory: Memory, bring: Bring) -> None:
     await bring(SMALL.collections())
     before = await rows(memory, TOLD), await scopes(memory)
@@ -121,6 +124,7 @@ async def test_shards_that_were_merged_do_not_come_by_name_as_well(memory: Memor
     assert (await rows(memory, TOLD), await scopes(memory)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "It is so. "])
 async def test_of_a_text_that_has_changed_what_is_new_comes_and_waits(memory: Memory, bring: Bring, text: str) -> None:
     """Also where it was empty before."""
@@ -137,6 +141,7 @@ async def test_of_a_text_that_has_changed_what_is_new_comes_and_waits(memory: Me
     assert report.unaccounted == ()
 
 
+@pytest.mark.slow
 async def test_forgotten_sentence_stays_away_wherever_it_stands(memory: Memory, llm: Scripted, bring: Bring) -> None:
     said = "Keeps a calendar. Has a cat named Ivo. Rows on Sundays."
     report = await bring(changed(SMALL, "memory_user", lambda _, d: {**d, "content": said}))
@@ -153,6 +158,7 @@ async def test_forgotten_sentence_stays_away_wherever_it_stands(memory: Memory, 
     assert "Ivo" not in str(await memory.context(**who))
 
 
+@pytest.mark.slow
 async def test_record_that_says_what_was_forgotten_of_a_text_stays_away(
     memory: Memory, llm: Scripted, bring: Bring
 ) -> None:
@@ -171,6 +177,7 @@ async def test_record_that_says_what_was_forgotten_of_a_text_stays_away(
     assert "Ivo" not in str(await memory.context(**MIA))
 
 
+@pytest.mark.slow
 async def test_document_comes_by_itself_where_the_other_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
     """The other named Jonas too, but came while Jonas had no memory, and is not imported again."""
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
@@ -195,6 +202,7 @@ async def test_document_comes_by_itself_where_the_other_that_says_it_is_not(memo
     assert (await memory.imports.rollback(done.run or 0)).observations == 2
 
 
+@pytest.mark.slow
 async def test_new_repetition_makes_no_second_scope_of_who_was_renamed(memory: Memory, bring: Bring) -> None:
     said = HOME.directive(content="Answer in Dutch.")
     await bring({"memory_user": [HOME.blob()], "memory_sessions": [said]}.items())
@@ -206,6 +214,7 @@ async def test_new_repetition_makes_no_second_scope_of_who_was_renamed(memory: M
     assert (await rows(memory, TOLD), await scopes(memory)) == before
 
 
+@pytest.mark.slow
 async def test_repetition_comes_to_another_although_who_has_the_first_was_renamed(memory: Memory, bring: Bring) -> None:
     """Of the new id the source knows nothing, but it isn't the other's."""
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
@@ -218,6 +227,7 @@ async def test_repetition_comes_to_another_although_who_has_the_first_was_rename
     assert report.collections["memory_sessions"]["migrated"] == 1
 
 
+@pytest.mark.slow
 async def test_new_repetition_makes_no_second_scope_of_who_was_linked(memory: Memory, bring: Bring) -> None:
     said = HOME.directive(content="Answer in Dutch.")
     people = [HOME.person(HOME.user), HOME.person(HOME.other, "jonas")]
@@ -229,6 +239,7 @@ async def test_new_repetition_makes_no_second_scope_of_who_was_linked(memory: Me
     assert (await rows(memory, TOLD), await scopes(memory)) == before
 
 
+@pytest.mark.slow
 async def test_what_is_new_of_who_was_renamed_here_is_theirs(memory: Memory, bring: Bring) -> None:
     """The source still has the former id, twice replaced: its sentences, records, members and messages are of the newest."""
     said = HOME.message(1, content="Ahoy.")
@@ -260,6 +271,7 @@ async def test_what_is_new_of_who_was_renamed_here_is_theirs(memory: Memory, bri
         assert set(await rows(memory, named)) == {("mia",)}
 
 
+@pytest.mark.slow
 async def test_what_is_new_of_a_conversation_that_was_renamed_here_is_its_own(memory: Memory, bring: Bring) -> None:
     """The source still has the former id, twice replaced: what it says since, and records of it, are of the newest."""
     said = HOME.message(1, content="Ahoy.")
@@ -288,6 +300,7 @@ async def test_what_is_new_of_a_conversation_that_was_renamed_here_is_its_own(me
         assert set(await rows(memory, named)) == {("monday",)}, named
 
 
+@pytest.mark.slow
 async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(memory: Memory, bring: Bring) -> None:
     both = HOME.directive(content="Answer in Dutch.", related_users=[HOME.user, HOME.other])
     await bring({"memory_user": [HOME.blob()], "memory_sessions": [both]}.items())
@@ -299,6 +312,7 @@ async def test_sentence_comes_by_itself_where_the_record_that_says_it_is_not(mem
         assert told == ["Answer in Dutch.", "Jonas rows."]
 
 
+@pytest.mark.slow
 async def test_dump_that_grew_by_a_repetition_alone_can_be_imported(memory: Memory, bring: Bring) -> None:
     """The new document makes no scope and no row: it is evidence of the row that says the same."""
     said = HOME.directive(content="Answer in Dutch.")
@@ -315,6 +329,7 @@ async def test_dump_that_grew_by_a_repetition_alone_can_be_imported(memory: Memo
     ]
 
 
+@pytest.mark.slow
 async def test_what_waits_here_and_says_the_same_is_one(memory: Memory, bring: Bring) -> None:
     await bring(changed(SMALL, "memory_sessions", lambda _, d: {**d, "memory_type": "episode"}))
     agent, user = await one_user(memory)
@@ -330,6 +345,7 @@ async def test_what_waits_here_and_says_the_same_is_one(memory: Memory, bring: B
     assert (await memory.observations.get(here.id, agent_id=agent, user_id=user)).content == text
 
 
+@pytest.mark.slow
 async def test_what_is_set_aside_here_does_not_come_by_another_document(memory: Memory, bring: Bring) -> None:
     blobs = {"memory_user": [HOME.blob(content="Rows.")]}
     await bring(blobs.items())
@@ -345,6 +361,7 @@ async def test_what_is_set_aside_here_does_not_come_by_another_document(memory: 
     assert await rows(memory, "SELECT content FROM memory.observations WHERE content LIKE '%Ivo%'") == [(here.content,)]
 
 
+@pytest.mark.slow
 async def test_text_goes_with_its_import_though_all_of_it_was_said_again(
     memory: Memory, llm: Scripted, bring: Bring
 ) -> None:
@@ -367,6 +384,7 @@ async def test_text_goes_with_its_import_though_all_of_it_was_said_again(
     assert len(await memory.observations.list(**who, limit=1000)) > 3
 
 
+@pytest.mark.slow
 async def test_dry_run_knows_what_is_here(memory: Memory, bring: Bring) -> None:
     await bring(SMALL.collections())
     agent, user = await one_user(memory)

@@ -109,6 +109,7 @@ KEPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HELD)
 async def test_rollback_withdraws_what_is_held(memory: Memory, bring: Bring, kind: str) -> None:
     run = await bring()
@@ -180,6 +181,7 @@ def is_there(order: tuple[str, ...]) -> bool:
     return forget < rollback or hold < rollback < forget < release
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "order"),
     few_in_every_run(
@@ -211,6 +213,7 @@ async def test_what_is_forgotten_does_not_come_back_in_any_order(
     assert "ruby" not in (await everything(memory)).casefold()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rolled_back", [False, True])
 @pytest.mark.parametrize("what", ["user", "conversation"])
 async def test_what_an_earlier_import_had_not_taken_does_not_come(
@@ -231,6 +234,7 @@ async def test_what_an_earlier_import_had_not_taken_does_not_come(
         assert await rows(memory, "SELECT 1 FROM memory.members WHERE user_id = :user", user=MIA) == []
 
 
+@pytest.mark.slow
 async def test_forgotten_group_is_not_made_again(memory: Memory, bring: Bring) -> None:
     run = await bring()
     await memory.imports.rollback(run)
@@ -240,6 +244,7 @@ async def test_forgotten_group_is_not_made_again(memory: Memory, bring: Bring) -
     assert await rows(memory, "SELECT 1 FROM memory.members") == []
 
 
+@pytest.mark.slow
 async def test_who_comes_back_after_it_is_imported_from_then_on(memory: Memory, bring: Bring) -> None:
     await bring()
     await memory.forget(Selection(user_id=MIA), **ADA)
@@ -270,6 +275,7 @@ async def test_claim_judged_for_an_imported_group_leaves_the_rollback_possible(m
     assert told.content in dict(await rows(memory, REMEMBERED))
 
 
+@pytest.mark.slow
 async def test_rollback_under_a_hold_is_asked_for_twice(memory: Memory, bring: Bring) -> None:
     run = await bring()
     await memory.holds.place(**ADA, user_id=MIA)
@@ -279,6 +285,7 @@ async def test_rollback_under_a_hold_is_asked_for_twice(memory: Memory, bring: B
     assert [await rows(memory, REMEMBERED), await rows(memory, SPOKEN)] == before
 
 
+@pytest.mark.slow
 async def test_rollback_takes_back_the_texts_that_are_left_when_its_turn_comes(
     memory: Memory, bring: Bring, database_url: str
 ) -> None:
@@ -296,6 +303,7 @@ async def test_rollback_takes_back_the_texts_that_are_left_when_its_turn_comes(
     assert await rows(memory, "SELECT count(*) FROM memory.consolidations WHERE live") == [(0,)]
 
 
+@pytest.mark.slow
 async def test_rollback_takes_what_an_earlier_import_has_heard_again(memory: Memory, bring: Bring) -> None:
     """The second import says in other messages what the first has remembered, and is evidence for it."""
     first, second = collections(), collections()

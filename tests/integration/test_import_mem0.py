@@ -55,6 +55,7 @@ async def bring(memory: Memory, url: str, **options: Any) -> ImportReport:
     return await memory.imports.mem0(**{"mem0_url": url, "key": KEY, "agent_id": "assistant", **options})
 
 
+@pytest.mark.slow
 async def test_what_mem0_wrote_comes_with_its_user_agent_run_time_and_metadata(memory: Memory, mem0: str) -> None:
     await write(mem0, WRITTEN)
     report = await bring(memory, mem0)
@@ -87,6 +88,7 @@ async def test_what_mem0_wrote_comes_with_its_user_agent_run_time_and_metadata(m
     assert (one.status, one.pending, one.verification, one.source.kind) == ("active", True, "unverified", "import")
 
 
+@pytest.mark.slow
 async def test_each_user_sees_only_their_own(memory: Memory, mem0: str) -> None:
     await write(mem0, WRITTEN)
     await bring(memory, mem0)
@@ -97,6 +99,7 @@ async def test_each_user_sees_only_their_own(memory: Memory, mem0: str) -> None:
     assert [len(found) for found in seen.values()] == [3, 2, 0]
 
 
+@pytest.mark.slow
 async def test_dry_run_says_the_same_and_writes_nothing(memory: Memory, mem0: str) -> None:
     await write(mem0, [*WRITTEN.values(), payload(" "), payload("Old.", expiration_date="2026-01-01")])
     planned = await bring(memory, mem0, dry_run=True)
@@ -104,6 +107,7 @@ async def test_dry_run_says_the_same_and_writes_nothing(memory: Memory, mem0: st
     assert (await bring(memory, mem0)).model_copy(update={"run": None}) == planned
 
 
+@pytest.mark.slow
 async def test_second_run_brings_only_what_is_new(memory: Memory, mem0: str) -> None:
     await write(mem0, WRITTEN)
     await bring(memory, mem0)
@@ -116,6 +120,7 @@ async def test_second_run_brings_only_what_is_new(memory: Memory, mem0: str) -> 
     assert later.collections["mem0"] == {"source": 9, "migrated": 1, "merged": 0, "skipped": 8, "rejected": 0}
 
 
+@pytest.mark.slow
 async def test_rollback_leaves_what_was_there_before(memory: Memory, mem0: str) -> None:
     await memory.observe("Plays chess.", agent_id="assistant", user_id="alice")
     before = await state(memory)
@@ -130,6 +135,7 @@ async def test_rollback_leaves_what_was_there_before(memory: Memory, mem0: str) 
     assert (await bring(memory, mem0)).collections["mem0"]["migrated"] == 8
 
 
+@pytest.mark.slow
 async def test_what_was_forgotten_does_not_come_again(memory: Memory, mem0: str) -> None:
     await write(mem0, WRITTEN)
     await bring(memory, mem0)
@@ -142,6 +148,7 @@ async def test_what_was_forgotten_does_not_come_again(memory: Memory, mem0: str)
     assert again.reasons == {"mem0: skipped, forgotten": 3, "mem0: skipped, known": 5}
 
 
+@pytest.mark.slow
 async def test_user_forgotten_before_the_import_does_not_come(memory: Memory, mem0: str) -> None:
     await memory.observe("Plays chess.", agent_id="assistant", user_id="bob")
     await memory.forget(Selection(user_id="bob"), agent_id="assistant")
@@ -150,6 +157,7 @@ async def test_user_forgotten_before_the_import_does_not_come(memory: Memory, me
     assert [row[2] for row in await rows(memory, OF_SCOPES)] == ["Alice likes tea."]
 
 
+@pytest.mark.slow
 async def test_renamed_user_keeps_what_comes_later(memory: Memory, mem0: str) -> None:
     await write(mem0, [payload("Alice likes tea.")])
     await bring(memory, mem0)
@@ -162,6 +170,7 @@ async def test_renamed_user_keeps_what_comes_later(memory: Memory, mem0: str) ->
     ]
 
 
+@pytest.mark.slow
 async def test_differences_from_the_source_are_named(memory: Memory, mem0: str) -> None:
     await write(mem0, [payload("Alice likes tea.")])
     run = (await bring(memory, mem0)).run or 0
@@ -174,6 +183,7 @@ async def test_differences_from_the_source_are_named(memory: Memory, mem0: str) 
     assert (await memory.imports.verify(run, mem0_url=mem0)).changed_there == (f"mem0:{numbered(1)}",)
 
 
+@pytest.mark.slow
 async def test_verify_refuses_a_source_of_another_kind(memory: Memory, mem0: str, tmp_path: Path) -> None:
     await write(mem0, [payload()])
     run = (await bring(memory, mem0)).run or 0
@@ -202,6 +212,7 @@ LEFT_OUT: tuple[tuple[Any, str, str], ...] = (
 )
 
 
+@pytest.mark.slow
 async def test_row_that_cannot_be_memory_is_counted_and_named(memory: Memory, mem0: str) -> None:
     await write(mem0, [*(row for row, _, _ in LEFT_OUT), payload("Likes chess.")])
     report = await bring(memory, mem0)
@@ -213,12 +224,14 @@ async def test_row_that_cannot_be_memory_is_counted_and_named(memory: Memory, me
     assert [row[2] for row in await rows(memory, OF_SCOPES)] == ["Likes chess."]
 
 
+@pytest.mark.slow
 async def test_longest_text_and_whole_number_ids_come(memory: Memory, mem0: str) -> None:
     await write(mem0, [payload("x" * 8000, user_id=7, agent_id=12, run_id=3)])
     await bring(memory, mem0)
     assert await rows(memory, OF_SCOPES) == [("12", "u:7", "x" * 8000, "3 / 7")]
 
 
+@pytest.mark.slow
 async def test_same_text_of_a_user_is_one_row_and_of_another_another(memory: Memory, mem0: str) -> None:
     later = {"created_at": "2026-03-03T09:00:00+00:00"}
     await write(mem0, [payload("Likes tea."), payload("likes tea", **later), payload("Likes tea.", user_id="bob")])
@@ -232,6 +245,7 @@ async def test_same_text_of_a_user_is_one_row_and_of_another_another(memory: Mem
     assert (await bring(memory, mem0)).collections["mem0"]["migrated"] == 0
 
 
+@pytest.mark.slow
 async def test_characters_that_no_text_may_hold_are_replaced(memory: Memory, mem0: str) -> None:
     """jsonb holds no NUL and no lone surrogate; a table that was made by hand, of json, may."""
     await write(mem0, [payload("Likes\x00 tea\ud800.", note="a\x00b")], kind="json")
@@ -241,6 +255,7 @@ async def test_characters_that_no_text_may_hold_are_replaced(memory: Memory, mem
     assert (one.content, one.metadata["note"]) == ("Likes\ufffd tea\ufffd.", "a\ufffdb")
 
 
+@pytest.mark.slow
 async def test_secrets_are_masked_in_text_and_metadata(memory: Memory, mem0: str) -> None:
     await write(mem0, [payload("My password is Tr0ub4dor&3.", login="password: hunter2!x")])
     report = await bring(memory, mem0)
@@ -250,6 +265,7 @@ async def test_secrets_are_masked_in_text_and_metadata(memory: Memory, mem0: str
     assert "hunter2" not in str(one.metadata)
 
 
+@pytest.mark.slow
 async def test_row_without_a_time_has_that_of_the_import(memory: Memory, mem0: str) -> None:
     times = (None, "yesterday", "0000-01-01", 7)
     await write(mem0, (payload(f"At {at}.", created_at=at) for at in times))
@@ -259,6 +275,7 @@ async def test_row_without_a_time_has_that_of_the_import(memory: Memory, mem0: s
     assert all(abs((one.observed_at - memory.now()).total_seconds()) < 60 for one in found)
 
 
+@pytest.mark.slow
 async def test_too_much_metadata_is_left_out_and_the_memory_comes(memory: Memory, mem0: str) -> None:
     await write(mem0, [payload(blob="x" * 20_000)])
     report = await bring(memory, mem0)
@@ -267,6 +284,7 @@ async def test_too_much_metadata_is_left_out_and_the_memory_comes(memory: Memory
     assert one.metadata == {"mem0": {"id": numbered(1)}}
 
 
+@pytest.mark.slow
 async def test_metadata_of_the_host_under_our_name_is_kept_beside_it(memory: Memory, mem0: str) -> None:
     await write(mem0, [payload(mem0={"mine": 1})])
     await bring(memory, mem0)
@@ -277,6 +295,7 @@ async def test_metadata_of_the_host_under_our_name_is_kept_beside_it(memory: Mem
 # The source
 
 
+@pytest.mark.slow
 async def test_source_is_read_in_pages_and_never_written(memory: Memory, mem0: str) -> None:
     await write(mem0, (payload(f"Fact {n}.", user_id=f"u{n % 7}") for n in range(2500)))
     told = list[Progress]()
@@ -318,6 +337,7 @@ async def test_key_of_an_earlier_import_is_asked_for(memory: Memory, mem0: str) 
         await bring(memory, mem0, key=b"o" * 32)
 
 
+@pytest.mark.slow
 async def test_python_of_the_page_brings_it_over(memory: Memory, mem0: str) -> None:
     await write(mem0, WRITTEN)
     page: dict[str, Any] = {}
@@ -331,6 +351,7 @@ async def written(mem0: str) -> str:
     return mem0
 
 
+@pytest.mark.slow
 def test_command_imports_lists_verifies_and_rolls_back(
     database_url: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ async def test_what_was_said_comes_in_order_and_only_what_was_not_formed_waits(
     assert found.compared == SIX + 1
 
 
+@pytest.mark.slow
 async def test_imported_observation_names_the_message_behind_it(memory: Memory, home: Home, tmp_path: Path) -> None:
     await bring(memory, tmp_path, talk(home))
     who: dict[str, Any] = {"agent_id": str(home.agent), "user_id": str(home.user)}
@@ -99,6 +100,7 @@ async def test_imported_observation_names_the_message_behind_it(memory: Memory, 
     assert source.content == "Sentence 2 about harbour number 2."
 
 
+@pytest.mark.slow
 async def test_what_is_formed_of_the_rest_is_formed_here(
     memory: Memory, llm: Scripted, home: Home, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ async def test_what_is_formed_of_the_rest_is_formed_here(
     assert await rows(memory, "SELECT formed_number FROM memory.conversations") == [(SIX,)]
 
 
+@pytest.mark.slow
 async def test_message_that_a_dump_holds_twice_comes_once(memory: Memory, home: Home, tmp_path: Path) -> None:
     """Also with another time or text: the first counts, as with every document."""
     *others, (_, said) = talk(home)
@@ -120,6 +123,7 @@ async def test_message_that_a_dump_holds_twice_comes_once(memory: Memory, home: 
     assert [number for number, *_ in await rows(memory, SAID)] == [*range(1, SIX + 1)]
 
 
+@pytest.mark.slow
 async def test_second_run_adds_what_is_new_at_the_end(memory: Memory, home: Home, tmp_path: Path) -> None:
     await bring(memory, tmp_path / "a", talk(home, last=SIX))
     again = await bring(memory, tmp_path / "b", talk(home, last=SIX))
@@ -131,6 +135,7 @@ async def test_second_run_adds_what_is_new_at_the_end(memory: Memory, home: Home
     assert await rows(memory, "SELECT formed_number FROM memory.conversations") == [(SIX + 1,)]
 
 
+@pytest.mark.slow
 async def test_an_answer_alone_comes_after_what_is_here(memory: Memory, home: Home, tmp_path: Path) -> None:
     await bring(memory, tmp_path / "a", talk(home, last=1, messages=1))
     more = await bring(memory, tmp_path / "b", talk(home, last=1, messages=2))
@@ -141,6 +146,7 @@ async def test_an_answer_alone_comes_after_what_is_here(memory: Memory, home: Ho
     ]
 
 
+@pytest.mark.slow
 async def test_what_comes_before_anybody_has_written_is_left_out(memory: Memory, home: Home, tmp_path: Path) -> None:
     collections = dict(talk(home))
     collections["messages"][0] |= {"role": "assistant", "sender": home.agent}
@@ -156,6 +162,7 @@ async def test_what_comes_before_anybody_has_written_is_left_out(memory: Memory,
     assert await rows(memory, SAID) == said
 
 
+@pytest.mark.slow
 async def test_what_is_to_be_formed_waits_its_turn(memory: Memory, home: Home, tmp_path: Path) -> None:
     due = "SELECT extract(epoch FROM due_at - created_at)::integer FROM memory.conversations"
     run = (await bring(memory, tmp_path, talk(home, messages=60))).run or 0
@@ -166,6 +173,7 @@ async def test_what_is_to_be_formed_waits_its_turn(memory: Memory, home: Home, t
     assert await rows(memory, due) == [(80_000,)]
 
 
+@pytest.mark.slow
 async def test_conversation_that_goes_on_here_is_left_alone(memory: Memory, home: Home, tmp_path: Path) -> None:
     here: dict[str, Any] = {"agent_id": str(home.agent), "conversation_id": str(home.session)}
     await memory.add([message("I am here already.")], **here, user_id=str(home.user))
@@ -175,6 +183,7 @@ async def test_conversation_that_goes_on_here_is_left_alone(memory: Memory, home
     assert report.unaccounted == ()
 
 
+@pytest.mark.slow
 async def test_forgotten_messages_do_not_come_again(memory: Memory, llm: Scripted, home: Home, tmp_path: Path) -> None:
     """With what was made of them; also not after a rollback, whoever they are called by then."""
     run = (await bring(memory, tmp_path, talk(home))).run
@@ -193,6 +202,7 @@ async def test_forgotten_messages_do_not_come_again(memory: Memory, llm: Scripte
     assert report.unaccounted == ()
 
 
+@pytest.mark.slow
 async def test_forgetting_the_message_behind_it_takes_the_observation(
     memory: Memory, llm: Scripted, home: Home, tmp_path: Path
 ) -> None:
@@ -203,6 +213,7 @@ async def test_forgetting_the_message_behind_it_takes_the_observation(
     assert await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL") == []
 
 
+@pytest.mark.slow
 async def test_rollback_takes_the_conversation_out(memory: Memory, home: Home, tmp_path: Path) -> None:
     run = (await bring(memory, tmp_path, talk(home))).run or 0
     done = await memory.imports.rollback(run)
@@ -212,6 +223,7 @@ async def test_rollback_takes_the_conversation_out(memory: Memory, home: Home, t
     assert (await bring(memory, tmp_path, talk(home))).collections["messages"]["migrated"] == SIX
 
 
+@pytest.mark.slow
 async def test_rollback_leaves_what_was_formed_here_with_its_message(
     memory: Memory, llm: Scripted, home: Home, tmp_path: Path
 ) -> None:
@@ -227,6 +239,7 @@ async def test_rollback_leaves_what_was_formed_here_with_its_message(
     assert again.reasons["messages: skipped, goes_on_here"] == SIX
 
 
+@pytest.mark.slow
 async def test_rollback_leaves_the_messages_that_another_import_brought(
     memory: Memory, home: Home, tmp_path: Path
 ) -> None:
@@ -240,6 +253,7 @@ async def test_rollback_leaves_the_messages_that_another_import_brought(
     assert await rows(memory, SAID) == before
 
 
+@pytest.mark.slow
 async def test_restored_backup_knows_forgotten_messages(
     memory: Memory, llm: Scripted, home: Home, tmp_path: Path
 ) -> None:
@@ -254,6 +268,7 @@ async def test_restored_backup_knows_forgotten_messages(
     assert await rows(memory, "SELECT content FROM memory.messages WHERE content IS NOT NULL") == []
 
 
+@pytest.mark.slow
 async def test_every_message_of_a_large_source_is_accounted_for(memory: Memory, tmp_path: Path) -> None:
     legacy = Legacy(agents=2, messages=True)
     report = await bring(memory, tmp_path, legacy.collections())

@@ -54,6 +54,7 @@ async def bring(memory: Memory, folder: Path, **options: Any) -> None:
     assert await memory.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_a_user_is_told_what_they_were_told_before(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     told = str(await memory.context(agent_id=AGENT, user_id=MIA))
@@ -70,6 +71,7 @@ async def test_a_user_is_told_what_they_were_told_before(memory: Memory, folder:
     assert "episode" not in told
 
 
+@pytest.mark.slow
 async def test_each_text_of_a_user_is_that_of_a_scope_word_for_word(memory: Memory, tmp_path: Path) -> None:
     legacy = Legacy(agents=2, users=3, cases=())
     dumped(tmp_path, legacy)
@@ -82,12 +84,14 @@ async def test_each_text_of_a_user_is_that_of_a_scope_word_for_word(memory: Memo
     )
 
 
+@pytest.mark.slow
 async def test_shards_are_one_text_of_the_agent_under_their_names(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     ((text,),) = await rows(memory, f"SELECT content FROM {TOLD} WHERE owner = 'c'")  # noqa: S608
     assert text == JOINED
 
 
+@pytest.mark.slow
 async def test_a_model_merges_joined_shards_and_that_can_be_undone(memory: Memory, llm: Scripted, folder: Path) -> None:
     await bring(memory, folder)
     scope: dict[str, Any] = {"agent_id": AGENT, "scope_id": await collective(memory)}
@@ -100,6 +104,7 @@ async def test_a_model_merges_joined_shards_and_that_can_be_undone(memory: Memor
     assert "Book more boats." in str(await memory.context(agent_id=AGENT, user_id=MIA))
 
 
+@pytest.mark.slow
 async def test_where_nothing_waits_the_joined_text_is_written_anew_of_its_sentences(
     memory: Memory, llm: Scripted, tmp_path: Path
 ) -> None:
@@ -123,12 +128,14 @@ async def collective(memory: Memory) -> str:
     return f"s{key}"
 
 
+@pytest.mark.slow
 async def test_each_shard_can_be_a_scope_with_its_name(memory: Memory, folder: Path) -> None:
     await bring(memory, folder, keep_shards="named")
     found = await rows(memory, f"SELECT name, content FROM {TOLD} WHERE owner = 'c' ORDER BY 1")  # noqa: S608
     assert found == [("festival", "The festival is in June."), ("tides", "High tide is at noon.")]
 
 
+@pytest.mark.slow
 async def test_what_was_noted_is_what_was_said_then_and_waits_where_it_waited(memory: Memory, folder: Path) -> None:
     """C12: a directive isn't consolidated because it is one."""
     await bring(memory, folder)
@@ -145,12 +152,14 @@ async def test_what_was_noted_is_what_was_said_then_and_waits_where_it_waited(me
     ]
 
 
+@pytest.mark.slow
 async def test_all_users_of_an_agent_are_a_group_by_default(memory: Memory, folder: Path) -> None:
     await bring(memory, folder)
     members = await memory.groups.members("default", agent_id=AGENT)
     assert sorted(member.user_id for member in members) == sorted((MIA, str(HOME.other)))
 
 
+@pytest.mark.slow
 async def test_the_old_store_is_left_as_it_was(memory: Memory, folder: Path) -> None:
     before = bytes_of(folder)
     await bring(memory, folder)

@@ -143,6 +143,7 @@ async def test_failure_is_recorded_when_the_work_is_cancelled(engine: Engine, ti
     assert job.done[-1] == ("fail", "CancelledError")
 
 
+@pytest.mark.slow
 async def test_lease_is_extended_while_the_model_works(memory: Memory) -> None:
     settings = memory.settings.model_copy(update={"lease_seconds": 0.3})
     job = Counting(1, meanwhile=lambda: asyncio.sleep(0.5))

@@ -209,6 +209,7 @@ async def test_another_person_is_evidence_and_forgetting_them_leaves_it_as_it_wa
 CONFIDENCES = st.one_of(st.none(), st.sampled_from([0.2, 0.5, 0.8, 0.95]))
 
 
+@pytest.mark.slow
 async def test_forgetting_goes_in_any_order(timed: Memory, clock: Clock, llm: Scripted) -> None:
     """Three conversations say it; of each two that are forgotten the same is left, whichever went first."""
     outcomes = dict[frozenset[str], set[tuple[Any, ...]]]()
@@ -407,6 +408,7 @@ Saying = tuple[str, str, int, float | None]
 NUMBERS = itertools.count(1)
 
 
+@pytest.mark.slow
 @given(turns=st.lists(st.one_of(SAYING, st.sampled_from(["mia", "jonas", "kim"])), min_size=1, max_size=12))
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_rows_are_what_their_evidence_says(timed: Memory, turns: list[Saying | str]) -> None:

@@ -99,6 +99,7 @@ async def test_what_two_have_said_is_archived_when_neither_is_left(memory: Memor
     assert (await stated(memory, "dot")).id != said.id
 
 
+@pytest.mark.slow
 async def test_receipt_tells_of_the_text_and_the_preview_says_the_same(memory: Memory) -> None:
     said = await stated(memory, "ann", "dot")
     await stated(memory, "eve", text="We moor.")
@@ -264,6 +265,7 @@ async def claims(database_url: str) -> AsyncIterator[Memory]:
         assert list(await opened.admin.verify()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["forget", "leave", "mark", "observation"])
 async def test_claim_stays_while_one_of_its_sources_is_of_a_member(claims: Memory, end: str) -> None:
     ((of_ann,),) = await rows(

@@ -200,6 +200,7 @@ async def test_example_of_the_page_compares_without_the_hosts_code(memory: Memor
     assert (counts.contexts, counts.only_legacy, counts.only_sql, counts.failed) == (1, 2, 0, {})
 
 
+@pytest.mark.slow
 async def test_server_that_isnt_there_is_an_error_without_its_address() -> None:
     with pytest.raises(ConfigurationError, match="names no database"):
         LegacyMongoBackend.at("mongodb://ada:secret@nowhere.invalid")
@@ -254,6 +255,7 @@ class People:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "told"), [(1, 1), (4, 4), (5, 0)])
 async def test_memory_of_up_to_four_people_is_told(count: int, told: int) -> None:
     reader: LegacyReader = People(count)

@@ -66,6 +66,7 @@ async def compared(
     return counts
 
 
+@pytest.mark.slow
 async def test_after_an_import_both_memories_tell_the_same(memory: Memory, server: str) -> None:
     async with switched(memory, server, "same", Legacy(agents=2, cases=())) as routing:
         for home in (Home((1, "agent", n)) for n in range(2)):

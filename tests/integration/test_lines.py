@@ -36,6 +36,7 @@ async def line_of(memory: Memory, *cities: str, **more: Any) -> list[Observation
 CITIES = ("Rome", "Oslo", "Lima")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "aside", [pytest.param(pair, marks=[pytest.mark.slow] * (pair != (2, 1))) for pair in permutations(range(3), 2)]
 )
@@ -66,6 +67,7 @@ async def test_correction_made_while_another_is_set_aside_comes_after_it(memory:
     assert await listed(memory) == ["Mia lives in Luna."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "fact"), few_in_every_run([*product(range(8), (None, "home"))], [(0, None), (1, "home")])
 )
@@ -76,6 +78,7 @@ async def test_newest_of_a_line_that_is_not_set_aside_is_in_use(memory: Memory, 
         await memory.forget(Selection(user_id="mia"), **ADA)
 
 
+@pytest.mark.slow
 async def test_what_says_the_same_as_something_set_aside_does_not_come_back(memory: Memory) -> None:
     first, second, last = await line_of(memory, "Rome", "Oslo", "Rome")
     before = await statuses(memory)
@@ -126,6 +129,7 @@ async def test_line_that_ends_with_the_word_of_who_leaves(memory: Memory) -> Non
     assert await listed(memory, **JONAS) == ["We sail at noon."]
 
 
+@pytest.mark.slow
 async def test_what_was_in_quarantine_when_somebody_left_does_not_come_back(memory: Memory) -> None:
     """It is archived, as it would have been; what it had superseded, another's word, stays active."""
     await memory.groups.create("crew", **ADA)

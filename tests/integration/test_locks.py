@@ -148,6 +148,7 @@ async def test_hold_waits_for_what_is_taken_out_meanwhile(memory: Memory, host: 
     assert "g:crew" not in await owners(memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [forgets, forgets_one, erases])
 async def test_hold_on_what_has_gone_meanwhile_says_so(memory: Memory, host: AsyncSession, act: Act) -> None:
     observation_id = await shared(memory)
@@ -159,6 +160,7 @@ async def test_hold_on_what_has_gone_meanwhile_says_so(memory: Memory, host: Asy
         await ended(placing)
 
 
+@pytest.mark.slow
 @TAKES_OUT
 async def test_what_takes_out_waits_for_a_hold_and_sees_it(memory: Memory, host: AsyncSession, act: Act) -> None:
     observation_id = await shared(memory)
@@ -178,6 +180,7 @@ async def test_what_takes_out_waits_for_a_hold_and_sees_it(memory: Memory, host:
     assert held == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [{"user_id": "mia"}, {"conversation_id": "s"}, {"group_id": "crew"}], ids=next_of)
 async def test_hold_says_how_much_a_forgetting_has_left_to_it(
     memory: Memory, host: AsyncSession, target: dict[str, Any]
@@ -194,6 +197,7 @@ async def test_hold_says_how_much_a_forgetting_has_left_to_it(
     assert (after.observations, after.messages) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [{"user_id": "mia"}, {"conversation_id": "s"}, {"group_id": "crew"}], ids=next_of)
 async def test_forgetting_leaves_what_a_hold_said_that_it_keeps(
     memory: Memory, host: AsyncSession, target: dict[str, Any]
@@ -528,6 +532,7 @@ async def test_what_was_done_before_more_was_needed_is_undone(memory: Memory) ->
     assert await rows(memory, "SELECT epoch FROM memory.scopes") == [(1,), (1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("autoflush", [True, False])
 async def test_what_the_host_has_yet_to_send_outlives_locks_that_are_taken_anew(
     memory: Memory, autoflush: bool

@@ -55,6 +55,7 @@ async def filled(url: str, size: int = SIZE) -> None:
     await connection.close()
 
 
+@pytest.mark.slow
 async def test_each_transaction_changes_few_and_all_of_them_what_is_due(old: Memory) -> None:
     before = {*await rows(old, "SELECT DISTINCT xmin::text FROM memory.observation_states")}
     with statements(old) as sent:
@@ -76,6 +77,7 @@ async def test_each_transaction_changes_few_and_all_of_them_what_is_due(old: Mem
     assert _sweeps(sent) <= SIZE / LOOKED + 1
 
 
+@pytest.mark.slow
 async def test_pass_that_is_cut_goes_on_where_it_stopped(old: Memory) -> None:
     with statements(old) as whole:
         await old.work.maintain(dry_run=True)
@@ -94,6 +96,7 @@ def _sweeps(sent: Sequence[str]) -> int:
     return sum("memory.sweep_stages(" in one for one in sent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 async def test_without_statistics_a_batch_reads_as_little_of_much_as_of_little(database_url: str, name: str) -> None:
     pages = []
@@ -110,6 +113,7 @@ async def test_without_statistics_a_batch_reads_as_little_of_much_as_of_little(d
     assert pages[1] <= 1.3 * pages[0]
 
 
+@pytest.mark.slow
 async def test_memory_of_the_process_does_not_grow_with_what_is_due(old: Memory) -> None:
     async def peak(**given: Any) -> int:
         tracemalloc.reset_peak()
@@ -133,6 +137,7 @@ async def test_database_of_two_years_is_as_the_library_would_have_left_it(old: M
     assert str(await old.context(**user))
 
 
+@pytest.mark.slow
 async def test_plan_of_long_ago_is_archived_and_evicted_in_one_run(old: Memory) -> None:
     await old.work.maintain()
     told = await rows(

@@ -178,6 +178,7 @@ async def test_a_memory_that_fails_says_nothing_of_it(memory: Memory, caplog: py
     assert "canary" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_over_http_whose_it_is_the_application_says(memory: Memory) -> None:
     async with web(memory) as address:
         async with over_http(address) as client:

@@ -620,6 +620,7 @@ async def test_forgetting_takes_the_words_that_a_message_is_found_by(memory: Mem
 # From the command line
 
 
+@pytest.mark.slow
 def test_commands_list_messages_and_end_their_retention(database_url: str) -> None:
     at: tuple[object, ...] = ("--url", database_url)
     mia: tuple[object, ...] = ("--agent", "ada", "--user", "mia", *at)

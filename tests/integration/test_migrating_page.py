@@ -45,6 +45,7 @@ def steps() -> list[tuple[str, str]]:
     return re.findall(r"^\$ memory-sql (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
 
 
+@pytest.mark.slow
 def test_worked_example_comes_out_as_it_is_printed(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

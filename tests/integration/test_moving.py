@@ -129,6 +129,7 @@ async def shown(memory: Memory) -> list[str]:
     return [*told, str([one.observation.id for one in (await memory.search("coffee berth", **MIA)).results])]
 
 
+@pytest.mark.slow
 async def test_every_row_of_every_table_goes_along(urls: dict[str, str], settings: Settings) -> None:
     await fill(urls["b"])
     await asked(urls["b"], "DELETE FROM memory.agent_shards")
@@ -146,6 +147,7 @@ async def test_every_row_of_every_table_goes_along(urls: dict[str, str], setting
     assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_context_is_the_same_before_and_after_there_and_back(memory: Memory, urls: dict[str, str]) -> None:
     tea = await lived(memory)
     before = await shown(memory)
@@ -235,6 +237,7 @@ async def test_workers_of_both_shards_go_on_and_finish_what_was_due(urls: dict[s
             assert bees.content == "Mia keeps bees."
 
 
+@pytest.mark.slow
 async def test_who_comes_late_changes_nothing_where_it_was(
     memory: Memory, urls: dict[str, str], settings: Settings
 ) -> None:
@@ -295,6 +298,7 @@ async def test_fence_lets_other_agents_be(memory: Memory, urls: dict[str, str]) 
     assert await shown(memory) == before  # and ada can be read
 
 
+@pytest.mark.slow
 async def test_move_that_was_killed_before_it_came_is_taken_back(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     before = await rows_of(urls["a"])
@@ -501,6 +505,7 @@ async def test_copy_that_isnt_the_same_stops_the_move(
     assert await traces(urls) == []
 
 
+@pytest.mark.slow
 async def test_what_cant_be_moved_is_said(
     memory: Memory, urls: dict[str, str], database_url: str, settings: Settings
 ) -> None:

@@ -155,6 +155,7 @@ async def test_inactive_or_eleventh_named_scope_is_not_offered(memory: Memory, l
     assert '"part 0"' not in llm.requests[0].prompt
 
 
+@pytest.mark.slow
 async def test_ten_named_scopes_show_no_more_than_one(memory: Memory, llm: Scripted) -> None:
     await memory.configure(**ADA, scope_text_max_characters=1000)
     for n in range(10):
@@ -207,6 +208,7 @@ SHARD = {
 }
 
 
+@pytest.mark.slow
 async def test_legacy_shard_is_a_named_scope_of_everybody(memory: Memory, llm: Scripted) -> None:
     """R325: facts first in, first out; suggestions into a text of 1,000 words, 16 at a time."""
     await memory.configure(**ADA, collective="direct")
@@ -233,6 +235,7 @@ async def test_legacy_shard_is_a_named_scope_of_everybody(memory: Memory, llm: S
     assert kept == [(100,)]
 
 
+@pytest.mark.slow
 async def test_legacy_facts_are_a_buffer_of_a_hundred(memory: Memory, llm: Scripted) -> None:
     """R011, R012: of at most 30 words, first in, first out, and no text."""
     await memory.configure(**ADA, collective="direct")
@@ -279,6 +282,7 @@ async def test_legacy_directives_are_the_users_main_scope(memory: Memory, llm: S
     assert "At most 400 words" in llm.requests[1].prompt
 
 
+@pytest.mark.slow
 def test_fifth_kind_needs_no_code(database_url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """R302, R306: created by command, it learns from a conversation, is shown, consolidated, forgotten."""
     monkeypatch.setenv("MEMORY_SQL_URL", database_url)

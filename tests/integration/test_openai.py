@@ -247,6 +247,7 @@ async def test_an_answer_after_a_time_out_counts(api: Api) -> None:
     assert answer.usage.latency_seconds > 0.5
 
 
+@pytest.mark.slow
 async def test_a_server_that_never_ends_its_answer_meets_the_deadline(api: Api) -> None:
     async with using(drip(0.05), api, timeout_seconds=0.2) as (model, _):
         assert model.deadline_seconds == pytest.approx(8.2)

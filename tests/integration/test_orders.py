@@ -61,6 +61,7 @@ async def crew(memory: Memory, *said: Iterable[tuple[str, str, tuple[str, str, i
     ]
 
 
+@pytest.mark.slow
 async def test_word_that_was_lent_keeps_nobody_elses_text(memory: Memory, teller: Teller) -> None:
     """Whether or not a text falls that lent it: ben's own words stand, and ann's are gone."""
     await crew(memory, [("ann", "t1", GREY), ("ben", "t2", SAME), ("ann", "t1", BLUE)])

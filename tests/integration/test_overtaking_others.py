@@ -59,6 +59,7 @@ async def test_words_that_say_nothing_of_an_observation_overtake_nothing(
     assert len(await memory.work.reviews(**ADA)) == asked
 
 
+@pytest.mark.slow
 async def test_one_members_words_overtake_a_few_of_others_in_a_day(timed: Memory, llm: Scripted, clock: Any) -> None:
     """Ten conversations, three rows of others each."""
     scope = await crew(timed, llm, 30)

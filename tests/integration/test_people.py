@@ -311,6 +311,7 @@ def test_every_column_of_the_hosts_ids_is_known_to_hold_some_kind() -> None:
     assert {str(column).removeprefix("memory.") for column in HOST_IDS} == known
 
 
+@pytest.mark.slow
 @renames
 async def test_renamed_id_stands_nowhere_any_more(
     memory: Memory, llm: Scripted, kind: Any, old: str, new: str, places: set[str]
@@ -344,6 +345,7 @@ async def counts(memory: Memory) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 async def test_memory_goes_on_under_the_new_ids(memory: Memory, llm: Scripted) -> None:
     await live(memory, llm)
     before = await contents(memory, "mia-1")
@@ -453,6 +455,7 @@ async def test_stored_answer_of_before_a_renaming_is_not_applied(memory: Memory,
     assert await contents(memory, "mia") == set()
 
 
+@pytest.mark.slow
 async def test_two_renamings_to_one_id_make_one(memory: Memory) -> None:
     for user in ("a", "b"):
         await memory.observe("Hello.", **ADA, user_id=user)
@@ -629,6 +632,7 @@ async def words(memory: Memory, column: Any, user: str) -> set[str]:
     return {word for (word,) in await rows(memory, sql, pattern=rf"\m({user}-[a-z-]+)")}
 
 
+@pytest.mark.slow
 async def test_export_holds_every_text_about_a_person_and_nothing_of_others(memory: Memory, llm: Scripted) -> None:
     await plant(memory, llm, "mia", "jonas")
     await plant(memory, llm, "jonas", "mia")

@@ -428,6 +428,7 @@ async def test_what_an_agent_forbids_while_the_judge_thinks_is_not_shared(
     assert told((await propagate(memory, observation)).judged) == [("eden", "propagated", "shared")]
 
 
+@pytest.mark.slow
 async def test_what_came_from_a_conversation_excluded_since_goes_no_further(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     await belong(memory, "atlas", "jo", "tim")
@@ -794,6 +795,7 @@ async def texts(memory: Memory) -> dict[str, str | None]:
     return dict(map(tuple, await rows(memory, f"SELECT owner, content FROM {TOLD}")))  # noqa: S608
 
 
+@pytest.mark.slow
 async def test_private_flip_takes_it_back_over_two_levels(memory: Memory) -> None:
     """R142, D98: at once out of observations and texts, then it is told anew without it."""
     own, group, everybody = await collective(memory)
@@ -808,6 +810,7 @@ async def test_private_flip_takes_it_back_over_two_levels(memory: Memory) -> Non
     assert (await known(memory, "g:eden"), await known(memory, "c")) == ([], [])  # two people are too few
 
 
+@pytest.mark.slow
 async def test_raised_sensitivity_takes_it_back(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
     marked = await memory.observations.mark(own.id, **ADA, user_id="gene", sensitivity="sensitive")
@@ -1047,6 +1050,7 @@ async def child(memory: Memory, group: str = "eden") -> Observation:
     return found
 
 
+@pytest.mark.slow
 async def test_what_two_said_stands_when_one_of_them_is_quarantined_and_goes_with_the_second(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia", "tim")
     own, other = await learn(memory, "gene", DEADLINE), await learn(memory, "tim", DEADLINE)
@@ -1064,6 +1068,7 @@ async def test_what_two_said_stands_when_one_of_them_is_quarantined_and_goes_wit
     await memory.observations.unquarantine(own.id, **ADA, user_id="gene")
 
 
+@pytest.mark.slow
 async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> None:
     await collective(memory)
     await memory.people.merge(**ADA, user_id="tim", into_user_id="jo")
@@ -1078,6 +1083,7 @@ async def test_two_who_turn_out_to_be_one_person_are_too_few(memory: Memory) -> 
     assert len(await known(memory, "c")) == 1
 
 
+@pytest.mark.slow
 async def test_what_a_leaver_alone_knew_leaves_the_group_with_them(memory: Memory) -> None:
     _, group, everybody = await collective(memory)
     left = await memory.groups.remove_member("eden", "gene", **ADA)
@@ -1107,6 +1113,7 @@ async def test_hold_on_what_was_made_keeps_its_source_until_it_ends(memory: Memo
     assert await rows(memory, "SELECT 1 FROM memory.observations") == []
 
 
+@pytest.mark.slow
 async def test_correction_changes_the_group_and_not_what_others_say_as_well(memory: Memory) -> None:
     """What was merged of several stays as it was said, also when one of them has said something else since."""
     own, _, everybody = await collective(memory)
@@ -1137,6 +1144,7 @@ async def test_undone_texts_and_a_dry_run_leave_nothing_wrong(memory: Memory) ->
     assert FREEZE in await known(memory, "g:eden")
 
 
+@pytest.mark.slow
 async def test_where_an_observation_spread_is_told_as_far_as_each_sees_it(memory: Memory) -> None:
     """Nearest first. Nothing that was made of what somebody doesn't see, nor what is set aside."""
     own, group, everybody = await collective(memory)
@@ -1168,6 +1176,7 @@ async def test_messages_behind_what_went_are_told_to_who_may_see_the_source(memo
     assert await memory.observations.sources(made.id, **ADA, user_id="mia") == ()
 
 
+@pytest.mark.slow
 async def test_excluded_user_is_so_by_every_id_and_under_a_new_one(memory: Memory) -> None:
     await memory.configure(**ADA, propagation_excluded_users=["gene"], propagation_names_in=["eden"])
     await belong(memory, "eden", "gene", "gene2", "mia")
@@ -1189,6 +1198,7 @@ async def derivations(memory: Memory, user: str) -> dict[str, tuple[str, bool, s
     return {line.id: (line.scope.kind, line.shared, line.content, line.sources) for line in made}
 
 
+@pytest.mark.slow
 async def test_export_says_where_something_was_made_of_a_persons_words(memory: Memory) -> None:
     """In full where it was made of theirs alone; elsewhere only that it is there."""
     own, group, everybody = await collective(memory)
@@ -1199,6 +1209,7 @@ async def test_export_says_where_something_was_made_of_a_persons_words(memory: M
     assert await derivations(memory, "mia") == {}
 
 
+@pytest.mark.slow
 async def test_past_moment_shows_what_had_been_propagated_by_then(memory: Memory, clock: Clock) -> None:
     own, group, everybody = await collective(memory)
     then = clock()
@@ -1225,6 +1236,7 @@ async def test_change_of_a_text_names_what_was_propagated(memory: Memory) -> Non
     ]
 
 
+@pytest.mark.slow
 async def test_preview_of_a_forgetting_counts_what_was_made_of_it(memory: Memory) -> None:
     own, group, everybody = await collective(memory)
     preview = await memory.forget(Selection(user_id="gene"), **ADA, dry_run=True)
@@ -1248,6 +1260,7 @@ async def test_example_of_the_page_works(memory: Memory, capsys: pytest.CaptureF
     assert shown.endswith("\n[]\n")
 
 
+@pytest.mark.slow
 async def test_flow_counts_each_outcome_once_and_what_several_became_once(memory: Memory, clock: Clock) -> None:
     await collective(memory)
     await belong(memory, "eden", "tess")
@@ -1319,6 +1332,7 @@ async def test_two_people_who_turn_out_to_be_one_meanwhile_are_counted_once(memo
     assert await known(memory, "c") == []
 
 
+@pytest.mark.slow
 async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_third_said(memory: Memory) -> None:
     """Behind what everybody knows stand three people at any moment."""
     await belong(memory, "eden", "gene", "mia")
@@ -1333,6 +1347,7 @@ async def test_two_people_who_turn_out_to_be_one_take_back_what_only_they_and_a_
     assert ASYNC not in str((await texts(memory))["c"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owner", ["visitor", "mia"])
 async def test_what_reached_a_group_by_a_merge_leaves_it_with_that(memory: Memory, owner: str) -> None:
     """It wasn't them: a stranger's words aren't the group's, in whichever direction they went."""
@@ -1355,6 +1370,7 @@ async def test_what_reached_a_group_by_a_merge_leaves_it_with_that(memory: Memor
     assert await known(memory, "g:eden") == [ASYNC, FREEZE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["merge", "forget"])
 async def test_who_confirms_what_everybody_knows_is_none_of_the_three(memory: Memory, how: str) -> None:
     """Else one of three could go while they stand in for another, and when they go themselves nobody would notice."""
@@ -1373,6 +1389,7 @@ async def test_who_confirms_what_everybody_knows_is_none_of_the_three(memory: Me
     assert await known(memory, "c") == []
 
 
+@pytest.mark.slow
 async def test_what_gave_way_to_what_a_merge_of_users_takes_out_stands_again(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     await belong(memory, "atlas", "jo", "tim")
@@ -1419,6 +1436,7 @@ async def is_nowhere_in_eden(memory: Memory) -> bool:
     )
 
 
+@pytest.mark.slow
 async def test_refuted_claim_leaves_the_group_at_once_and_returns_with_what_it_was_made_of(memory: Memory) -> None:
     """ "I was wrong" is nobody's but the speaker's and never propagated: it has to reach where the claim went."""
     own, made = await told_to_eden(memory)
@@ -1448,6 +1466,7 @@ async def test_refuted_claim_leaves_the_group_at_once_and_returns_with_what_it_w
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["corrected", "another value of the fact", "contradicted"])
 async def test_claim_leaves_the_group_however_it_was_superseded(memory: Memory, parrot: Parrot, how: str) -> None:
     await belong(memory, "eden", "gene", "mia")
@@ -1470,6 +1489,7 @@ async def test_claim_leaves_the_group_however_it_was_superseded(memory: Memory, 
         assert await known(memory, "g:eden") == [DEADLINE]
 
 
+@pytest.mark.slow
 async def test_what_two_said_stands_until_both_have_taken_it_back(memory: Memory) -> None:
     own, _ = await told_to_eden(memory)
     other = await learn(memory, "tim", DEADLINE)
@@ -1522,6 +1542,7 @@ async def given_up(memory: Memory, parrot: Parrot, clock: Clock, own: Observatio
     return int(run_id)
 
 
+@pytest.mark.slow
 async def test_what_work_set_aside_takes_along_what_was_made_of_it_and_brings_it_back(
     memory: Memory, parrot: Parrot, clock: Clock
 ) -> None:
@@ -1534,6 +1555,7 @@ async def test_what_work_set_aside_takes_along_what_was_made_of_it_and_brings_it
     assert DEADLINE in await known(memory, "g:eden")
 
 
+@pytest.mark.slow
 async def test_quarantine_of_what_work_set_aside_is_one(memory: Memory, parrot: Parrot, clock: Clock) -> None:
     own, made = await told_to_eden(memory)
     run_id = await given_up(memory, parrot, clock, own)
@@ -1550,6 +1572,7 @@ async def test_quarantine_of_what_work_set_aside_is_one(memory: Memory, parrot: 
     assert (await known(memory, "g:eden")).count(DEADLINE) == 1
 
 
+@pytest.mark.slow
 async def test_what_was_made_of_something_quarantined_comes_back_with_that_alone(memory: Memory) -> None:
     own, made = await told_to_eden(memory)
     await memory.observations.quarantine(own.id, **ADA, user_id="gene")
@@ -1562,6 +1585,7 @@ async def test_what_was_made_of_something_quarantined_comes_back_with_that_alone
     assert set(done.observations) == {own.id, made.id}
 
 
+@pytest.mark.slow
 async def test_what_was_quarantined_itself_stays_so_when_its_source_comes_back(memory: Memory) -> None:
     own, made = await told_to_eden(memory)
     await memory.observations.quarantine(made.id, **ADA, user_id="mia")
@@ -1596,6 +1620,7 @@ async def test_quarantine_of_one_source_leaves_the_claim_to_the_others(memory: M
     assert len(await known(memory, "c")) == 1
 
 
+@pytest.mark.slow
 async def test_hold_on_what_was_merged_sets_it_aside_where_a_quarantine_would_erase_it(memory: Memory) -> None:
     own, _, everybody = await collective(memory)
     await memory.holds.place(**ADA, observation_id=everybody.id)
@@ -1606,6 +1631,7 @@ async def test_hold_on_what_was_merged_sets_it_aside_where_a_quarantine_would_er
     assert await known(memory, "c") == [everybody.content]
 
 
+@pytest.mark.slow
 async def test_what_an_operator_quarantined_no_user_brings_back(memory: Memory) -> None:
     own, _ = await told_to_eden(memory)
     await memory.observations.quarantine(own.id, **ADA, user_id="gene")

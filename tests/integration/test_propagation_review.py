@@ -56,6 +56,7 @@ async def memory(database_url: str, parrot: Parrot, clock: Clock) -> AsyncIterat
 # What others said too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["private", "forgotten", "left"])
 async def test_what_a_member_said_in_the_group_too_stays_theirs(memory: Memory, how: str) -> None:
     await belong(memory, "eden", "gene", "mia", "tim")
@@ -75,6 +76,7 @@ async def test_what_a_member_said_in_the_group_too_stays_theirs(memory: Memory, 
         assert await known(memory, "g:eden") == []
 
 
+@pytest.mark.slow
 async def test_what_was_known_from_somebody_who_is_forgotten_is_judged_anew(memory: Memory) -> None:
     """Gene said it as well: his claim was only not needed while Mia's stood there."""
     await belong(memory, "eden", "gene", "mia", "tim")
@@ -87,6 +89,7 @@ async def test_what_was_known_from_somebody_who_is_forgotten_is_judged_anew(memo
     assert await known(memory, "g:eden") == [DEADLINE]
 
 
+@pytest.mark.slow
 async def test_what_gave_way_to_what_is_taken_back_stands_again(memory: Memory) -> None:
     await belong(memory, "eden", "gene", "mia")
     other = await learn_in_group(memory, "eden", "mia", "The project deadline is 1 May 2026.")
@@ -119,6 +122,7 @@ async def test_application_that_may_not_delete_takes_it_back(
 # Nothing doubled
 
 
+@pytest.mark.slow
 async def test_two_groups_at_once_tell_everybody_once(memory: Memory, parrot: Parrot) -> None:
     await belong(memory, "eden", "gene", "mia")
     await belong(memory, "atlas", "jo", "tim")
@@ -158,6 +162,7 @@ async def in_flight(memory: Memory, change: Any, scope_id: str) -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", few_in_every_run(["private", "forgotten", "quarantined"], ["forgotten"]))
 async def test_three_people_stand_behind_it_whoever_goes_meanwhile(memory: Memory, how: str) -> None:
     """Gene's word behind the group's claim goes in a transaction that ends after it was counted."""

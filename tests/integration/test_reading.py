@@ -129,6 +129,7 @@ async def test_search_looks_in_the_language_of_the_scope(database_url: str, llm:
         assert len((await memory.search("Haus", **MIA)).results) == 1
 
 
+@pytest.mark.slow
 async def test_long_text_is_found_by_a_word_at_its_end(database_url: str, llm: Scripted) -> None:
     async with Memory(database_url, llm, Settings(observation_max_characters=200_000)) as memory:
         await memory.observe("boat " * 10_000 + "zebra", **MIA)

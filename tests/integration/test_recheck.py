@@ -146,6 +146,7 @@ async def test_with_nothing_near_nothing_is_asked(memory: Memory, llm: Scripted)
     assert (await rechecked(memory, llm, scope)).run_id is None
 
 
+@pytest.mark.slow
 async def test_where_a_part_still_holds_a_person_decides(memory: Memory, llm: Scripted) -> None:
     scope = await lived(memory, llm)
     done = await rechecked(memory, llm, scope, contradicts("lives in Lyon", "Mia has a cat."))
@@ -377,6 +378,7 @@ async def test_there_is_no_more_after_all_that_was_asked_for(database_url: str, 
         assert await rows(memory, "SELECT rechecked_seq FROM memory.scopes") == [(6,)]
 
 
+@pytest.mark.slow
 async def test_who_asks_gets_all_pieces_at_once(database_url: str, llm: Scripted) -> None:
     own = Settings(llm="offline", formation_min_messages=1, recheck_newest=1)
     async with Memory(database_url, llm, own) as memory:
@@ -391,6 +393,7 @@ async def test_who_asks_gets_all_pieces_at_once(database_url: str, llm: Scripted
         await verified(memory)
 
 
+@pytest.mark.slow
 async def test_what_changes_before_the_lease_is_looked_through_once_more(
     database_url: str, llm: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +431,7 @@ async def due(memory: Memory) -> list[Any]:
     return [at for (at,) in await rows(memory, "SELECT recheck_at FROM memory.scopes WHERE recheck_at IS NOT NULL")]
 
 
+@pytest.mark.slow
 async def test_due_after_three_formations_and_ten_minutes_apart(timed: Memory, llm: Scripted, clock: Clock) -> None:
     await absorbed(timed, llm, *OTHERS)
     for n in (1, 2):
@@ -497,6 +501,7 @@ async def test_where_the_setting_is_off_by_now_nothing_is_due(memory: Memory, ll
     assert await rows(memory, "SELECT lease_until FROM memory.scopes") == [(None,)]
 
 
+@pytest.mark.slow
 async def test_off_by_default(memory: Memory, llm: Scripted, database_url: str) -> None:
     assert not Settings(llm="offline").recheck
     async with Memory(database_url, llm, Settings(llm="offline", formation_min_messages=1)) as other:

@@ -75,6 +75,7 @@ def of_everything(was: str | None) -> Any:
     return says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 20])
 async def test_a_model_that_contradicts_everything_is_bounded(database_url: str, place: int) -> None:
     """As in a consolidation: a fifth of what is in use for a version; of others in a group a few in a day."""
@@ -104,6 +105,7 @@ async def test_a_model_that_contradicts_everything_is_bounded(database_url: str,
         assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was", ["the", "is", "", "2026", "words that stand nowhere in it"])
 async def test_words_that_say_nothing_supersede_nothing(database_url: str, was: str) -> None:
     llm = Comparing(of_everything(was))

@@ -122,6 +122,7 @@ async def test_dead_run_may_be_tried_again(timed: Memory, llm: Scripted, clock: 
         await timed.work.retry(agent_id="ada", run_id=dead.run_id)
 
 
+@pytest.mark.slow
 async def test_conversation_that_was_given_up_is_tried_again_after_a_day(
     timed: Memory, llm: Scripted, clock: Clock
 ) -> None:
@@ -244,6 +245,7 @@ async def days(memory: Memory, clock: Clock, count: int) -> None:
         clock.goes_on(minutes=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", few_in_every_run([1, 2, 17, 31, 32], [1, 17]))
 async def test_one_bad_observation_is_found_among_many_in_few_calls_and_holds_up_none(
     strained: Memory, choking: Choking, clock: Clock, bad: int
@@ -264,6 +266,7 @@ async def test_one_bad_observation_is_found_among_many_in_few_calls_and_holds_up
     assert choking.sizes == [10]
 
 
+@pytest.mark.slow
 async def test_observation_that_was_given_up_is_tried_again_after_a_day(
     strained: Memory, choking: Choking, clock: Clock
 ) -> None:
@@ -669,6 +672,7 @@ async def test_rest_of_a_window_is_due_by_the_rule_of_add(database_url: str, llm
         assert len((await memory.run_due()).formed[0].observations) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["无。", "长" * 10_000])
 async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scripted, text: str) -> None:
     scope_id = (await memory.observe("很长的文字。", **MIA)).scope.key
@@ -679,6 +683,7 @@ async def test_guard_holds_for_scripts_without_spaces(memory: Memory, llm: Scrip
         await memory.scopes.consolidate(agent_id="ada", scope_id=f"s{scope_id}")
 
 
+@pytest.mark.slow
 async def test_answer_outlives_a_database_that_fails_for_a_moment(
     memory: Memory, llm: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -714,6 +719,7 @@ async def test_overtaken_worker_does_not_try_to_keep_its_answer_again(memory: Me
             await memory.conversations.form(**SESSION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [0, 1])
 async def test_two_workers_under_one_fence_store_once(memory: Memory, llm: Scripted, ahead: int) -> None:
     """A claim commits without waiting for the disk: a crash of the server can take it back, but not from the worker."""

@@ -63,6 +63,7 @@ async def live(url: str) -> None:
         await memory.forget(Selection(user_id="mia", query="Oslo"), agent_id="ada")
 
 
+@pytest.mark.slow
 async def test_what_a_test_wrote_is_gone_and_the_same_database_is_given_again(own: Databases) -> None:
     url = await own.take()
     before = await contents(url)
@@ -74,6 +75,7 @@ async def test_what_a_test_wrote_is_gone_and_the_same_database_is_given_again(ow
     assert await own.give_back(url)
 
 
+@pytest.mark.slow
 async def test_life_on_a_recycled_database_writes_the_same_ids(own: Databases) -> None:
     lives = []
     for _ in range(2):
@@ -86,6 +88,7 @@ async def test_life_on_a_recycled_database_writes_the_same_ids(own: Databases) -
     assert lives[0] == lives[1] != []
 
 
+@pytest.mark.slow
 async def test_rows_and_counters_that_the_template_has_come_back(server_url: str, template: str) -> None:
     name = f"{template}_with_rows"
     seed = "INSERT INTO memory.agents (agent_id, created_at) VALUES ('seed', now())"
@@ -141,6 +144,7 @@ async def test_sessions_that_a_test_leaves_are_ended_with_what_they_hold(own: Da
     await spared.close()
 
 
+@pytest.mark.slow
 async def test_test_may_end_all_sessions_or_drop_its_database(own: Databases, server_url: str) -> None:
     url = await own.take()
     database = asyncpg_url(url).database

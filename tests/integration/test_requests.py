@@ -37,6 +37,7 @@ def own(user_id: str, observation_id: str) -> Selection:
     return Selection(user_id=user_id, observation_id=observation_id)
 
 
+@pytest.mark.slow
 async def test_only_what_is_the_users_or_was_said_by_them_is_set_aside(memory: Memory) -> None:
     await memory.groups.create("crew", **ADA)
     for user in ("mia", "jon"):
@@ -138,6 +139,7 @@ async def test_decided_and_erased_at_once_it_goes_once(memory: Memory) -> None:
     assert await rows(memory, "SELECT count(*) FROM memory.events WHERE kind = 'forget'") == [(1,)]
 
 
+@pytest.mark.slow
 async def test_maintaining_twice_at_once_erases_once(database_url: str, llm: Scripted) -> None:
     now = [MONDAY]
     async with Memory(database_url, llm, Settings(), clock=lambda: now[0]) as memory:
@@ -173,6 +175,7 @@ async def test_words_without_an_own_observation_are_refused(memory: Memory) -> N
         await memory.observations.quarantine(own("mia", mine.id), **MIA)
 
 
+@pytest.mark.slow
 def test_command(database_url: str) -> None:
     def run(*args: object, **options: Any) -> Any:
         return memory_sql(*args, "--agent", "ada", "--url", database_url, **options)

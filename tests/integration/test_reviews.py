@@ -302,6 +302,7 @@ def run(database_url: str) -> Run:
     return lambda *args, **options: memory_sql(*args, "--url", database_url, **options)
 
 
+@pytest.mark.slow
 def test_commands(run: Run, database_url: str) -> None:
     assert run("work", "reviews", "--agent", "ada").out == "nothing waits for a person\n"
 

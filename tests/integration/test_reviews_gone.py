@@ -149,6 +149,7 @@ async def test_claim_from_a_conversation_that_was_excluded_is_not_shown(memory: 
         await memory.work.decide(review.id, **ADA, accept=True)
 
 
+@pytest.mark.slow
 async def test_claim_is_there_again_when_it_may_be_shared_again(memory: Memory) -> None:
     said, review = await held(memory)
     await memory.observations.quarantine(said.id, **GENE)

@@ -19,6 +19,7 @@ from memory_sql.memory import Memory
 from tests.database import rows, serving
 from tests.factories import message
 from tests.fakes import Meanings, Parrot
+from tests.sizes import few_in_ci
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -185,7 +186,7 @@ LIKE_IT = "SELECT content FROM memory.alike(1, :scope, 1, '{}', ARRAY[:peer]::bi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("cold", few_in_ci([False, True], [True]))
 async def test_likeness_is_looked_for_in_the_scopes_that_are_named_alone(memory: Memory, cold: bool) -> None:
     said = await memory.observe(CREW, **ADA, user_id="kim")
     peer = (await memory.observe("The harbour crew meets on Tuesdays.", **ADA, user_id="jo")).scope.id
@@ -252,6 +253,7 @@ SAID = (
 )
 
 
+@pytest.mark.slow
 async def test_what_was_made_of_messages_is_looked_up_for_a_page_of_them(database_url: str) -> None:
     async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as memory:
         await memory.observe("Mia rows.", **MIA)
@@ -300,6 +302,7 @@ WAITING_CONVERSATIONS = (
 )
 
 
+@pytest.mark.slow
 async def test_other_conversations_are_not_read_to_judge_a_hundred(database_url: str) -> None:
     """By settings that an agent has from now on."""
     async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as memory:
@@ -325,6 +328,7 @@ STAGED = (
 OF_THIS = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'observations'"
 
 
+@pytest.mark.slow
 async def test_what_a_scope_has_long_known_is_not_read_for_an_imported_document(database_url: str) -> None:
     """Only what waits, and what is set aside."""
     async with Memory(database_url, Parrot()) as memory:

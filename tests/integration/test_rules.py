@@ -197,6 +197,7 @@ async def each_row_is_in_one_place(memory: Memory) -> None:
 # Rule 1: each row is in one place
 
 
+@pytest.mark.slow
 async def test_rule_1_each_row_waits_or_is_told_once_whatever_happens_while_a_text_is_written(
     memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted
 ) -> None:
@@ -525,6 +526,7 @@ async def test_rule_6_messages_that_were_discarded_while_the_model_read_them_are
     assert (await other.conversations.form(**SESSION)).run_ids == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [False, True], ids=["before the answer was stored", "after"])
 async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted, kept: bool
@@ -553,6 +555,7 @@ async def test_rule_6_lease_that_was_lost_and_is_free_again_is_still_lost(
     assert await rows(other, "SELECT count(*) FROM memory.observations") == [(0,)]
 
 
+@pytest.mark.slow
 async def test_rule_6_stored_answer_keeps_the_epochs_that_its_prompt_saw(
     memory: Memory, other: Memory, llm: Scripted, other_llm: Scripted
 ) -> None:
@@ -773,6 +776,7 @@ async def test_correction_of_what_is_erased_while_it_waits_finds_nothing(memory:
         await ended(corrected)
 
 
+@pytest.mark.slow
 async def test_forgetting_that_finds_more_under_its_locks_locks_conversations_first_again(
     memory: Memory, other: Memory, llm: Scripted
 ) -> None:

@@ -44,6 +44,7 @@ from tests.legacy.formats import dump
 from tests.legacy.generator import Legacy
 from tests.mem0_store import WRITTEN, write
 from tests.recycling import administer, named
+from tests.sizes import few_in_ci
 
 pytestmark = pytest.mark.slow  # each makes one schema or two
 
@@ -147,7 +148,7 @@ async def fetch(url: str, query: str, schema: str = ODD) -> list[tuple[Any, ...]
 # Names
 
 
-@pytest.mark.parametrize("schema", AWKWARD)
+@pytest.mark.parametrize("schema", few_in_ci(AWKWARD, AWKWARD[:3]))
 async def test_any_name_is_made_used_checked_and_dropped(empty_database: str, schema: str) -> None:
     await asyncio.to_thread(migrate.upgrade, empty_database, schema=schema)
     async with Memory(empty_database, settings=of(schema)) as memory:

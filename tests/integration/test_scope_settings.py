@@ -199,6 +199,7 @@ def test_settings_have_bounds(wrong: dict[str, Any]) -> None:
         settings_of_scope(wrong)
 
 
+@pytest.mark.slow
 async def test_extremes_of_every_setting_stop_nothing(memory: Memory, llm: Scripted) -> None:
     scope = (await memory.observe("Tea.", **MIA)).scope.id
     for name, field in ScopeSettings.model_fields.items():

@@ -158,6 +158,7 @@ async def test_embedding_model_is_asked_for_every_message(database_url: str, par
         assert SLOOP in str(await memory.context(**MIA, message="Which vessel has she got?"))
 
 
+@pytest.mark.slow
 async def test_what_is_only_the_nearest_is_found_and_not_shown(database_url: str, parrot: Parrot) -> None:
     """Something always is; a greeting is near nothing. The local encoder, if it is installed."""
     settings = Settings(llm="offline", pending_max=0, embedding="local" if find_spec(ENCODER) else "off")
@@ -212,6 +213,7 @@ async def test_a_fact_counts_as_much_however_often_it_was_updated(memory: Memory
     assert max(strengths) - min(strengths) < 0.8
 
 
+@pytest.mark.slow
 async def test_what_lies_far_behind_is_led_to_what_holds_within_bounds(memory: Memory) -> None:
     """The words of a former value find the current one, through as many as twenty between them."""
     await memory.configure(agent_id="ada", pending_max=0)

@@ -103,6 +103,7 @@ async def test_score_tells_nothing_of_the_words_of_something_quarantined(memory:
     assert len(of_bob.results) == 1
 
 
+@pytest.mark.slow
 async def test_score_tells_nothing_of_messages_that_are_not_shown(memory: Memory) -> None:
     """D33. Of many messages the newest say how common a word is."""
     for session in ("s", "t"):
@@ -148,6 +149,7 @@ GROUPS = """
 """
 
 
+@pytest.mark.slow
 async def test_many_scopes_are_read_only_around_what_is_found(memory: Memory) -> None:
     """Before there are statistics as well: whose scopes they are is looked up once, not once for each of them."""
     await memory.observe("The gate of Mia.", **MIA)

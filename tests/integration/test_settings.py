@@ -152,6 +152,7 @@ async def test_no_setting_of_an_agent_stops_anybody(database_url: str, extreme: 
         assert await memory.configure(agent_id="ada", **dict.fromkeys(AGENT_SETTINGS)) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", [least, most])
 async def test_no_setting_of_the_process_stops_it(database_url: str, extreme: Any) -> None:
     given = {name: extreme(name) for name in Settings.model_fields if name not in ELSEWHERE}
@@ -159,6 +160,7 @@ async def test_no_setting_of_the_process_stops_it(database_url: str, extreme: An
         await live(memory, "ada")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong", few_in_every_run(GARBAGE, [10**13, 2.5, "x", None]), ids=lambda wrong: repr(wrong)[:20]
 )

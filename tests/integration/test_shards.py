@@ -138,6 +138,7 @@ async def test_memory_of_one_database_has_no_wrapper(database_url: str, settings
 # Joining
 
 
+@pytest.mark.slow
 async def test_shards_share_the_key_and_number_their_agents_apart(urls: dict[str, str]) -> None:
     keys = {(await asked(url, "SELECT key FROM memory.installation"))[0][0] for url in urls.values()}
     ids = {(await asked(url, "SELECT id FROM memory.installation"))[0][0] for url in urls.values()}
@@ -154,6 +155,7 @@ async def test_joining_again_changes_nothing(urls: dict[str, str]) -> None:
     assert {name: await asked(url, asks) for name, url in urls.items()} == before
 
 
+@pytest.mark.slow
 async def test_database_with_agents_can_be_the_home_but_not_join(
     server_url: str, template: str, settings: Settings
 ) -> None:
@@ -181,6 +183,7 @@ async def test_home_is_the_one_with_the_map_wherever_it_is_named(urls: dict[str,
     assert await join(turned, recycling.SCHEMA) == {"c": "shard", "b": "shard", "a": "home"}
 
 
+@pytest.mark.slow
 async def test_prices_are_in_each_shard_also_in_one_that_joins(
     server_url: str, template: str, settings: Settings
 ) -> None:
@@ -196,6 +199,7 @@ async def test_prices_are_in_each_shard_also_in_one_that_joins(
             assert await asked(url, asks) == [("m", "EUR")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "says"),
     [
@@ -227,6 +231,7 @@ async def test_wrong_shards_are_not_opened(
         await memory.close()
 
 
+@pytest.mark.slow
 async def test_shard_with_another_key_is_not_opened(own_urls: dict[str, str], settings: Settings) -> None:
     await asked(own_urls["b"], "UPDATE memory.installation SET key = sha256('other')")
     with pytest.raises(ConfigurationError, match="the database of b has another key than the home"):
@@ -266,6 +271,7 @@ def test_setting_that_names_no_shards_is_refused(text: str) -> None:
 # Placing
 
 
+@pytest.mark.slow
 async def test_new_agents_go_where_the_fewest_are_and_stay(memory: Memory, urls: dict[str, str]) -> None:
     for number in range(6):
         await memory.observe("Likes tea.", agent_id=f"agent-{number}", user_id="mia")
@@ -320,6 +326,7 @@ async def test_invalid_agent_is_not_placed(memory: Memory, urls: dict[str, str])
     assert await placed(urls) == {}
 
 
+@pytest.mark.slow
 async def test_many_that_place_the_same_agents_at_once_agree(urls: dict[str, str], settings: Settings) -> None:
     agents = [f"agent-{number}" for number in range(8)]
     async with (
@@ -456,6 +463,7 @@ async def live(memory: Memory, llm: Scripted, agent: str) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 async def test_agents_in_two_shards_know_byte_for_byte_what_they_know_in_one_database(
     urls: dict[str, str], database_url: str, settings: Settings, clock: Any
 ) -> None:
@@ -485,6 +493,7 @@ async def filled(memory: Memory) -> None:
         )
 
 
+@pytest.mark.slow
 async def test_lists_and_counts_are_of_all_shards(memory: Memory) -> None:
     await filled(memory)
     assert [one.id for one in await memory.admin.agents()] == ["ada", "bob", "cleo"]
@@ -548,6 +557,7 @@ async def test_keys_are_in_the_home_alone(memory: Memory, urls: dict[str, str]) 
     assert await memory.keys.redeem(code) is not None
 
 
+@pytest.mark.slow
 async def test_journal_of_all_shards_is_one_file(urls: dict[str, str], tmp_path: Any) -> None:
     path = tmp_path / "journal"
     async with Memory(shards=urls, settings=Settings(llm="offline", forget_journal=path)) as memory:
@@ -611,6 +621,7 @@ async def test_agent_that_is_created_in_a_hosts_transaction_is_placed_in_its_sha
 # Without one of them
 
 
+@pytest.mark.slow
 async def test_one_shard_away_stops_only_its_own_agents(memory: Memory, urls: dict[str, str], server_url: str) -> None:
     await filled(memory)
     async with away(server_url, urls["b"]):
@@ -723,6 +734,7 @@ async def running(worker: Worker) -> AsyncIterator[asyncio.Task[Worked]]:
     await task
 
 
+@pytest.mark.slow
 async def test_one_worker_works_in_all_shards(memory: Memory, heard: Heard) -> None:
     await filled(memory)
     worker = Worker(memory, concurrency=1, poll_seconds=60)  # so that only notifications and free seats wake it
@@ -742,12 +754,14 @@ async def test_one_worker_works_in_all_shards(memory: Memory, heard: Heard) -> N
     assert working.result().formed == 4
 
 
+@pytest.mark.slow
 async def test_worker_once_works_in_all_shards(memory: Memory) -> None:
     await filled(memory)
     assert (await Worker(memory).run_once()).formed == 3
     assert (await Worker(memory, agent_id="ada").run_once()).formed == 0
 
 
+@pytest.mark.slow
 async def test_worker_goes_on_without_a_shard_and_takes_it_up_when_it_is_back(
     urls: dict[str, str], server_url: str, settings: Settings, heard: Heard
 ) -> None:
@@ -793,6 +807,7 @@ async def test_worker_goes_on_without_a_shard_and_takes_it_up_when_it_is_back(
     assert (heard.begun("a"), heard.begun("b"), heard.begun("c")) == (0, 1, 1)
 
 
+@pytest.mark.slow
 async def test_worker_ends_with_a_shard_that_needs_another_release(
     own_urls: dict[str, str], settings: Settings
 ) -> None:
@@ -819,6 +834,7 @@ async def test_seat_of_one_who_asks_for_long_is_left_to_others(monkeypatch: pyte
     assert one.take(look)
 
 
+@pytest.mark.slow
 async def test_role_of_an_application_uses_shards_behind_walls(
     server_url: str, walled_template: str, roles: Roles, settings: Settings
 ) -> None:
@@ -901,6 +917,7 @@ async def test_server_serves_all_shards(memory: Memory, urls: dict[str, str], se
     assert await placed(urls) == {"ada": "a", "bob": "b"}
 
 
+@pytest.mark.slow
 def test_commands_work_in_all_shards(
     server_url: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

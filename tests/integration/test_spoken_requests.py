@@ -298,6 +298,7 @@ async def test_hostile_answer_hides_nothing(memory: Memory, llm: Scripted, reque
     assert await memory.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_five_hundred_requests_hide_at_most_ten(memory: Memory, llm: Scripted) -> None:
     for n in range(30):
         await memory.observe(f"Mia likes dish number {n}.", **MIA)
@@ -386,6 +387,7 @@ async def test_what_passes_is_tried_again(memory: Memory, llm: Scripted) -> None
     assert await memory.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_two_formations_at_once_do_it_once(memory: Memory, llm: Scripted) -> None:
     tea = await memory.observe("Mia prefers green tea.", **MIA)
     before = await rows(memory, STORED)
@@ -497,6 +499,7 @@ async def test_each_of_several_conversations_asks_for_itself(timed: Memory, llm:
     assert await timed.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_it_waits_for_nobody_who_waits_for_it(memory: Memory, llm: Scripted) -> None:
     """Formations that carry out requests, beside all that locks the same rows in the one order."""
     await memory.groups.create("crew", **ADA)

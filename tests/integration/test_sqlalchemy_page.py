@@ -78,6 +78,7 @@ async def test_own_table_joins_scopes(page: dict[str, Any], session: AsyncSessio
     assert await page["texts_by_plan"](session, "free") == {"jonas": None}
 
 
+@pytest.mark.slow
 async def test_own_table_joins_observations_by_their_public_id(page: dict[str, Any], session: AsyncSession) -> None:
     found = await session.scalar(select(models.ObservationRow).where(models.ObservationRow.content.contains("Kiel")))
     assert found is not None
@@ -88,6 +89,7 @@ async def test_own_table_joins_observations_by_their_public_id(page: dict[str, A
     assert await page["bookmarked"](session, "mia") == ["Mia lives in Kiel."]
 
 
+@pytest.mark.slow
 async def test_a_scope_is_loaded_with_observations_states_and_evidence(
     page: dict[str, Any], engine: AsyncEngine, session: AsyncSession
 ) -> None:
@@ -100,16 +102,19 @@ async def test_a_scope_is_loaded_with_observations_states_and_evidence(
     assert (superseded.content, superseded.state.status) == ("Mia lives in Kiel.", "superseded")
 
 
+@pytest.mark.slow
 async def test_observations_are_counted_by_week(page: dict[str, Any], session: AsyncSession) -> None:
     weeks = await page["by_week"](session)
     assert sum(weeks.values()) == 4
     assert all(monday.weekday() == 0 for monday in weeks)
 
 
+@pytest.mark.slow
 async def test_versions_of_a_text_are_listed(page: dict[str, Any], session: AsyncSession) -> None:
     assert [(number, words) for number, _, words in await page["versions"](session, "mia")] == [(1, 4), (2, 4)]
 
 
+@pytest.mark.slow
 async def test_lineage_leads_to_what_an_observation_was_made_of(page: dict[str, Any], session: AsyncSession) -> None:
     o, s = models.ObservationRow, models.ScopeRow
     made, source = [
@@ -124,6 +129,7 @@ async def test_lineage_leads_to_what_an_observation_was_made_of(page: dict[str, 
     assert await page["origins"](session) == [(made.observation_id, source.observation_id)]
 
 
+@pytest.mark.slow
 async def test_visible_scopes_are_those_of_the_user(page: dict[str, Any], session: AsyncSession) -> None:
     assert await page["visible"](session, "mia") == ["g:harbor", "u:mia"]
     assert await page["visible"](session, "jonas") == ["u:jonas"]
@@ -144,6 +150,7 @@ async def test_behind_walls_a_principal_sees_what_is_theirs(
     await engine.dispose()
 
 
+@pytest.mark.slow
 async def test_what_was_not_loaded_raises(session: AsyncSession) -> None:
     found = await session.scalar(select(models.ObservationRow).limit(1))
     assert found is not None

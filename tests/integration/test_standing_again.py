@@ -63,6 +63,7 @@ async def test_replaced_begins_where_the_selection_does(memory: Memory) -> None:
     assert await texts(memory) == ["Mia lives in Bergen."]
 
 
+@pytest.mark.slow
 async def test_a_quarantine_names_what_stands_again_or_takes_it_along(memory: Memory) -> None:
     lyon, oslo, bergen = await moved_twice(memory)
     one, line = (Selection(user_id="mia", observation_id=bergen.id, replaced=whole) for whole in (False, True))

@@ -69,6 +69,7 @@ async def test_people_are_named_by_their_handles_also_those_who_say_nothing(rema
     ]
 
 
+@pytest.mark.slow
 async def test_each_silent_member_has_a_handle(memory: Memory, llm: Scripted) -> None:
     """Formed or not, heard or not, each person once; in one statement however many they are, up to 30."""
     ada: dict[str, Any] = {"agent_id": "ada"}

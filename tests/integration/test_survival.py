@@ -103,6 +103,7 @@ async def test_a_process_that_is_killed_has_kept_what_it_acknowledged(server_url
     assert await judge(ours.KNOWN, "killed after acknowledging", server_url) == "kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("accident", "expected"),
     {
@@ -116,12 +117,14 @@ async def test_what_a_careless_store_does_is_seen(accident: str, expected: str, 
     assert await judge(bad(Careless), accident, server_url) == expected
 
 
+@pytest.mark.slow
 async def test_an_id_under_which_somebody_else_is_reached_is_named(server_url: str) -> None:
     words = await judge(bad(Careless), "a wildcard id", server_url)
     assert words.startswith('shows to "%", "*"')
     assert 'deletes by "%", "*"' in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "expected"), [(Forgetful, "lost"), (Refusing, "lost, and says so")])
 async def test_what_isnt_remembered_is_lost(kind: type[Careless], expected: str, server_url: str) -> None:
     outcome = await judged(bad(kind), SCENARIOS["the model is down"], server_url, SOON)
@@ -129,6 +132,7 @@ async def test_what_isnt_remembered_is_lost(kind: type[Careless], expected: str,
     assert ("said.txt" in outcome.detail) == (kind is Forgetful)
 
 
+@pytest.mark.slow
 async def test_what_cant_be_called_is_said(server_url: str) -> None:
     known = bad(Careless)
 

@@ -49,6 +49,7 @@ def opened(url: str) -> Memory:
     return Memory(url, settings=Settings(llm="offline"))
 
 
+@pytest.mark.slow
 def test_everything_is_called_without_awaiting(database_url: str) -> None:
     with opened(database_url) as memory:
         added = memory.add([message("I prefer green tea.")], **MIA, conversation_id="s", wait=True)
@@ -69,6 +70,7 @@ def test_everything_is_called_without_awaiting(database_url: str) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "memory_sql.sync"]
 
 
+@pytest.mark.slow
 def test_threads_call_at_once(database_url: str) -> None:
     with opened(database_url) as memory, ThreadPoolExecutor(8) as threads:
         told = list(threads.map(lambda n: memory.observe(f"Boat {n}.", **MIA), range(40)))
@@ -111,6 +113,7 @@ def test_who_waits_while_another_thread_closes_is_told(database_url: str) -> Non
             waiting.result(20)
 
 
+@pytest.mark.slow
 def test_interrupt_gives_up_what_is_waited_for_and_memory_goes_on(database_url: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED, database_url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:

@@ -170,6 +170,7 @@ async def test_setting_without_the_packages_is_refused_by_name(
         await Memory(database_url, Parrot(), SETTINGS).open()
 
 
+@pytest.mark.slow
 def test_packages_are_imported_only_where_asked_for() -> None:
     code = "import sys; from memory_sql import Memory; import memory_sql.cli; print('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

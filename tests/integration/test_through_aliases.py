@@ -84,6 +84,7 @@ async def end(memory: Memory, ending: str) -> None:
             await memory.groups.remove_member("crew", "vis", **ADA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("speaker", "ending", "way"),
     few_in_every_run(

@@ -340,6 +340,7 @@ async def test_by_meaning_chance_does_not_fill_the_result(database_url: str, llm
         assert await cold(on, "observation_vectors") == [sloop, late]  # a vector made later is cold as well
 
 
+@pytest.mark.slow
 async def test_large_scopes_are_asked_for_what_is_hot(database_url: str, llm: Scripted) -> None:
     """Where few words are rare enough to be looked up, and where none is: by what is hot alone."""
     async with (
@@ -369,6 +370,7 @@ async def test_large_scopes_are_asked_for_what_is_hot(database_url: str, llm: Sc
         assert await found(on, "drink", top_k=5) == await found(off, "drink", top_k=5) == ["o1-1"]
 
 
+@pytest.mark.slow
 async def test_everything_that_shows_the_stage_knows_the_tier(tiered: Memory, clock: Clock) -> None:
     one = await observed(tiered, "Boat.", **LITTLE)
     clock.now = MONDAY + timedelta(days=100)

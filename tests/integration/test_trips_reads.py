@@ -71,6 +71,7 @@ FILL = """
 """
 
 
+@pytest.mark.slow
 async def test_page_is_read_as_quickly_of_a_large_scope(memory: Memory) -> None:
     """What the database's buffers are asked for, of the first page and of one far behind."""
     first = await memory.observe("Tea.", **MIA)
@@ -89,6 +90,7 @@ async def test_page_is_read_as_quickly_of_a_large_scope(memory: Memory) -> None:
     assert large_far <= 1.3 * small_far
 
 
+@pytest.mark.slow
 async def test_of_what_waits_no_more_is_read_than_is_shown(memory: Memory) -> None:
     await memory.observe("Tea.", **MIA)
     pages = []
@@ -112,6 +114,7 @@ async def buffers(memory: Memory, sql: str) -> int:
     return int(told["Plan"]["Shared Hit Blocks"] + told["Plan"]["Shared Read Blocks"])
 
 
+@pytest.mark.slow
 async def test_pages_of_several_scopes_hold_all_once_in_order(memory: Memory) -> None:
     """Also where a scope didn't come to know them in the order of their numbers, and several some at one moment."""
     for group in ("harbor", "ferry"):

@@ -132,6 +132,7 @@ async def test_encoder_is_not_loaded_where_nothing_has_a_vector(
         assert len(seen) == 1
 
 
+@pytest.mark.slow
 async def test_nearest_fifty_stand_above_the_last_of_them(memory: Memory) -> None:
     """By how many standard deviations, of the fifty."""
     await remember(memory, SLOOP, *(f"Note {n}." for n in range(60)))

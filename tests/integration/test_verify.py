@@ -872,6 +872,7 @@ def lived(server_url: str, template: str) -> Iterator[str]:
         asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("invariant", "planted"),
     [
@@ -935,6 +936,7 @@ async def test_scope_that_another_process_keeps_due_is_judged_by_that_one(databa
         assert await one.admin.verify() == await other.admin.verify() == []
 
 
+@pytest.mark.slow
 async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None:
     async with Memory(database_url, Obliging(), SETTINGS) as memory:
         observation = await memory.observe("Mia is allergic to nuts.", **MIA)
@@ -948,6 +950,7 @@ async def test_violation_says_whose_it_is_and_no_text(database_url: str) -> None
     assert found[0].detail == "last_seq 0, newest observation 1, done_seq 0, held_seq 0"
 
 
+@pytest.mark.slow
 async def test_many_violations_of_one_kind_are_cut(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "MOST", 3)
     monkeypatch.setattr(verify, "BATCH", 2)
@@ -961,6 +964,7 @@ async def test_many_violations_of_one_kind_are_cut(database_url: str, monkeypatc
     assert found == {"observations_have_evidence": 3, "hashes_match_texts": 3, "triggers_are_enabled": 1}
 
 
+@pytest.mark.slow
 async def test_hashes_are_sampled_others_each_day_or_all_computed_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -982,6 +986,7 @@ async def test_hashes_are_sampled_others_each_day_or_all_computed_again(
     assert len(set.union(*days)) == 12
 
 
+@pytest.mark.slow
 async def test_hash_of_another_normal_form_is_not_judged(database_url: str) -> None:
     async with Memory(database_url, Obliging(), SETTINGS) as memory:
         await memory.observe("fact", **MIA)
@@ -991,6 +996,7 @@ async def test_hash_of_another_normal_form_is_not_judged(database_url: str) -> N
         assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_open_transaction_that_does_nothing_is_found(database_url: str) -> None:
     async with Memory(database_url, Obliging(), SETTINGS) as memory, memory.database.transaction() as idle:
         (pid,) = (await idle.execute(text("SELECT pg_backend_pid()"))).one()
@@ -1038,6 +1044,7 @@ async def test_cost_is_one_statement_for_each_invariant_and_two_for_hashes(datab
     assert seen[0] == "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
+@pytest.mark.slow
 def test_files_begin_with_what_must_hold() -> None:
     for name in verify.invariants():
         sql = (files("memory_sql.db") / "sql" / "invariants" / f"{name}.sql").read_text("utf-8")

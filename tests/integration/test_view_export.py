@@ -122,6 +122,7 @@ def test_file_by_the_command_line_is_whole_and_nobody_elses(database_url: str, t
     assert [path.name for path in tmp_path.iterdir()] == ["ada.csv"]
 
 
+@pytest.mark.slow
 async def test_what_is_withdrawn_is_in_no_view(memory: Memory, llm: Scripted) -> None:
     """Of a forgotten user whom a legal hold covers: neither a word nor a count of what is kept for it alone."""
     agent: dict[str, Any] = {"agent_id": "ada"}

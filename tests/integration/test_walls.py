@@ -166,6 +166,7 @@ async def live(memory: Memory, llm: Scripted) -> None:
 # Nobody, and somebody else
 
 
+@pytest.mark.slow
 async def test_who_names_no_principal_sees_no_row_of_any_table_or_view(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     full = {name: (await rows(memory, f"SELECT count(*) FROM memory.{name}"))[0][0] for name in (*TABLES, *ddl.VIEWS)}
@@ -245,6 +246,7 @@ async def test_link_to_a_person_s_page_works_once_behind_walls(walled: Memory) -
     assert await walled.keys.redeem(code) is None
 
 
+@pytest.mark.slow
 async def test_propagation_works_behind_walls_and_users_see_of_it_what_is_between_scopes_of_theirs(
     memory: Memory, walled: Memory, raw: Any
 ) -> None:
@@ -298,6 +300,7 @@ async def test_user_sees_what_is_of_an_id_that_stands_for_them_and_not_the_other
         assert len(await read.observations.list(**anonymous)) == 2
 
 
+@pytest.mark.slow
 async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
     memory: Memory, llm: Scripted, walled: Memory, raw: Any
 ) -> None:
@@ -323,6 +326,7 @@ async def test_messages_are_read_and_end_behind_walls_as_they_do_without(
     assert (await walled.work.maintain()).messages == 3
 
 
+@pytest.mark.slow
 async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row_of_it(
     memory: Memory, llm: Scripted, walled: Memory, raw: Any
 ) -> None:
@@ -354,6 +358,7 @@ async def test_groups_are_managed_behind_walls_and_who_has_left_one_reads_no_row
     assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_user_reads_no_row_of_what_is_forgotten_and_held(
     memory: Memory, llm: Scripted, walled: Memory, raw: Any
 ) -> None:
@@ -518,6 +523,7 @@ async def test_settings_of_an_agent_are_told_to_who_works_for_it(memory: Memory,
         assert {agent: json.loads(settings) for agent, settings in found.items()} == told, principal
 
 
+@pytest.mark.slow
 async def test_library_reads_and_adds_for_another_in_a_transaction_of_the_hosts_user(
     memory: Memory, llm: Scripted, walled: Memory, host: AsyncSession
 ) -> None:
@@ -617,6 +623,7 @@ async def test_principal_ends_with_its_transaction(memory: Memory, llm: Scripted
     assert await raw.fetchval("SELECT count(*) FROM memory.observations") == 0
 
 
+@pytest.mark.slow
 async def test_setting_that_a_conversation_was_poisoned_with_opens_nothing(
     memory: Memory, llm: Scripted, raw: Any
 ) -> None:
@@ -686,6 +693,7 @@ async def test_hosts_own_principal_is_put_back_also_after_an_error(walled: Memor
     assert (await host.scalars(text("SELECT content FROM memory.observations"))).all() == ["Mia's."]
 
 
+@pytest.mark.slow
 async def test_clients_of_one_pooled_connection_see_what_is_theirs(
     memory: Memory, walled: Memory, walled_database: str, roles: Roles
 ) -> None:
@@ -696,6 +704,7 @@ async def test_clients_of_one_pooled_connection_see_what_is_theirs(
     await engine.dispose()
 
 
+@pytest.mark.slow
 async def test_clients_of_a_real_pgbouncer_see_what_is_theirs(
     memory: Memory, walled_database: str, roles: Roles, llm: Scripted, settings: Settings, pooler: Pooler
 ) -> None:
@@ -764,6 +773,7 @@ async def test_pooled_memory_works_behind_walls(walled_database: str, roles: Rol
 # What can't be used to get around
 
 
+@pytest.mark.slow
 async def test_connection_goes_on_after_a_principal_could_not_be_named(walled_database: str, walled: Memory) -> None:
     """It is named together with BEGIN, whose transaction is then open and failed."""
     told = await walled.observe(SECRET, **MIA)
@@ -775,6 +785,7 @@ async def test_connection_goes_on_after_a_principal_could_not_be_named(walled_da
     assert [hit.observation.id for hit in (await walled.search("gate", **MIA)).results] == [told.id]
 
 
+@pytest.mark.slow
 async def test_foreign_id_costs_the_same_statements_as_one_that_never_was(walled: Memory) -> None:
     foreign = await walled.observe(SECRET, **JONAS)
     await walled.observe("Tea.", **MIA)
@@ -927,6 +938,7 @@ def _typed(sql: str) -> str:
     return sql.replace("'SELECT 1/0'", f"'SELECT (1/0)::text::{kind}'")
 
 
+@pytest.mark.slow
 async def test_copy_explain_statistics_and_errors_show_nothing(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     await rows(memory, "ANALYZE")
@@ -962,6 +974,7 @@ async def test_copy_explain_statistics_and_errors_show_nothing(memory: Memory, l
     assert sorted(heard) == sorted([SECRET, f"{SECRET} It is mia's.", "Ship in April.", "A gate for all."])
 
 
+@pytest.mark.slow
 async def test_error_of_a_constraint_does_not_quote_the_row(memory: Memory, llm: Scripted, raw: Any) -> None:
     await live(memory, llm)
     transaction = raw.transaction()
@@ -994,6 +1007,7 @@ async def test_only_the_owner_reads_the_key(memory: Memory, roles: Roles, walled
     await execute(walled_database, f'SET LOCAL ROLE "{roles.owner}"', "SELECT 1 / count(*) FROM memory.installation")
 
 
+@pytest.mark.slow
 async def test_key_given_away_by_mistake_has_no_row_and_is_reported(memory: Memory, roles: Roles) -> None:
     await rows(memory, f'GRANT SELECT ON ALL TABLES IN SCHEMA memory TO "{roles.analyst}"')
     await rows(memory, f'GRANT EXECUTE ON FUNCTION memory.keyed_hash TO "{roles.analyst}"')
@@ -1027,6 +1041,7 @@ async def test_hmac_is_that_of_python(memory: Memory) -> None:
     assert found == [(None,), (False,), (True,)]
 
 
+@pytest.mark.slow
 async def test_database_has_one_key_and_another_database_another(
     memory: Memory, empty_database: str, database_url: str
 ) -> None:
@@ -1097,6 +1112,7 @@ def test_roles_are_made_twice_and_taken_back_without_a_trace(
     assert schema_of(empty_database) == walled
 
 
+@pytest.mark.slow
 @pytest.mark.open
 async def test_roles_that_nothing_depends_on_are_dropped(database_url: str) -> None:
     own = Roles.of("walls'; owner", 'walls "app', "walls analyst")
@@ -1135,6 +1151,7 @@ async def test_role_that_is_no_superuser_makes_the_roles(empty_database: str, se
         await execute(empty_database, "DROP OWNED BY crew_deployer CASCADE", "DROP ROLE crew_deployer")
 
 
+@pytest.mark.slow
 async def test_upgrade_sees_the_rows_although_the_owner_is_walled(
     memory: Memory, walled_database: str, roles: Roles
 ) -> None:
@@ -1176,6 +1193,7 @@ async def test_analyst_sees_everything_but_what_was_said(
             await as_role(walled_database, role, "UPDATE memory.scopes SET name = ''")
 
 
+@pytest.mark.slow
 async def test_analyst_confirms_no_guess_by_a_hash_and_sees_nobody_say_the_same(
     memory: Memory, walled: Memory, walled_database: str, roles: Roles
 ) -> None:
@@ -1191,6 +1209,7 @@ async def test_analyst_confirms_no_guess_by_a_hash_and_sees_nobody_say_the_same(
     assert list(await walled.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_no_login_locks_a_table_against_others(memory: Memory, raw: Any, roles: Roles) -> None:
     modes = ("SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE", "SHARE UPDATE EXCLUSIVE")
     tables = [name for (name,) in await rows(memory, TABLES_OF_THE_SCHEMA)]

@@ -110,6 +110,7 @@ async def verified(memory: Memory) -> None:
     assert list(await memory.admin.verify()) == []
 
 
+@pytest.mark.slow
 async def test_what_still_holds_is_an_observation_of_its_own(memory: Memory, llm: Scripted) -> None:
     scope = await moved(memory, llm, tags=["team"], kind="fact")
     assert sorted(await active(memory)) == sorted([NEW, STILL])
@@ -163,6 +164,7 @@ async def test_honest_answers_come_out_as_they_are_meant(
     await verified(memory)
 
 
+@pytest.mark.slow
 async def test_undo_takes_it_back_and_a_second_time_does_not_double_it(memory: Memory, llm: Scripted) -> None:
     scope = await moved(memory, llm)
     await memory.scopes.undo(agent_id="ada", scope_id=f"s{scope}")
@@ -221,6 +223,7 @@ async def test_forgetting_the_message_takes_both(memory: Memory, llm: Scripted) 
     await verified(memory)
 
 
+@pytest.mark.slow
 async def test_what_is_formed_again_takes_the_place_of_both(memory: Memory, llm: Scripted) -> None:
     await formed(memory, llm)
     llm.then(listing(("The team sits in room 4.", "individual")))
@@ -229,6 +232,7 @@ async def test_what_is_formed_again_takes_the_place_of_both(memory: Memory, llm:
     await verified(memory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seq", [1, 3])
 async def test_quarantine_of_one_takes_both_and_its_end_brings_back_the_whole(
     memory: Memory, llm: Scripted, seq: int

@@ -142,6 +142,7 @@ async def test_hold_alone_changes_nothing_in_use(memory: Memory, kind: str) -> N
     assert "ruby" in str(before[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "kind"),
     few_in_every_run(
@@ -219,6 +220,7 @@ async def test_hold_keeps_what_was_said_after_another_had_said_it(memory: Memory
     assert await rows(memory, "SELECT 1 FROM memory.observations") == []
 
 
+@pytest.mark.slow
 async def test_marking_withdraws_what_was_made_and_is_held(memory: Memory) -> None:
     await members(memory, "mia")
     low = await memory.observe("Mia's ruby.", **MIA)
@@ -237,6 +239,7 @@ async def test_marking_withdraws_what_was_made_and_is_held(memory: Memory) -> No
     assert [one["observations"] for one in await receipts(memory)] == [[high.id]]
 
 
+@pytest.mark.slow
 async def test_leaving_withdraws_what_was_made_and_is_held(memory: Memory) -> None:
     await members(memory, "mia")
     mine = await memory.observe("Mia's opal.", **MIA, group_id="crew")
@@ -252,6 +255,7 @@ async def test_leaving_withdraws_what_was_made_and_is_held(memory: Memory) -> No
     assert len(await rows(memory, "SELECT 1 FROM memory.observations")) == 1
 
 
+@pytest.mark.slow
 async def test_name_of_the_forgotten_leaves_what_stays_for_others(memory: Memory) -> None:
     await crew(memory)
     await memory.observations.confirm(await ruby(memory), **JONAS)
@@ -299,6 +303,7 @@ async def test_what_is_said_after_a_forgetting_stays_when_the_hold_ends(memory: 
     assert [one.user_id for one in await memory.groups.members("crew", **ADA)] == ["jonas", "mia"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["nothing", "unmerge", "merge", "rename", "rename group", "rename conversation"])
 async def test_who_is_who_changes_nothing_for_what_waits(memory: Memory, how: str) -> None:
     await memory.people.merge(**ADA, user_id="visitor", into_user_id="mia")
@@ -326,6 +331,7 @@ async def test_who_is_who_changes_nothing_for_what_waits(memory: Memory, how: st
     assert await rows(memory, "SELECT 1 FROM memory.user_aliases WHERE withdrawn_by IS NOT NULL") == []
 
 
+@pytest.mark.slow
 async def test_nobody_brings_back_what_is_withdrawn(memory: Memory) -> None:
     await crew(memory)
     observation_id, hold_id = await ruby(memory), await hold(memory, "observation")

@@ -768,6 +768,7 @@ async def ended(worker: asyncio.subprocess.Process) -> tuple[int | None, dict[st
     return worker.returncode, json.loads(out), err.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.direct
 @pytest.mark.parametrize("number", few_in_every_run([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 async def test_process_works_until_it_is_told_to_stop(

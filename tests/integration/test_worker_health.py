@@ -78,6 +78,7 @@ def test_health_follows_the_database_and_life_the_event_loop() -> None:
     assert statuses == [(503, 200), (200, 200), (503, 200), (503, 503)]
 
 
+@pytest.mark.slow
 def test_health_is_served_as_json_and_only_what_there_is() -> None:
     watch = Watch()
     watch(state(running=2, worked=Worked(formed=3), refusal="no credit"))
@@ -107,6 +108,7 @@ def test_file_grows_old_where_all_is_not_well_and_goes_at_the_end(tmp_path: Path
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_who_connects_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a thread and a file descriptor, which the worker needs for its database."""
     monkeypatch.setattr("memory_sql.cli.health.READ_SECONDS", 0.05)
@@ -161,6 +163,7 @@ async def test_worker_that_has_lost_its_database_is_not_well(database_url: str) 
         assert health.error == "the database has no schema of this release; run `memory-sql db upgrade`"
 
 
+@pytest.mark.slow
 async def test_worker_whose_database_hangs_lives_but_is_not_well(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,7 @@ def is_pythons(error: TypeError) -> bool:
     return not any("sqlalchemy" in frame.filename or "asyncpg" in frame.filename for frame in frames)
 
 
+@pytest.mark.slow
 async def test_values_of_wrong_types_are_refused(memory: Memory) -> None:
     right, odd = await values(memory), list[str]()
     for name, call in calls(memory):

@@ -246,6 +246,7 @@ class Behaviour:
         await agent.say(call("forget", observation_ids=[one.id], confirmed=True))
         assert f"Forgotten: {one.id}" in llm.asked[-1].results[-1]
 
+    @pytest.mark.slow
     async def test_two_users_at_once_are_never_mixed(self, agent: Agent, kept: Memory, llm: Model) -> None:
         drinks = {"mia": "Actually, I prefer sencha.", "bo": "Actually, I prefer ristretto."}
         await asyncio.gather(*(agent.say(text, user=user, conversation=f"c-{user}") for user, text in drinks.items()))
@@ -305,6 +306,7 @@ class Behaviour:
             await agent.close()
         await asyncio.to_thread(server.release)
 
+    @pytest.mark.slow
     async def test_a_memory_that_hangs_fails_no_turn(
         self,
         agent: Agent,
@@ -325,6 +327,7 @@ class Behaviour:
         assert users.count("And now?") == 1
         assert users.count(TEA) <= 1  # it may have come through when the line went on
 
+    @pytest.mark.slow
     async def test_a_full_pool_fails_no_turn(
         self,
         agent: Agent,
@@ -361,6 +364,7 @@ class Behaviour:
             assert await stored(memory) == [("user", TEA), ("assistant", ANSWER)]
         assert failed() == {}
 
+    @pytest.mark.slow
     async def test_a_turn_that_is_cancelled_leaves_nothing_half_stored(
         self, agent: Agent, kept: Memory, wire: Line
     ) -> None:

@@ -41,6 +41,7 @@ async def build_from_the_code(url: str) -> None:
             await driver.execute(ddl.script(name))
 
 
+@pytest.mark.slow
 @pytest.mark.open
 async def test_the_code_and_the_migrations_describe_the_same_schema(empty_database: str, database_url: str) -> None:
     await build_from_the_code(empty_database)

@@ -66,6 +66,7 @@ async def test_memory_opened_on_it_doesnt_advise_to_reset_it(empty_database: str
     assert "reset" not in str(refused.value)
 
 
+@pytest.mark.slow
 async def test_schema_that_is_empty_is_used(empty_database: str) -> None:
     await execute(empty_database, "CREATE SCHEMA memory")
     await asyncio.to_thread(migrate.upgrade, empty_database)

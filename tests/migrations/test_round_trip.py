@@ -107,6 +107,7 @@ async def test_filled_database_goes_down_and_up_again(filled: str) -> None:
     assert all((await counts(filled)).values())
 
 
+@pytest.mark.slow
 async def test_downgrade_leaves_the_schema_and_its_version_table_alone(filled: str) -> None:
     await downgrade(filled)
     assert [name for (name,) in await fetch(filled, OURS)] == ["alembic_version", "alembic_version_pkc"]
@@ -201,6 +202,7 @@ async def test_what_belongs_to_the_host_is_left_alone(host: str) -> None:
     assert dump(host, "--exclude-schema=memory") == theirs
 
 
+@pytest.mark.slow
 async def test_same_schema_whatever_the_host_has(host: str, database_url: str) -> None:
     await upgrade(host)
     assert schema_of(host) == schema_of(database_url)

@@ -139,12 +139,14 @@ async def test_printed_sql_of_the_step_builds_the_same_database(filled: str, emp
     assert schema_of(filled) == schema_of(empty_database)
 
 
+@pytest.mark.slow
 async def test_schema_of_a_newer_release_is_refused_by_its_revision(filled: str) -> None:
     await upgrade(filled)
     with pytest.raises(SchemaError, match=f"the schema is at {SECOND}, this release needs {REVISION}"):
         await Memory(filled, Scripted(), Settings(llm="offline")).open()
 
 
+@pytest.mark.slow
 async def test_newer_release_asks_for_its_upgrade_and_opens_after_it(
     filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ async def test_opening_asks_nothing_more_for_it(database_url: str) -> None:
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 async def test_dump_and_restore_keep_it(database_url: str, empty_database: str) -> None:
     psql(empty_database, dump(database_url, "--no-comments", "--no-owner", "--no-privileges"))
     async with Memory(empty_database, Scripted()):
@@ -124,6 +125,7 @@ async def test_reset_makes_it_again_without_what_it_held(
     assert await fetch(database_url, "SELECT to_regclass('public.orders') IS NOT NULL") == [(True,)]
 
 
+@pytest.mark.slow
 async def test_reset_of_an_empty_database_is_an_upgrade(empty_database: str) -> None:
     await asyncio.to_thread(migrate.reset, empty_database)
     assert await asyncio.to_thread(migrate.check, empty_database) == REVISION
@@ -137,6 +139,7 @@ def test_reset_in_a_pipe_deletes_nothing_without_yes(database_url: str) -> None:
     assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "left"), [(False, 1), (True, 0)], ids=["no", "yes"])
 def test_reset_asks_who_is_there(database_url: str, monkeypatch: pytest.MonkeyPatch, answer: bool, left: int) -> None:
     memory_sql("observe", "Tea.", *MIA, "--url", database_url)
@@ -146,6 +149,7 @@ def test_reset_asks_who_is_there(database_url: str, monkeypatch: pytest.MonkeyPa
     assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == left
 
 
+@pytest.mark.slow
 async def test_reset_gives_up_on_a_lock_with_nothing_deleted(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +170,7 @@ def test_reset_is_refused_while_a_hold_is_open(database_url: str) -> None:
     assert len(memory_sql("observation", "list", *MIA, "--url", database_url, "--json").rows) == 1
 
 
+@pytest.mark.slow
 def test_reset_by_its_command_says_the_revision(database_url: str) -> None:
     assert memory_sql("db", "reset", "--yes", "--json", "--url", database_url).value == {"revision": REVISION}
 

@@ -103,6 +103,7 @@ async def test_no_model_is_known_before_the_first_event(database_url: str, monke
     assert (answer.status, answer.json["type"]) == (500, "urn:memory-sql:ConfigurationError")
 
 
+@pytest.mark.slow
 async def test_silence_is_broken_by_comments(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "ALIVE_SECONDS", 0.02)
     async with embedding(database_url, 1) as (_, model, host):

@@ -123,6 +123,7 @@ async def test_another_agents_key_is_refused_alike_for_all(served: Served) -> No
     assert await state(served.memory) == before
 
 
+@pytest.mark.slow
 async def test_users_key_sees_and_changes_nothing_of_others(served: Served) -> None:
     """By any route, with their own name, with another's, and with none."""
     ids = await plant(served.memory)
@@ -192,6 +193,7 @@ def renamed(told: object, names: object, into: object) -> object:
     return json.loads(text)
 
 
+@pytest.mark.slow
 async def test_what_isnt_there_and_what_isnt_theirs_look_the_same(served: Served) -> None:
     """In the answer, and in what the database is asked, so also in time (benchmarks/hidden.py)."""
     for method, theirs, nowhere, given in await pairs(served.memory):

@@ -237,6 +237,7 @@ async def test_host_sends_a_person_to_their_page_by_a_link(inspected: Inspected)
     assert (await cookie.post("/entrances", asked_for)).status == 401
 
 
+@pytest.mark.slow
 async def test_link_works_once_in_whichever_process_it_arrives(inspected: Inspected) -> None:
     """Nothing is kept where it is made; where it is used, the database knows of it before anybody is let in."""
     host = inspected.client.with_key(inspected.host_secret)
@@ -313,6 +314,7 @@ async def test_link_opens_once_by_clocks_that_differ(database_url: str) -> None:
         assert await one.keys.redeem(code) is None
 
 
+@pytest.mark.slow
 async def test_person_s_own_page_alone_is_shown_in_a_frame_of_the_named_host(database_url: str) -> None:
     """Clickjacking: no other page is, for nobody else, and none where no host is named."""
     app_page = "https://app.example.com"
@@ -386,6 +388,7 @@ async def test_no_page_of_the_server_runs_what_another_host_sends(inspected: Ins
 # What a page of another site can't do
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [
@@ -408,6 +411,7 @@ async def test_post_from_elsewhere_is_refused(inspected: Inspected, headers: dic
     assert await state(inspected.memory) == before
 
 
+@pytest.mark.slow
 async def test_post_without_a_session_or_with_a_made_up_one_is_refused(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     before = await state(inspected.memory)
@@ -417,6 +421,7 @@ async def test_post_without_a_session_or_with_a_made_up_one_is_refused(inspected
     assert await state(inspected.memory) == before
 
 
+@pytest.mark.slow
 async def test_post_of_the_same_host_by_its_origin_is_taken(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     path = f"{MIA}/observations/{ids['boat']}/confirm"
@@ -447,6 +452,7 @@ async def state(memory: Memory) -> list[tuple[Any, ...]]:
     return await rows(memory, "SELECT o.content, s.* FROM memory.observations o JOIN memory.observation_states s USING (agent_key, scope_id, seq) ORDER BY 2, 3, 4")  # fmt: skip  # noqa: E501
 
 
+@pytest.mark.slow
 async def test_no_address_leads_elsewhere(inspected: Inspected) -> None:
     """Open redirects: every answer that sends on sends to a page of ours."""
     away = "//evil.example/"
@@ -463,6 +469,7 @@ async def test_no_address_leads_elsewhere(inspected: Inspected) -> None:
         assert not to.startswith(("//", "/\\")), to
 
 
+@pytest.mark.slow
 async def test_key_is_in_no_address_page_or_log(inspected: Inspected, caplog: pytest.LogCaptureFixture) -> None:
     ids = await known(inspected.memory)
     browser = Browser(inspected.client)
@@ -482,6 +489,7 @@ async def test_key_is_in_no_address_page_or_log(inspected: Inspected, caplog: py
 # What pages show
 
 
+@pytest.mark.slow
 async def test_every_page_is_whole_and_takes_few_statements(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     for path in pages_of(ids):
@@ -492,6 +500,7 @@ async def test_every_page_is_whole_and_takes_few_statements(inspected: Inspected
         assert len(sent) <= 12, (path, len(sent))
 
 
+@pytest.mark.slow
 async def test_pages_stay_small_however_much_is_known(inspected: Inspected) -> None:
     """Texts, sources and lists end somewhere, and say that there is more."""
     memory = inspected.memory
@@ -512,6 +521,7 @@ async def test_pages_stay_small_however_much_is_known(inspected: Inspected) -> N
         await memory.scopes.consolidate(**ADA, scope_id=own)
 
 
+@pytest.mark.slow
 async def test_hostile_memory_is_inert_on_every_page(inspected: Inspected) -> None:
     memory = inspected.memory
     person = "</title><script>&\"'"
@@ -543,6 +553,7 @@ async def test_hostile_memory_is_inert_on_every_page(inspected: Inspected) -> No
     assert "<img" not in wanted.text
 
 
+@pytest.mark.slow
 async def test_page_says_what_is_known_and_where_from(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     page = words_of(await inspected.host.get(MIA))
@@ -557,6 +568,7 @@ async def test_page_says_what_is_known_and_where_from(inspected: Inspected) -> N
     assert "in the conversation monday" in one
 
 
+@pytest.mark.slow
 async def test_one_observation_is_corrected_marked_hidden_and_brought_back(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     one = f"{MIA}/observations/{ids['boat']}"
@@ -676,6 +688,7 @@ async def test_right_that_a_key_lacks_has_no_button_and_is_refused(inspected: In
 # Forgetting
 
 
+@pytest.mark.slow
 async def test_preview_is_the_receipt_and_the_canaries_are_gone(inspected: Inspected) -> None:
     ids = await known(inspected.memory)
     preview = await inspected.mia.get(f"{MIA}/forget")
@@ -707,6 +720,7 @@ def counted(answer: Answer) -> list[str]:
     return re.sub(r"<[^>]*>", " ", found[1]).split()
 
 
+@pytest.mark.slow
 async def test_what_was_added_since_the_preview_is_shown_before_it_goes(inspected: Inspected) -> None:
     """Two browsers at once: one looks at the preview while the other adds to what would go, or has forgotten it."""
     await known(inspected.memory)
@@ -720,6 +734,7 @@ async def test_what_was_added_since_the_preview_is_shown_before_it_goes(inspecte
     assert (await inspected.mia.post(f"{MIA}/forget", {"name": "mia", "seen": again})).status == 409
 
 
+@pytest.mark.slow
 async def test_two_who_forget_at_once_forget_once(inspected: Inspected) -> None:
     """Both have looked at the same preview. One gets the receipt; the other is told that nothing of it is left."""
     await known(inspected.memory)
@@ -731,6 +746,7 @@ async def test_two_who_forget_at_once_forget_once(inspected: Inspected) -> None:
     assert await rows(inspected.memory, forgotten) == [(1,)]
 
 
+@pytest.mark.slow
 async def test_what_comes_between_the_look_and_the_forgetting_isnt_forgotten_unseen(inspected: Inspected) -> None:
     """The forgetting itself compares, under its locks: nothing can come between."""
     await known(inspected.memory)
@@ -762,6 +778,7 @@ async def test_one_observation_is_forgotten_after_its_preview(inspected: Inspect
     assert "red boat" in words_of(await inspected.mia.get(MIA))
 
 
+@pytest.mark.slow
 async def test_her_receipt_doesnt_say_who_speaks_of_her(inspected: Inspected) -> None:
     made = await inspected.memory.observe("Jonas finds Mia slow.", **ADA, user_id="jonas")
     await inspected.memory.observe("Mia likes ale.", **ADA, user_id="mia")
@@ -769,6 +786,7 @@ async def test_her_receipt_doesnt_say_who_speaks_of_her(inspected: Inspected) ->
     assert made.id not in (await inspected.mia.get(f"{MIA}/forget")).text
 
 
+@pytest.mark.slow
 async def test_export_is_a_file_of_lines(inspected: Inspected) -> None:
     await known(inspected.memory)
     answer = await inspected.mia.get(f"{MIA}/export")

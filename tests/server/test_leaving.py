@@ -44,6 +44,7 @@ class Leaving:
         await self._app(scope, receive_once, send_headers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["gone", "stuck"])
 async def test_export_ends_with_its_client(
     served: Served, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -59,6 +60,7 @@ async def test_export_ends_with_its_client(
     assert served.memory.database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 async def test_exports_that_nobody_reads_leave_connections_to_others(served: Served) -> None:
     for n in range(20):
         await served.memory.observe(f"Fact {n}.", **ADA, user_id="mia")

@@ -25,6 +25,7 @@ async def test_digest_changes_with_the_page_and_with_how_it_is_taken(monkeypatch
     assert pictures.digests({name: "<p>Mia</p>"}) != before
 
 
+@pytest.mark.slow
 def test_pictures_are_shown_and_small() -> None:
     taken = sorted(pictures.HERE.glob("*.png"))
     assert {picture.stem for picture in taken} == pictures.SHOTS.keys()

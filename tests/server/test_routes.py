@@ -104,6 +104,7 @@ async def visit(served: Served, steps: Any, under: str = "", **names: str) -> se
     return visited
 
 
+@pytest.mark.slow
 async def test_every_route_answers(served: Served) -> None:
     await visit(served, VISIT)
     listed = await served.host("GET", f"{BASE}/observations", query=MIA)

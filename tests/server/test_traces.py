@@ -90,6 +90,7 @@ async def test_baggage_goes_no_further(database_url: str, exporter: InMemorySpan
     assert seen == [({}, int(TRACE, 16))]
 
 
+@pytest.mark.slow
 async def test_traces_have_no_ids(served: Served, exporter: InMemorySpanExporter) -> None:
     """FastAPI's own have paths and queries, so ids of people and conversations."""
     assert (await served.host("GET", f"{BASE}/conversations/monday/messages", query={"user_id": "mia"})).status == 200

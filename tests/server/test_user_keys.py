@@ -25,6 +25,7 @@ async def shared(memory: Memory, **more: Any) -> str:
     return made.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -52,6 +53,7 @@ async def test_it_speaks_in_no_other_voice(served: Served, path: str, body: dict
     assert await state(served.memory) == before
 
 
+@pytest.mark.slow
 async def test_it_speaks_as_its_user(served: Served) -> None:
     await shared(served.memory)
     body = {"messages": [{**HI, "role": "user", "name": "mia", "user_id": "mia"}, {"role": "user", "content": "Ho."}]}

@@ -72,6 +72,7 @@ def _missed(text: str) -> list[str]:
     return [phrase for phrase in PHRASES if phrase not in tried and personal.compiled(phrase).search(text)]
 
 
+@pytest.mark.slow
 def test_no_phrase_is_missed_in_messages() -> None:
     assert [text for text in TEXTS if _missed(text.lower())] == []
 

@@ -137,6 +137,7 @@ def test_bombs_end_quickly_in_an_error_of_ours(name: str, output: type[Items] | 
     assert time.process_time() - started < 5  # milliseconds in fact; a quadratic reader takes minutes
 
 
+@pytest.mark.slow
 @given(st.text() | st.text(alphabet='{}[]":,\\ `1atn\n<think/>', max_size=60))
 def test_any_text_gives_a_value_or_an_error_of_ours(raw: str) -> None:
     assert isinstance(outcome(raw, Items), Items | AnswerError | TruncatedError)

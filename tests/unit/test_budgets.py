@@ -4,6 +4,7 @@ import random
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,7 @@ def some(pick: random.Random, seq: int) -> Stored:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @examples(2000)
 @given(st.integers(0, 2**64))
 def test_budgets_hold_afterwards_or_only_what_is_protected_is_left(seed: int) -> None:

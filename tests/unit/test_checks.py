@@ -41,6 +41,7 @@ def test_what_is_made_up_is_no_secret(key: str) -> None:
     assert [*secrets.found_in(f"KEY = '{key}'")] == []
 
 
+@pytest.mark.slow
 def test_no_file_of_the_repository_has_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
     assert secrets.main() == 0, capsys.readouterr().out
 

@@ -317,6 +317,7 @@ def at_turn(scopes: Sequence[ScopeText], turn: Turn, style: Style) -> Context:
     return render(scopes, hits, MONDAY + later, style, reason="asked" if hits else None, messages=messages)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(worlds(), turns(), STYLES)
 def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText], turn: Turn, style: Style) -> None:
@@ -335,6 +336,7 @@ def test_context_keeps_to_its_budget_and_is_well_formed(scopes: list[ScopeText],
     assert at_turn(scopes, turn, style) == context
 
 
+@pytest.mark.slow
 @examples(300)
 @given(worlds(), turns(), turns(), STYLES, st.lists(PROSE.filter(str.strip), max_size=4))
 def test_stable_characters_are_the_same_until_memory_changes(

@@ -345,6 +345,7 @@ def shuffled(items: list[Any], pick: random.Random) -> list[Any]:
     return pick.sample(items, len(items))
 
 
+@pytest.mark.slow
 @examples(10_000)
 @given(st.integers(0, 2**64))
 def test_budgets_hold_lines_are_whole_and_order_does_not_matter(seed: int) -> None:

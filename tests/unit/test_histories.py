@@ -89,6 +89,7 @@ def test_broken_tree_is_refused(tmp_path: Path, broken: dict[str, Any]) -> None:
         read(tmp_path / "conversations.json", [{**CHATGPT, **broken}])
 
 
+@pytest.mark.slow
 def test_tree_may_be_deep(tmp_path: Path) -> None:
     nodes = {str(n): node(str(n), str(n - 1) if n else None, "user", f"x{n}") for n in range(3000)}
     (talk,) = read(tmp_path / "c.json", [{"mapping": nodes, "current_node": "2999", "id": "deep"}])
@@ -522,6 +523,7 @@ def test_plain_text_among_messages_is_a_users(tmp_path: Path) -> None:
 # Memory
 
 
+@pytest.mark.slow
 def test_one_conversation_is_held_at_a_time(tmp_path: Path) -> None:
     """Of 16 MB; the spool keeps what it holds out of this count."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive, archive.open("conversations.json", "w") as file:

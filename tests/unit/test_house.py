@@ -74,6 +74,7 @@ def test_imports_are_found_wherever_they_stand() -> None:
     assert imported_roots(source) == {"a", "c", "h"}
 
 
+@pytest.mark.slow
 def test_every_import_is_declared() -> None:
     declared = declared_distributions()
     known = sys.stdlib_module_names | {"memory_sql"}

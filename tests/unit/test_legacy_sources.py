@@ -89,6 +89,7 @@ async def test_reading_goes_on_after_any_place(tmp_path: Path, form: str) -> Non
         assert [item.place.offset for item in rest] == [item.place.offset for item in all_of_it[number + 1 :]]
 
 
+@pytest.mark.slow
 async def test_a_live_server_gives_the_same_documents_from_any_place_on(server: str, tmp_path: Path) -> None:
     plain = [document | {"content": "a text"} for document in DOCUMENTS]
     await load(server, "plain", [("memory_sessions", plain), ("system_of_others", plain)])
@@ -125,6 +126,7 @@ async def test_the_official_server_gives_the_same_documents() -> None:
         await source.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_doesn_t_answer_is_an_error_without_its_address() -> None:
     source = LiveSource("mongodb://secret:word@%2Fnowhere%2Fmongo.sock/eden?serverSelectionTimeoutMS=50")
     with pytest.raises(SourceError, match="no answer") as caught:
@@ -243,6 +245,7 @@ def test_only_opening_a_source_needs_the_driver() -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.slow
 async def test_small_documents_behind_a_long_one_are_found(tmp_path: Path) -> None:
     """What was read ahead for the long one isn't copied for each of them."""
     long = json.dumps([{"_id": 0, "content": 'a "quoted" \\ text ' * 200_000}, *({"_id": n} for n in range(1, 60_000))])
@@ -487,6 +490,7 @@ async def test_a_value_of_the_wrong_type_in_any_field_is_accounted_for(tmp_path:
         assert all(row.content.strip() for row in found.observations())
 
 
+@pytest.mark.slow
 async def test_a_document_of_sixteen_megabytes_is_read(tmp_path: Path) -> None:
     text = "Mia sails. " * (16 * 1024 * 1024 // 11 - 100)
     found = await read(written(tmp_path, "packed dump", {"memory_user": [HOME.blob(content=text)]}))

@@ -113,6 +113,7 @@ def test_only_the_first_line_and_the_last_are_no_text(text: str, content: str, v
     assert (found.content, found.version) == (content, version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blank", ["\n", " ", " \n", "\t\r\n"])
 def test_long_white_space_takes_no_longer_than_it_is_long(blank: str) -> None:
     """Of a megabyte, each character was once tried with all that follow: that took hours."""

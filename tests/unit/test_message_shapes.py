@@ -230,6 +230,7 @@ def test_what_has_no_one_reading_is_refused(given: object, says: str) -> None:
         Message.parse(given, 0)
 
 
+@pytest.mark.slow
 def test_results_within_results_end() -> None:
     deep: Any = "It boils."
     for _ in range(100_000):

@@ -81,6 +81,7 @@ def test_every_contradiction_that_is_named_is_explained(markdown: str) -> None:
     assert named <= set(CONTRADICTIONS)
 
 
+@pytest.mark.slow
 def test_every_test_that_is_named_exists(markdown: str) -> None:
     nodes = _NODE.findall(markdown)
     assert len(nodes) == markdown.count("::") > 100

@@ -57,6 +57,7 @@ def test_language_of_shareable_sentences_is_recognised() -> None:
     assert [text for language, _, text in SHAREABLE if language_of(text) != NAMES[language]] == []
 
 
+@pytest.mark.slow
 def test_shareable_facts_of_conversations_and_those_held_out_may_be_shown() -> None:
     facts = [fact for conversation in PLANTED for fact in conversation.shareable]
     assert len(facts) == len(set(facts)) == CONVERSATIONS >= 200

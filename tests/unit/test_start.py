@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from sqlalchemy import ColumnElement, Label
 
 from memory_sql.db import observation_rows
@@ -53,6 +54,7 @@ def test_counted_tables_are_those_that_are_mapped() -> None:
         assert all(is_as_mapped(column, row) for column in table.c)
 
 
+@pytest.mark.slow
 def test_the_start_imports_nothing_that_few_call() -> None:
     code = "import sys; from memory_sql import Memory; Memory('postgresql://nobody@127.0.0.1:9/nothing'); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

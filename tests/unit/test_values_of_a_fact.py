@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import NamedTuple
 
+import pytest
+
 from memory_sql.db.repositories.states import that_give_way
 
 
@@ -45,6 +47,7 @@ def test_each_gives_way_to_the_newest_that_was_stored_since() -> None:
         assert that_give_way(values) == one_of_each_pair(values), seed
 
 
+@pytest.mark.slow
 def test_very_many_are_not_compared_one_by_one() -> None:
     values = [Value(1, n, day(n), day(-n), day(-n)) for n in range(50_000)]
     assert len(that_give_way(values)) == len(values) - 1

@@ -155,8 +155,9 @@ def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, expl
     counts, found = Counter(word for words in old for word in words), list[int]()
     for n, words in enumerate(old):
         own = [word for word in words if counts[word] == 1]
-        best = max((min(_share(own, there), _share(words, there)) for there in told), default=0.0)
-        if n + 1 not in explained and own and best < LOST:
+        if n + 1 in explained or not own or any(words <= there for there in told):
+            continue
+        if all(_share(words, there) < LOST or _share(own, there) < LOST for there in told):
             found.append(n)
     return found
 

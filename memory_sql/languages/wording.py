@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from math import ceil
 
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.words import terms_of, words_in
@@ -42,7 +43,10 @@ def telling(text: str, names: Collection[str] = ()) -> frozenset[str]:
 
 
 def is_among(word: str, words: Collection[str]) -> bool:
-    return word in words or (not word.isdigit() and any(_are_forms(word, other) for other in words))
+    if word in words or word.isdigit() or len(word) < SHORTEST_STEM:
+        return word in words
+    stem = word[:SHORTEST_STEM]
+    return any(other.startswith(stem) and _are_forms(word, other) for other in words)
 
 
 @lru_cache(maxsize=1024)
@@ -62,9 +66,5 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _are_forms(one: str, other: str) -> bool:
     """Whether they are forms of one word, judged by their common beginning."""
-    common = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        common += 1
-    return common >= max(SHORTEST_STEM, STEM_SHARE * max(len(one), len(other)))
+    common = max(SHORTEST_STEM, ceil(STEM_SHARE * max(len(one), len(other))))
+    return min(len(one), len(other)) >= common and one[:common] == other[:common]

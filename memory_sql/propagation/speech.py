@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from memory_sql.languages.data import of_all, table
 from memory_sql.languages.tables import FunctionWords, Sharing, ToldBy
@@ -34,7 +34,7 @@ def language_of(text: str, around: str = "") -> str | None:
     (`Linnea on raskaana`), so letters must not speak against it.
     """
     parts = [part for part in sentences(text) if _WORD.search(part)]
-    expected = _language_of(around)
+    expected = _language_around(around)
     by_words = [_language_of(part, expected) for part in parts]
     found = {language for language in by_words if language is not None}
     if len(found) > 1 or not (found or expected):
@@ -43,6 +43,11 @@ def language_of(text: str, around: str = "") -> str | None:
     assert language is not None
     untold = [part for part, told in zip(parts, by_words, strict=True) if told is None]
     return language if all(_may_be(language, part) for part in untold) else None
+
+
+@lru_cache(maxsize=8)  # all claims of a scope are looked at beside its text
+def _language_around(text: str) -> str | None:
+    return _language_of(text)
 
 
 def covered() -> tuple[str, ...]:
@@ -77,7 +82,8 @@ def _words(sentence: str) -> list[str]:
 
 
 def _count(words: Sequence[str], by: ToldBy) -> int:
-    return sum((word in by.words) - any(c > "z" and c not in by.letters for c in word) for word in words)
+    strange = (any(c > "z" and c not in by.letters for c in word) for word in words if not word.isascii())
+    return sum(word in by.words for word in words) - sum(strange)
 
 
 def _may_be(language: str, sentence: str) -> bool:

@@ -212,7 +212,9 @@ class Visitor(Actor):
         try:
             answer = await asked(known[0], self.secret, "remember", {"text": f"My note {token} is kept."}, **whose)
             shown = await asked(known[0], self.secret, "recall", {"query": token}, **whose)
-        except Exception as error:  # noqa: BLE001 (a group of its client's, whatever was behind it)
+        except Exception as error:  # a group of its client's, whatever was behind it
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError from error  # the round is over
             if crashes == self.world.crashes and crashes % 2 == 0:
                 self.world.found(f"remember ended in {''.join(traceback.format_exception(error))[-2000:]}")
             return

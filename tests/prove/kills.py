@@ -162,7 +162,7 @@ class Life:
         role, log = self.alive.pop(pid)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             self.killed[role] += 1
-        elif role == "worker" and "memory-sql: the database" in log.read_text().splitlines()[-1]:
+        elif role == "worker" and found_no_database(log.read_text()):
             self.turned_away += 1
         else:
             self.failures.append(f"a {role} ended by itself ({status}): {log.read_text()[-2000:]}")
@@ -220,10 +220,19 @@ class Life:
         return {line for notes in self.folder.glob("notes-*") for line in notes.read_text().splitlines()}
 
 
+def found_no_database(log: str) -> bool:
+    """What a process said last that began while the database was away, or was just going."""
+    last = (log.splitlines() or [""])[-1]
+    return any(
+        f"memory-sql: the {what}" in last for what in ("database", "connection was closed before Postgres answered")
+    )
+
+
 async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None:
     """Revives what was given up until nothing is left to do, or no more was done for so long: the workers go on meanwhile.
 
-    Texts only grow here, and the longer they are, the more versions a scope takes until nothing is left in it.
+    Texts only grow here, and the longer they are, the more versions a scope takes until nothing is left in it; what is judged
+    and not shared lengthens none.
     """
     async with Memory(url, Copying(), SETTINGS) as memory:
         least, since = (sys.maxsize, 0), time.monotonic()
@@ -250,7 +259,7 @@ LEFT = f"""
          + (SELECT count(*) FROM memory.scopes WHERE {_DUE})
 """  # noqa: S608
 UNTOLD = """
-    SELECT -coalesce(sum(length(content)), 0)
+    SELECT -coalesce(sum(length(content)), 0) - (SELECT count(*) FROM memory.judged)
     FROM memory.scopes JOIN memory.consolidations USING (agent_key, scope_id, version)
 """
 LEFT_ROWS = f"""

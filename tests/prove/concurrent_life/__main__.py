@@ -44,6 +44,7 @@ from tests.prove.concurrent_life.liar import LIES, liar
 from tests.prove.concurrent_life.nursery import Nursery, nursery
 from tests.prove.concurrent_life.world import AGENTS, World
 from tests.prove.kills import SETTINGS as WORKERS
+from tests.prove.kills import found_no_database
 from tests.prove.models import serving
 
 ROUND, CLIENTS, PROCESSES = 100, 7, 2
@@ -194,8 +195,7 @@ class Life:
     def supervise(self) -> None:
         """Starts anew who has ended, by a kill or because there was no database; nothing else ends a worker."""
         for log in self.workers.ended():
-            last = (log.read_text().splitlines() or [""])[-1]
-            if "memory-sql: the database" not in last:
+            if not found_no_database(log.read_text()):
                 self.world.found(f"a worker ended by itself: {log.read_text()[-1000:]}")
         while len(self.workers.alive) < PROCESSES:
             self.workers.spawn()

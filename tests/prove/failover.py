@@ -45,7 +45,7 @@ ETCD, PATRONI = shutil.which("etcd"), shutil.which("patroni")
 NODES = 3
 TTL_SECONDS = 20  # the shortest that Patroni takes
 WORKERS, PAUSE = 3, 0.05
-ALONE_SECONDS, MOST_HELPED = 90.0, 5  # until a server that doesn't follow is started anew, and how often
+ALONE_SECONDS, MOST_HELPED = 90.0, 5  # until a server that doesn't follow is made anew, and how often
 LOG_LINES = 40
 AGENT = "a"
 SETTINGS = Settings(
@@ -137,6 +137,13 @@ class Node:
         with suppress(OSError, ValueError):
             os.kill(int((self.directory / "data" / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
 
+    def make_anew(self) -> None:
+        """As `patronictl reinit` does: Patroni copies the leader where there is no data."""
+        self.kill()
+        while (self.directory / "data").exists():  # its processes may take a moment to notice
+            shutil.rmtree(self.directory / "data", ignore_errors=True)
+        self.start()
+
     def answers(self, path: str) -> Any:
         """What Patroni says; None: it doesn't, or says no."""
         try:
@@ -172,7 +179,7 @@ class Cluster:
         return up and roles["leader"] == 1 and roles["sync_standby"] >= 1
 
     async def be_whole(self) -> None:
-        """With an operator's help, if need be: Patroni leaves a server that tries to follow and can't as it is."""
+        """With an operator's help, if need be: Patroni leaves a server as it is that tries to follow and can't."""
         while True:
             try:
                 await self.until(self.is_whole, "the three servers follow each other", ALONE_SECONDS)
@@ -182,9 +189,8 @@ class Cluster:
                 if not stuck or self.helped >= MOST_HELPED:
                     raise
             for node in stuck:
-                print(f"{node.name} is started anew: it doesn't follow", flush=True)
-                await asyncio.to_thread(node.kill)
-                node.start()
+                print(f"{node.name} is made anew: it doesn't follow", flush=True)
+                await asyncio.to_thread(node.make_anew)
                 self.helped += 1
 
     def stuck(self) -> list[Node]:

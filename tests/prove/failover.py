@@ -81,6 +81,7 @@ postgresql:
   connect_address: "127.0.0.1:{port}"
   data_dir: "{directory}/data"
   bin_dir: "{binaries}"
+  basebackup: {{checkpoint: fast}}
   pgpass: "{directory}/pgpass"
   authentication:
     superuser: {{username: postgres, password: none}}

@@ -43,8 +43,10 @@ def telling(text: str, names: Collection[str] = ()) -> frozenset[str]:
 
 
 def is_among(word: str, words: Collection[str]) -> bool:
-    if word in words or word.isdigit() or len(word) < SHORTEST_STEM:
-        return word in words
+    if word in words:
+        return True
+    if word.isdigit() or len(word) < SHORTEST_STEM:
+        return False
     stem = word[:SHORTEST_STEM]
     return any(other.startswith(stem) and _are_forms(word, other) for other in words)
 

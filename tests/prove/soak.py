@@ -47,7 +47,7 @@ from tests.prove.concurrent_life.ledger import TOKEN
 from tests.prove.concurrent_life.liar import liar
 from tests.prove.concurrent_life.nursery import Nursery, nursery
 from tests.prove.models import serving as serving_model
-from tests.server.processes import Process, serving
+from tests.server.processes import Process, memory_kib, serving
 from tests.server.tools import asked
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
@@ -341,7 +341,7 @@ class Soak(Life):
         found = Sample(
             minute=round(minute, 1),
             server_kib=self.servers.steady.memory_kib(),
-            worker_kib=_memory_kib(self.steady.pid),
+            worker_kib=memory_kib(self.steady.pid),
             **open_now._mapping,
             dead=share,
         )
@@ -359,11 +359,6 @@ class Soak(Life):
             / max(1, statistics.median(getattr(one, name) for one in self.samples[third : 2 * third]))
             for name in ("server_kib", "worker_kib", "connections")
         }
-
-
-def _memory_kib(pid: int) -> int:
-    with open(f"/proc/{pid}/status") as file:
-        return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
 
 
 def live(seed: int, folder: Path, data: Path, minutes: float, operations: int) -> Soak:

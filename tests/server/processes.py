@@ -35,8 +35,13 @@ class Process(NamedTuple):
             return await self.process.wait()
 
     def memory_kib(self) -> int:
-        with open(f"/proc/{self.process.pid}/status") as file:
-            return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
+        return memory_kib(self.process.pid)
+
+
+def memory_kib(pid: int) -> int:
+    """What the process has in memory."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(next(line for line in file if line.startswith("VmRSS")).split()[1])
 
 
 @asynccontextmanager

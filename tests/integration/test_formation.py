@@ -440,14 +440,17 @@ async def test_conversation_that_is_forgotten_after_it_was_claimed_is_stale(memo
         await loading
 
 
-async def test_only_the_claim_of_a_formation_does_not_wait_for_the_disk(memory: Memory, llm: Scripted) -> None:
+async def test_only_the_claim_and_the_answer_of_a_formation_do_not_wait_for_the_disk(
+    memory: Memory, llm: Scripted
+) -> None:
     """What the next commit, which does wait, takes along."""
     await memory.add(conversation(4), **HERE)
     llm.then(extracted(("Tea.", "individual")))
     with statements(memory) as seen:
         await memory.conversations.form(**SESSION)
-    hasty = ["lease_until=" in one for one in seen if "synchronous_commit" in one or "set_config(" in one]
-    assert hasty == [True]
+    hasty = [one for one in seen if "synchronous_commit" in one or "set_config(" in one]
+    assert ["lease_until=" in one for one in hasty] == [True, False]
+    assert ["answer=" in one for one in hasty] == [False, True]
     async with memory.database.statement() as unit:
         assert (await unit.execute(sql("SHOW synchronous_commit"))).scalar_one() == "on"
 

@@ -15,6 +15,7 @@ from memory_sql.config import Settings
 from memory_sql.db.direct import ask
 from memory_sql.db.models import AgentRow, ConversationRow, ObservationRow, PriceRow, RunRow, ScopeRow, columns_of
 from memory_sql.db.repositories.scopes import ScopeState
+from memory_sql.db.waiting import flushed_later
 from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
@@ -455,4 +456,6 @@ _kept = (
     .returning(RunRow.run_id)
     .cte("kept")
 )
-_KEEP = select(_kept)
+# A crash of the server right after it takes the answer back, as if that had come a moment later: one call is made again. It
+# creates nothing that others could take for theirs, and what applies the answer waits for the disk.
+_KEEP = select(_kept).where(flushed_later())

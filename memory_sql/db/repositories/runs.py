@@ -57,6 +57,10 @@ class TakenRun:
 _sent, _back = func.coalesce(RunRow.input_tokens, 0), func.coalesce(RunRow.output_tokens, 0)
 
 
+def _tokens(_: datetime) -> Select[Any]:
+    return select(func.sum(_sent + _back))
+
+
 def _costs(day: datetime) -> Select[Any]:
     """What runs have cost, by the prices of that day, for each currency."""
     price = (
@@ -283,15 +287,12 @@ class RunRepository:
         By the prices that the operator has set, each currency by itself; what has no price costs nothing.
         """
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        of_today = (RunRow.agent_key == agent_key, RunRow.started_at >= midnight)
-        limits: tuple[tuple[float | None, Select[Any], str], ...] = (
-            (settings.daily_tokens, select(func.sum(_sent + _back)).where(*of_today), "tokens"),
-            (settings.daily_cost, _costs(midnight).where(*of_today), "cost"),
-        )
+        limits = ((settings.daily_tokens, _tokens, "tokens"), (settings.daily_cost, _costs, "cost"))
         for limit, used, what in limits:
             if limit is None:
                 continue
-            if max((one or 0 for one in await self._session.scalars(used)), default=0) >= limit:
+            of_today = used(midnight).where(RunRow.agent_key == agent_key, RunRow.started_at >= midnight)
+            if max((one or 0 for one in await self._session.scalars(of_today)), default=0) >= limit:
                 raise BudgetError(agent_id, limit, midnight + timedelta(days=1), what)
 
     async def dead(self, agent_id: str | None, limit: int) -> list[DeadRun]:

@@ -119,7 +119,7 @@ async def ours(url: str, memories: int) -> AsyncIterator[Calls]:
             return await memory.conversations.form(agent_id="ada", conversation_id=f"x{n}")
 
         yield {
-            STORE: lambda n: memory.observe(sentence(n), **USER),
+            STORE: lambda n: memory.observe(sentence(memories + n), **USER),
             STORE_FIVE: lambda n: memory.add(spoken(n), **USER, conversation_id=f"m{n}"),
             EXTRACT: extract,
             SEARCH: lambda n: memory.search(sentence(n), **USER, top_k=FIVE, messages=0),
@@ -160,7 +160,7 @@ async def _mem0(url: str, form: str, memories: int) -> AsyncIterator[Mapping[str
             return memory.add(spoken(n), **MINE)
 
         yield {
-            STORE: lambda n: memory.add(sentence(n), **MINE, infer=False),
+            STORE: lambda n: memory.add(sentence(memories + n), **MINE, infer=False),
             STORE_FIVE: lambda n: memory.add(spoken(n), **MINE, infer=False),
             EXTRACT: extract,
             SEARCH: lambda n: memory.search(sentence(n), top_k=5, filters=MINE),
@@ -192,7 +192,7 @@ async def langgraph(url: str, memories: int) -> AsyncIterator[Calls]:
         for n in range(memories):
             await store.aput(where, f"k{n}", {"text": sentence(n)})
         yield {
-            STORE: lambda n: store.aput(where, f"s{n}", {"text": sentence(n)}),
+            STORE: lambda n: store.aput(where, f"s{n}", {"text": sentence(memories + n)}),
             STORE_FIVE: lambda n: store.abatch(
                 [put(where, f"m{n}-{place}", {"text": text}) for place, text in enumerate(facts(n))]
             ),

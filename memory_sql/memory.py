@@ -74,9 +74,9 @@ class Memory(Faces):
     `url` None: the one in the settings, else the embedded Postgres, whose schema is upgraded automatically. `engine`,
     instead of `url`: the host's own SQLAlchemy engine on asyncpg, so that the process has one pool; it is neither changed
     nor closed (docs/deploying.md). `llm` None: the model in the settings. `embeddings` (makes vectors) None: the model in
-    the settings, if any. `read_url`: a replica for context, digest and search (docs/context.md). `shards`, instead of a
-    URL: those of several databases by name, over which the agents are spread (docs/shards.md). `clock` returns the
-    current time as an aware datetime; for replays and tests.
+    the settings, if any. `read_url`: a replica for context, digest and search (docs/context.md); with shards, by name.
+    `shards`, instead of a URL: those of several databases by name, over which the agents are spread (docs/shards.md).
+    `clock` returns the current time as an aware datetime; for replays and tests.
 
     Ids are the host's own: text, integers or UUIDs. Every call names its agent; calls that read also name the user who
     asks. A call with `session=` (an `AsyncSession`; of `memory_sql.sync` see docs/deploying.md) joins the host's transaction.
@@ -90,7 +90,7 @@ class Memory(Faces):
         *,
         engine: AsyncEngine | None = None,
         embeddings: EmbeddingModel | None = None,
-        read_url: str | None = None,
+        read_url: str | Mapping[str, str] | None = None,
         shards: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class Memory(Faces):
             self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
         else:
             one = partial(Memory, llm=llm, embeddings=embeddings, clock=clock)
-            routing.spread_over(self, one, shards, {"url": url, "engine": engine, "read_url": read_url})
+            routing.spread_over(self, one, shards, read_url, {"url": url, "engine": engine})
 
     async def open(self, *, restoring: bool = False) -> Self:
         """Connects. Raises `SchemaError` if the schema isn't at this release's revision, `InputError` if it is open already.

@@ -263,7 +263,7 @@ class Memory(Face):
         settings: Settings | None = None,
         *,
         embeddings: EmbeddingModel | None = None,
-        read_url: str | None = None,
+        read_url: str | Mapping[str, str] | None = None,
         shards: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:

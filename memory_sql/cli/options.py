@@ -57,9 +57,11 @@ def resolve(url: str | None, data: Path | None) -> Settings:
     if url is not None and data is not None:
         raise InputError("use either --url or --data")
     settings = Settings.load(url=url, data_dir=data)
-    if url is not None:
-        return settings.model_copy(update={"shards": None})
-    return settings if data is None else settings.model_copy(update={"url": None, "shards": None})
+    if url is None and data is None:
+        return settings
+    if settings.shards is not None:  # whose replicas are named like them
+        settings = settings.model_copy(update={"shards": None, "read_url": None})
+    return settings if data is None else settings.model_copy(update={"url": None})
 
 
 def named_database(settings: Settings) -> str:

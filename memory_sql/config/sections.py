@@ -76,7 +76,10 @@ with warnings.catch_warnings():
         ] = None
         read_url: Annotated[
             SecretStr | None,
-            setting("Postgres URL of a replica from which context, digest and search read; unset: they read from url"),
+            setting(
+                "Postgres URL of a replica from which context, digest and search read, or with shards of some of theirs, by"
+                " name: a=URL b=URL; unset: they read from url"
+            ),
             Plain,
             Filled,
         ] = None

@@ -213,8 +213,19 @@ def position_of(value: str | None) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{1,16}", value):
-        raise InputError("after must be what admin.position returned")
+        raise InputError(_NO_POSITION)
     return int(value, 16)
+
+
+def position_in(value: str, shard: str) -> str | None:
+    """That of the shard, in what `admin.position` told of all shards; None: it says nothing of this one."""
+    told = [part.partition("=") for part in value.split()] if isinstance(value, str) else []
+    if not told or not all(name and position_of(position) is not None for name, _, position in told):
+        raise InputError(_NO_POSITION)
+    return {name: position for name, _, position in told}.get(shard)
+
+
+_NO_POSITION = "after must be what admin.position returned"
 
 
 def message_before(value: RetainedMessage | str | None) -> tuple[datetime, str, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,7 +26,7 @@ from memory_sql.db.waiting import Limits
 from memory_sql.domain.arguments import optional_id, reason_of
 from memory_sql.domain.ids import Id, aware, stored_id
 from memory_sql.domain.reading import Asked, Retrieved
-from memory_sql.errors import ForkedError, InputError, NotFoundError, SchemaError
+from memory_sql.errors import ConfigurationError, ForkedError, InputError, NotFoundError, SchemaError
 from memory_sql.later import later
 from memory_sql.llm import LanguageModel, OwnedModel
 from memory_sql.llm.embeddings import EmbeddingModel
@@ -78,13 +78,15 @@ class Runtime:
         settings: Settings,
         url: str | None,
         engine: AsyncEngine | None,
-        read_url: str | None,
+        read_url: str | Mapping[str, str] | None,
         llm: LanguageModel | None,
         embeddings: EmbeddingModel | None,
         clock: Callable[[], datetime] | None,
     ) -> None:
         if url is not None and engine is not None:
             raise InputError("pass url or engine=, not both")
+        if isinstance(read_url, Mapping):
+            raise ConfigurationError("read_url names replicas by shard, and there are no shards")
         self.settings = settings
         self._engine = None if engine is None else hosted.engine_of(engine)
         self._url = _revealed(settings.url) if url is None else url

@@ -107,7 +107,7 @@ async def _done(
         answer = answers.answer(
             request, call.target, found, call.status, given.get("limit"), tag, may_be_text=call.text
         )
-        if call.right != "read" and memory.database.has_replica:
+        if call.right != "read" and (memory._spread or memory.database).has_replica:
             with suppress(DatabaseError):  # what was written is written, so that is what the client is told
                 answer.headers[POSITION] = await memory.admin.position()
         return answer

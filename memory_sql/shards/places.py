@@ -18,11 +18,12 @@ MOST_KEPT = 100_000  # agents
 
 
 class Places:
-    """`home`: the database with the map."""
+    """`home`: the database with the map. `found`: told the shard whenever the map says where an agent is."""
 
-    def __init__(self, home: Database, now: Callable[[], datetime]) -> None:
+    def __init__(self, home: Database, now: Callable[[], datetime], found: Callable[[str], None]) -> None:
         self._home = home
         self._now = now
+        self._found = found
         self._kept: dict[str, str] = {}
         self._version: int | None = None
         self._looked_at = -LOOK_SECONDS
@@ -40,6 +41,7 @@ class Places:
             found = await shards.placed(unit, agent_id)
         if found is None:
             return None
+        self._found(found.shard)
         if found.moving_to is None and self._version == version:
             self._keep(agent_id, found.shard)
         return found.shard
@@ -52,6 +54,7 @@ class Places:
         """Where it is from now on: there, where others have placed it meanwhile, or (None) where the fewest agents are."""
         step = partial(shards.place, agent_id=agent_id, shard=shard, now=self._now())
         placed = await self._home.write(step, principal=SERVICE)
+        self._found(placed)
         self._keep(agent_id, placed)
         return placed
 

@@ -16,13 +16,13 @@ from typing import Any
 
 from memory_sql.config import Settings
 from memory_sql.config.shards import shards_of
-from memory_sql.domain.arguments import id_of, needed_text
+from memory_sql.domain.arguments import id_of, needed_text, position_in
 from memory_sql.domain.ids import host_id, stored_id
 from memory_sql.errors import ConfigurationError, InputError, MovedAgentError, NotFoundError
 from memory_sql.resources.faces import FACES, Faces
 from memory_sql.shards.combining import COMBINED, refusal
 from memory_sql.shards.moving import move
-from memory_sql.shards.spread import Inner, Spread, naming
+from memory_sql.shards.spread import Inner, Shard, Spread, naming
 
 CREATES = frozenset({"add", "observe", "configure", "groups.create", "scopes.create", "holds.place", "people.merge"})
 """The calls that create an agent that isn't there yet, and so place it."""
@@ -35,6 +35,9 @@ OF_HOME = frozenset(
 
 REFUSED = frozenset("imports.mongo imports.mem0 imports.list imports.verify imports.rollback".split())
 """What works on one database."""
+
+READS = frozenset("context digest search".split())
+"""What a replica answers, and takes a position."""
 
 MOVE = "admin.move"
 MOVING_SECONDS, PAUSE_SECONDS = 30.0, 0.05  # how long a call waits for an agent that moves, and how often it tries
@@ -54,23 +57,31 @@ NO_IMPORTS = (
 
 
 def spread_over(
-    memory: Faces, one: Callable[..., Inner], shards: Mapping[str, str] | None, others: Mapping[str, object]
+    memory: Faces,
+    one: Callable[..., Inner],
+    shards: Mapping[str, str] | None,
+    read_url: str | Mapping[str, str] | None,
+    others: Mapping[str, object],
 ) -> None:
     """Makes `one` memory for each of the shards, or of those in the settings: calls of `memory` go to them from now on.
+
+    `read_url`: their replicas by the same names, or those in the settings.
 
     Raises `ConfigurationError`, also if `others` or the settings name a database besides.
     """
     settings: Settings = memory.settings  # type: ignore[attr-defined]  # Memory, which this package lies below, has them
     named = [name for name, value in others.items() if value is not None]
-    named += [name for name in ("url", "read_url") if name not in named and getattr(settings, name) is not None]
+    if settings.url is not None and "url" not in named:
+        named.append("url")
     if named:
         raise ConfigurationError(f"shards name the databases; leave out {' and '.join(named)}, or the shards")
     try:
         urls = shards_of(settings.shards if shards is None else shards)
     except ValueError as error:
         raise ConfigurationError(f"shards: {error}") from None
-    own = settings.model_copy(update={"shards": None})
-    spread = Spread(urls, partial(one, settings=own))
+    replicas = _replicas(settings.read_url if read_url is None else read_url, urls)
+    own = settings.model_copy(update={"shards": None, "read_url": None})
+    spread = Spread(urls, lambda name: one(urls[name], settings=own, read_url=replicas.get(name)))
     memory._spread = spread
     memory._runtime = spread.home.memory._runtime
 
@@ -88,6 +99,20 @@ def spread_over(
         made._spread = spread
         routed[face] = made
     vars(memory).update(routed)
+
+
+def _replicas(read_url: object, urls: Mapping[str, str]) -> dict[str, str]:
+    """By the names of the shards. Raises `ConfigurationError`."""
+    if read_url is None:
+        return {}
+    try:
+        found = shards_of(read_url)
+    except ValueError as error:
+        raise ConfigurationError(f"with shards read_url names a replica by shard: a=URL b=URL; {error}") from None
+    strange = [name for name in found if name not in urls]
+    if strange:
+        raise ConfigurationError(f"read_url names {strange[0]}, which is no shard")
+    return found
 
 
 def calls_of(cls: type) -> list[tuple[str, Callable[..., Any]]]:
@@ -143,20 +168,20 @@ def _routed(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
         if named.get("agent_id") is None and call in COMBINED:
             bound = dict(list(signature.bind(self, *given, **named).arguments.items())[1:])
             return await COMBINED[call](spread, lambda memory, **other: of(memory)(**{**bound, **other}), bound)
-        return await _where_it_is(spread, call, named, lambda memory: of(memory)(*given, **named))
+        return await _where_it_is(spread, call, named, lambda own, memory: of(memory)(*given, **own))
 
     return send
 
 
 async def _where_it_is(
-    spread: Spread, call: str, named: Mapping[str, Any], work: Callable[[Inner], Awaitable[Any]]
+    spread: Spread, call: str, named: Mapping[str, Any], work: Callable[[Mapping[str, Any], Inner], Awaitable[Any]]
 ) -> Any:
     """In the agent's shard; while it moves, again and again."""
     until = time.monotonic() + MOVING_SECONDS
     shard = await _shard_for(spread, call, named)
     while True:
         try:
-            return await spread.in_shard(shard, work)
+            return await spread.in_shard(shard, partial(work, _own(call, named, shard)))
         except NotFoundError as error:
             if error.what != "agent" or named.get("session") is not None or not await spread.lost(error.key, shard):
                 raise
@@ -167,6 +192,12 @@ async def _where_it_is(
                 raise
             await asyncio.sleep(PAUSE_SECONDS)
         shard = await _shard_for(spread, call, named)
+
+
+def _own(call: str, named: Mapping[str, Any], shard: Shard) -> Mapping[str, Any]:
+    """With the shard's own part of a position."""
+    after = named.get("after") if call in READS else None
+    return named if after is None else {**named, "after": position_in(after, shard.name)}
 
 
 async def _shard_for(spread: Spread, call: str, named: Mapping[str, Any]) -> Any:

@@ -91,7 +91,8 @@ class Spread:
     """The shards of a memory. What it raises names the shard that can't be reached."""
 
     def __init__(self, urls: Mapping[str, str], one: Callable[[str], Inner]) -> None:
-        self.shards = {name: Shard(name, url, one(url)) for name, url in urls.items()}
+        """`one` makes the memory of the shard of this name."""
+        self.shards = {name: Shard(name, url, one(name)) for name, url in urls.items()}
         self.home = next(iter(self.shards.values()))  # until the databases have said which it is
         self._places: Places | None = None
         self._restoring = False
@@ -116,7 +117,7 @@ class Spread:
             for one in each:
                 if one.is_open:
                     self._check(one)
-            places = Places(self.home.memory.database, self.home.memory.now)
+            places = Places(self.home.memory.database, self.home.memory.now, self._found)
             self._compare(await places.shards())
         except BaseException:
             await self.close()
@@ -188,6 +189,16 @@ class Spread:
         if found is None:
             raise ConfigurationError(f"shards: agent {agent_id} is in the shard {known}, which isn't named")
         return found
+
+    def _found(self, name: str) -> None:
+        """By the map, an agent is in that shard: a replica of it has yet to be asked whether it knows."""
+        shard = self.shards.get(name)
+        if shard is not None and shard.is_open:
+            shard.memory.database.committed()
+
+    @property
+    def has_replica(self) -> bool:
+        return any(shard.is_open and shard.memory.database.has_replica for shard in self.shards.values())
 
     @property
     def home_database(self) -> Any:

@@ -253,6 +253,15 @@ async def test_consolidation_that_has_read_the_old_one_is_refused(memory: Memory
     assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
 
 
+async def test_consolidation_that_has_read_one_corrected_to_another_is_refused(memory: Memory, parrot: Parrot) -> None:
+    old, new = [await memory.observe(f"Mia lives in {town}.", **MIA) for town in ("Rome", "Oslo")]
+    parrot.meanwhile = partial(memory.observations.update, old.id, **MIA, text=new.content)
+    with pytest.raises(StaleError):
+        await memory.scopes.consolidate(**ADA, scope_id=old.scope.id)
+    await memory.scopes.consolidate(**ADA, scope_id=old.scope.id)
+    assert await texts(memory) == {"u:mia": "Mia lives in Oslo."}
+
+
 async def test_consolidation_that_has_read_what_is_superseded_is_refused(memory: Memory, parrot: Parrot) -> None:
     old, new = [await memory.observe(f"Mia lives in {town}.", **MIA) for town in ("Rome", "Oslo")]
     parrot.meanwhile = partial(memory.observations.supersede, old.id, new.id, **MIA)

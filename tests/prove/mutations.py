@@ -307,12 +307,17 @@ MUTATIONS = (
         ),),
     Mutation(
         "8: what was set aside comes back when it is said again",
-        (Change("AND memory.is_aside(t.status) AND t.status <> 'withdrawn'\n", "AND false\n"),),
+        (Change("AND o.standing IN ('quarantined', 'given_up')  -- of", "AND false  -- of", SAVING),),
         CORRECTIONS,
     ),
     # Corrections
     Mutation(
         "correction: a consolidation that has read the old one is committed",
+        (Change("s.scope_id = p_scope AND s.lease_until IS NOT NULL;\n        PERFORM", "false;\n        PERFORM"),),
+        CORRECTIONS,
+    ),
+    Mutation(
+        "correction: a consolidation that has read one corrected to another is committed",
         (Change("s.scope_id == scope, s.lease_until.is_not(None))", "s.scope_id == scope, false())"),),
         CORRECTIONS,
     ),
@@ -389,7 +394,10 @@ MUTATIONS = (
     # Rule 9: duplicates
     Mutation(
         "9: twins that were set aside count",
-        (without("              AND memory.in_use(t.status)\n", *SAVING),),
+        (
+            without("              AND memory.in_use(t.status)\n", *SAVING),
+            Change("o.content_hash = g.hash AND o.standing = 'active'\n", "o.content_hash = g.hash\n", SAVING),
+        ),
     ),
     Mutation(
         "9: twins in another lane count",

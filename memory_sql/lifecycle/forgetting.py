@@ -367,11 +367,11 @@ async def _refuse_held(session: Session, agent_key: int) -> None:
 async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) -> Receipt | None:
     """Does what a journal's entry says, on a database that was restored from before; None: the database knows of it."""
     repository = ForgettingRepository(session, agent_key)
-    if await repository.is_recorded(entry.id):
+    if await repository.is_recorded(entry.forgetting):
         return None
     await repository.keep_out(entry.refs, asked.now)
     receipt = _receipt(Selection(everything=True), NOTHING, {}, asked.settings, asked.now)
-    receipt = receipt.model_copy(update={"id": entry.id})
+    receipt = receipt.model_copy(update={"id": entry.forgetting})
     if entry.everything:
         return (await _erase_agent(session, asked, agent_key, receipt)).receipt
     called = await former_ids(session, agent_key, entry.renamed)
@@ -385,13 +385,13 @@ async def again(session: Session, asked: Asked, agent_key: int, entry: Entry) ->
         if entry.waited is not None:  # what it had left is withdrawn by now, if a hold keeps it here as well
             closure = (await repository.released()).get(entry.waited, NOTHING)
             _need(locks, Found(Seeds(), closure))
-            return await _erase_released(session, asked, locks, entry.waited, closure, entry.id)
+            return await _erase_released(session, asked, locks, entry.waited, closure, entry.forgetting)
         attended = await repository.attended(users)
         named = (*(("user", user) for user in users), *entry.named)
         seeds = Seeds(users, (), entry.scopes, entry.observations, messages, attended=attended, named=named)
         found = Found(seeds, await repository.closure(seeds))
         went = _receipt(Selection(everything=True), found.closure, {}, asked.settings, asked.now)
-        receipt = went.model_copy(update={"id": entry.id, "target": {"journal": True}})
+        receipt = went.model_copy(update={"id": entry.forgetting, "target": {"journal": True}})
         return await _forget_found(session, asked, locks, found, receipt)
 
     return (await under_locks(session, agent_key, act, shared=True)).receipt
@@ -413,7 +413,7 @@ async def _end_again(
         count = 0
         for key, numbers in talks.items():
             here = ("", ()) if key is None else (key, numbers)
-            done = await ending.end(session, asked.agent_id, agent_key, *here, asked.now, again=entry.id)
+            done = await ending.end(session, asked.agent_id, agent_key, *here, asked.now, again=entry.forgetting)
             count += sum(map(len, done.ended.values())) if done else 0
         return count
 

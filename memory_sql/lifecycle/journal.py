@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,7 +40,8 @@ class Entry(Value):
     `waited`: the forgetting, by its id, that had waited for a hold to end, of which this is the rest. `refs`: of what was
     imported, HMACs under a key outside the database, in hexadecimal: it doesn't come again. `renamed`: how `users` and
     conversations came by these ids. `named`: the conversation or group that was forgotten as a whole, `(kind, id)`.
-    `ended`: messages that lost their texts alone, by conversation.
+    `ended`: messages that lost their texts alone, by conversation. `repeats`: the forgetting, by its id, that another
+    database knew, from which the agent has moved to this one.
     """
 
     id: str
@@ -57,6 +59,12 @@ class Entry(Value):
     renamed: tuple[Renamed, ...] = ()
     named: tuple[tuple[ForgottenKind, str], ...] = ()
     ended: Mapping[str, tuple[int, ...]] = {}
+    repeats: str | None = None
+
+    @property
+    def forgetting(self) -> str:
+        """Its id in the events."""
+        return self.repeats or self.id
 
 
 def check(path: Path | None, unit: Session) -> None:
@@ -117,6 +125,22 @@ def catch_up(path: Path, entries: Sequence[Entry], known: Mapping[str, bool]) ->
             plan(path, entry)
         if not known.get(entry.id):
             done(path, entry.id)
+
+
+def carry(path: Path, agent_id: str, database: str, incarnation: str) -> None:
+    """Says of the database to which the agent has moved what others have forgotten of it; once, however often it moves.
+
+    Raises `ConfigurationError` where it can't be read or written.
+    """
+    its = [entry for entry, is_done in begun(path).entries if is_done and entry.agent_id == agent_id]
+    known = {entry.forgetting for entry in its if (entry.database, entry.incarnation) == (database, incarnation)}
+    for entry in its:
+        if entry.database is not None and entry.forgetting not in known:
+            place = {"id": str(uuid.uuid4()), "database": database, "incarnation": incarnation}
+            here = entry.model_copy(update={**place, "repeats": entry.forgetting})
+            plan(path, here)
+            done(path, here.id)
+            known.add(entry.forgetting)
 
 
 def tail_of(path: Path, position: int) -> bytes | None:

@@ -34,12 +34,12 @@ async def compare(session: Session, path: Path) -> JournalStatus:
     own = await placed_here(session)
     begun = journal.begun(path)
     ours = [(entry, done) for entry, done in begun.entries if own.may_have_been(entry.database, entry.incarnation)]
-    absent = await unknown(session, [(entry.agent_id, entry.id) for entry, _ in ours]) if ours else frozenset()
-    missing = [entry for entry, done in ours if done and entry.id in absent]
+    absent = await unknown(session, [(entry.agent_id, entry.forgetting) for entry, _ in ours]) if ours else frozenset()
+    missing = [entry for entry, done in ours if done and entry.forgetting in absent]
     return JournalStatus(
         database=own.database,
         incarnation=own.incarnation,
-        missing=tuple(entry.id for entry in missing),
+        missing=tuple(dict.fromkeys(entry.forgetting for entry in missing)),
         planned=tuple(entry.id for entry, done in ours if not done and entry.id in absent),
         others=len(begun.entries) - len(ours),
         cut_off=begun.cut_off,
@@ -123,7 +123,7 @@ async def _read_from(session: Session, path: Path, start: int, now: datetime) ->
         _, entry = begun.pop(value["id"])
         ended.add(value["id"])
         if own.may_have_been(entry.get("database"), entry.get("incarnation")):
-            done.append((entry["agent_id"], value["id"]))
+            done.append((entry["agent_id"], entry.get("repeats") or value["id"]))
         if len(done) >= AT_ONCE:
             seen.missing = seen.missing or bool(await unknown(session, done))
             done.clear()

@@ -18,6 +18,7 @@ from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.failures import named_errors
+from memory_sql.db.installation import placed_here
 from memory_sql.db.moving import End, Moving, delete_all, forget_move, owner
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories import shards as map_of
@@ -33,6 +34,7 @@ from memory_sql.errors import (
     NotFoundError,
     ShardError,
 )
+from memory_sql.lifecycle import journal, restoring
 from memory_sql.shards import places
 from memory_sql.shards.spread import Shard, Spread, naming
 
@@ -66,6 +68,7 @@ async def move(spread: Spread, agent_id: str, to: str) -> AgentMove:
     await move.settle()
     source, target = spread.shards[(await move.where()).shard], spread.shards[to]
     if source is target:
+        await move.tell_journal(target)
         return AgentMove(agent_id=agent_id, source=to, target=to)
     try:
         rows, held = await move.carry_out(source, target)
@@ -139,6 +142,7 @@ class Move:
             await self._patiently(source, _fence(target.name))
             fenced = time.monotonic()
             rows = await self._last(source, moving, seen)
+        await self.tell_journal(target)
         await self._change(map_of.switch, target.name)
         held = time.monotonic() - fenced
         await asyncio.sleep(LATE_SECONDS)
@@ -176,10 +180,30 @@ class Move:
             if await self.where() != placed:  # who has moved it meanwhile has ended that himself
                 raise BusyError("the move of agent", self._agent_id)
             if await self._has_come(source, end):
+                await self.tell_journal(target)
                 await self._change(map_of.switch, target.name)
             else:
                 await self._lift(source)
                 await self._change(map_of.stay, target.name)
+
+    async def tell_journal(self, target: Shard) -> None:
+        """A backup of the target may have the agent as it was before others forgot something of it."""
+        settings = self._spread.home.memory.settings
+        if settings.forget_journal is None:
+            return
+        memory = await self._spread.memory_of(target)
+        async with memory.database.transaction(principal=SERVICE) as unit:
+            here = await placed_here(unit)
+            await restoring.catch_up(unit, settings.forget_journal, memory.now())  # what came with the agent
+        try:
+            await asyncio.to_thread(
+                journal.carry, settings.forget_journal, self._agent_id, here.database, here.incarnation
+            )
+        except ConfigurationError as error:
+            log.warning(
+                "agent %s: a backup of %s may bring back what was forgotten of it elsewhere: %s; move it again",
+                *(self._agent_id, target.name, error),
+            )
 
     def _shard(self, name: str) -> Shard:
         found = self._spread.shards.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
@@ -30,6 +31,7 @@ from memory_sql.errors import (
     LockTimeoutError,
     MovedAgentError,
     NotFoundError,
+    RestoredError,
 )
 from memory_sql.memory import Memory
 from memory_sql.shards import moving, working
@@ -37,8 +39,10 @@ from memory_sql.worker import Worker
 from tests.commands import memory_sql
 from tests.conftest import as_login
 from tests.fakes import Meanings, Scripted, extracted
+from tests.integration.test_forgetting import aclosing_of
 from tests.integration.test_shards import placed
 from tests.migrations.test_round_trip import fill
+from tests.recycling import administer, copy
 from tests.sharding import asked, clean, joined
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -785,3 +789,57 @@ async def test_application_behind_walls_marks_nobody_as_moved(
         with suppress(DatabaseError):
             await moving.settle_all(memory._spread, set())
         assert await holders(urls) == ["a"]  # nothing goes that isn't elsewhere
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["", "killed", "unwritten"])
+async def test_what_was_forgotten_elsewhere_does_not_come_back_with_a_shard_from_before(
+    server_url: str, template: str, settings: Settings, tmp_path: Path, case: str
+) -> None:
+    """It was in b when the backup of b was made, forgotten in a, and in b again by the time that b is lost."""
+    path = tmp_path / "journal"
+    kept = settings.model_copy(update={"forget_journal": path})
+    async with joined(server_url, template, "a", "b") as urls:
+        name, backup = str(make_url(urls["b"]).database), f"backup_{os.getpid()}_{case}"
+        async with Memory(shards=urls, settings=kept) as memory:
+            seen = [await memory.observe(f"Mia likes {what}.", **MIA) for what in ("rubies", "tea", "rum")]
+            await memory.forget(seen[2].id, agent_id="ada")
+            await memory.admin.move(agent_id="ada", to="b")
+        await copy(server_url, name, backup)
+        async with Memory(shards=urls, settings=kept) as memory:
+            await memory.admin.move(agent_id="ada", to="a")
+            forgotten = await memory.forget(seen[0].id, agent_id="ada")
+            if case == "unwritten":  # the disk was full; the database knows what is to be said
+                path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+            if case == "killed":
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(moving.Move, "tell_journal", _die)
+                    patch.setattr(moving.Move, "end_after_failure", _die)
+                    with pytest.raises(KeyboardInterrupt):
+                        await memory.admin.move(agent_id="ada", to="b")
+                await moving.settle_all(memory._spread, set())
+            else:
+                await memory.admin.move(agent_id="ada", to="b")
+            assert await holders(urls) == ["b"]
+            assert (await memory.admin.journal_status()).missing == ()
+        async with Memory(shards=urls, settings=kept) as memory:  # it knows all that the journal says
+            assert await memory.admin.restore_check(path) == []
+        again = f"CREATE DATABASE {name} TEMPLATE {backup}"
+        await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)", again, f"DROP DATABASE {backup}")
+        with pytest.raises(RestoredError):
+            await Memory(shards=urls, settings=kept).open()
+        restored = Memory(shards=urls, settings=kept)
+        await restored.open(restoring=True)
+        async with aclosing_of(restored):
+            (incarnation,) = (await restored.admin.journal_status()).copied_from
+            done = await restored.admin.restore_check(path, incarnation=incarnation)
+            assert [one.id for one in done] == [forgotten.id]
+            assert [one.content for one in await restored.observations.list(**MIA)] == ["Mia likes tea."]
+            assert await restored.admin.verify() == []
+            assert (await restored.admin.journal_status()).missing == ()
+        async with Memory(shards=urls, settings=kept) as memory:
+            assert "rubies" not in str(await memory.context(**MIA))
+
+
+async def _die(*_: Any) -> None:
+    raise KeyboardInterrupt

@@ -423,6 +423,24 @@ async def test_call_of_which_a_part_is_done_is_not_repeated(memory: Memory, urls
 
 
 @pytest.mark.slow
+async def test_what_somebody_works_on_is_free_where_it_arrives(memory: Memory, urls: dict[str, str]) -> None:
+    """Who has the lease can store nothing any more."""
+    await lived(memory)
+    said = [{"role": "user", "content": "I keep bees."}]
+    await memory.add(said, **MIA, conversation_id="due")
+    for table in ("conversations", "scopes"):
+        leased = f"UPDATE memory.{table} SET lease_until = now() + interval '1 hour', fence = fence + 1"  # noqa: S608
+        await asked(urls["a"], leased)
+    await memory.admin.move(agent_id="ada", to="b")
+    llm: Any = memory._runtime.llm
+    llm.then(extracted(("Mia keeps bees.", "individual")))
+    formed = await memory.conversations.form(agent_id="ada", conversation_id="due")
+    assert [one.content for one in formed.observations] == ["Mia keeps bees."]
+    held = "SELECT count(*) FROM memory.{} WHERE lease_until > clock_timestamp()"
+    assert [await asked(urls["b"], held.format(table)) for table in ("conversations", "scopes")] == [[(0,)], [(0,)]]
+
+
+@pytest.mark.slow
 async def test_transaction_of_the_host_is_told(memory: Memory, urls: dict[str, str]) -> None:
     await lived(memory)
     await fenced(urls)

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     and_,
+    any_,
     bindparam,
     cast,
     exists,
@@ -30,6 +31,7 @@ from sqlalchemy.types import ARRAY, Text
 
 from memory_sql.config.kinds import Sharing
 from memory_sql.db.arrays import are_among
+from memory_sql.db.direct import ask
 from memory_sql.db.models import (
     ConversationRow,
     EventRow,
@@ -103,20 +105,8 @@ class GroupRepository:
 
     async def members_among(self, scope_ids: Collection[int], users: Collection[str]) -> dict[int, frozenset[str]]:
         """Which of these users belong to each of the group scopes, by any of their ids (as for reading)."""
-        asked = func.unnest(cast(list(users), ARRAY(Text))).table_valued("user_id", name="asked").render_derived()
-        ids = func.memory.user_ids(self._agent_key, asked.c.user_id).table_valued("user_id", name="ids").lateral()
-        found = await self._session.execute(
-            select(MemberRow.scope_id, func.array_agg(asked.c.user_id.distinct()).label("users"))
-            .select_from(asked)
-            .join(ids, true())
-            .join(MemberRow, MemberRow.user_id == ids.c.user_id)
-            .where(
-                MemberRow.agent_key == self._agent_key,
-                MemberRow.scope_id.in_(scope_ids),
-                MemberRow.left_at.is_(None),
-            )
-            .group_by(MemberRow.scope_id)
-        )
+        given = {"agent": self._agent_key, "scopes": list(scope_ids), "users": list(users)}
+        found = await ask(self._session, _MEMBERS_AMONG, given)
         return {row.scope_id: frozenset(row.users) for row in found}
 
     async def members_named(self, owners: Sequence[str], most: int, but: Collection[str] = ()) -> dict[str, str]:
@@ -124,41 +114,16 @@ class GroupRepository:
 
         Those who have spoken come first. Each person has one of their ids, and none of the users `but` are included.
         """
-        m, group, own = MemberRow, aliased(ScopeRow), aliased(ScopeRow)
-        other = func.unnest(cast(list(but), ARRAY(Text))).column_valued("user_id")
-        person = func.memory.person(self._agent_key, m.user_id, type_=Text)
-        heard = _last_heard(self._agent_key, m.user_id)
-        members = (
-            select(m.user_id, func.coalesce(own.speakers[1], heard).label("name"))
-            .ext(distinct_on(person))
-            .join(group, and_(group.agent_key == m.agent_key, group.scope_id == m.scope_id))
-            .outerjoin(own, and_(own.agent_key == m.agent_key, own.owner == "u:" + m.user_id, own.name == ""))
-            .where(
-                m.agent_key == self._agent_key,
-                group.owner.in_(list(owners)),
-                m.left_at.is_(None),
-                person.not_in(select(func.memory.person(self._agent_key, other))),
-            )
-            .order_by(person, m.user_id)
-            .subquery()
-        )
-        found = await self._session.execute(
-            select(members).order_by(members.c.name.is_(None), members.c.user_id).limit(most)
-        )
+        given = {"agent": self._agent_key, "owners": list(owners), "users": list(but), "most": most}
+        found = await ask(self._session, _MEMBERS_NAMED, given)
         return {row.user_id: row.name or row.user_id for row in found}
 
     async def heard_by(self, scope_ids: Collection[int], users: Collection[str]) -> set[int]:
         """The group scopes with at least two members among these users; several ids of one person count once."""
         if not scope_ids or len(users) < 2:
             return set()
-        members = await self.members_among(scope_ids, users)
-        several = {scope_id: present for scope_id, present in members.items() if len(present) > 1}
-        asked = sorted(frozenset[str]().union(*several.values()))
-        user = func.unnest(cast(asked, ARRAY(Text))).column_valued("user_id")
-        person = func.memory.person(self._agent_key, user, type_=Text)
-        found = await self._session.execute(select(user, person))
-        person_of = {row[0]: row[1] for row in found}
-        return {scope_id for scope_id, present in several.items() if len({person_of[one] for one in present}) > 1}
+        given = {"agent": self._agent_key, "scopes": list(scope_ids), "users": list(users)}
+        return {row.scope_id for row in await ask(self._session, _HEARD_BY, given)}
 
     async def name(self, scope_id: int, display_name: str) -> None:
         await self._session.execute(
@@ -358,7 +323,7 @@ class GroupRepository:
         return [row.scope_id for row in scopes] if scopes and scopes[0].name == "" else []
 
 
-def _last_heard(agent_key: int, user_id: Any) -> Any:
+def _last_heard(agent_key: Any, user_id: Any) -> Any:
     """The name under which a user last spoke in the conversation in which they last took part."""
     c, message = ConversationRow, MessageRow
     last = (
@@ -459,4 +424,48 @@ def taking_from(agent_key: Any, user_id: Any) -> Select[Any]:
     )
 
 
+_AGENT, _USERS = bindparam("agent", type_=BigInteger), bindparam("users", type_=ARRAY(Text))
+_asked = func.unnest(_USERS).table_valued("user_id", name="asked").render_derived()
+
+
+def _members_among(*shown: Any) -> Select[Any]:
+    """By scope, of those asked about who belong to it."""
+    ids = func.memory.user_ids(_AGENT, _asked.c.user_id).table_valued("user_id", name="ids").lateral()
+    scopes = bindparam("scopes", type_=ARRAY(BigInteger))
+    return (
+        select(_m.scope_id, *shown)
+        .select_from(_asked)
+        .join(ids, true())
+        .join(_m, _m.user_id == ids.c.user_id)
+        .where(_m.agent_key == _AGENT, _m.scope_id == any_(scopes), _m.left_at.is_(None))
+        .group_by(_m.scope_id)
+    )
+
+
+def _members_named() -> Select[Any]:
+    group, own = aliased(ScopeRow), aliased(ScopeRow)
+    other = func.unnest(_USERS).column_valued("user_id")
+    person = func.memory.person(_AGENT, _m.user_id, type_=Text)
+    members = (
+        select(_m.user_id, func.coalesce(own.speakers[1], _last_heard(_AGENT, _m.user_id)).label("name"))
+        .ext(distinct_on(person))
+        .join(group, and_(group.agent_key == _m.agent_key, group.scope_id == _m.scope_id))
+        .outerjoin(own, and_(own.agent_key == _m.agent_key, own.owner == "u:" + _m.user_id, own.name == ""))
+        .where(
+            _m.agent_key == _AGENT,
+            group.owner == any_(bindparam("owners", type_=ARRAY(Text))),
+            _m.left_at.is_(None),
+            person.not_in(select(func.memory.person(_AGENT, other))),
+        )
+        .order_by(person, _m.user_id)
+        .subquery()
+    )
+    named_first = members.c.name.is_(None), members.c.user_id
+    return select(members).order_by(*named_first).limit(bindparam("most", type_=BigInteger))
+
+
+_person = func.memory.person(_AGENT, _asked.c.user_id, type_=Text)
+_MEMBERS_AMONG = _members_among(func.array_agg(_asked.c.user_id.distinct()).label("users"))
+_HEARD_BY = _members_among().having(func.count(_person.distinct()) > 1)
+_MEMBERS_NAMED = _members_named()
 TAKING_FROM = taking_from(bindparam("agent_key", type_=BigInteger), bindparam("user_id", type_=Text))

@@ -112,7 +112,11 @@ def plan(path: Path, entry: Entry) -> None:
 
 
 def done(path: Path, entry_id: str) -> None:
-    _append(path, {"id": entry_id, "done": True})
+    _append(path, _done(entry_id))
+
+
+def _done(entry_id: str) -> dict[str, Any]:
+    return {"id": entry_id, "done": True}
 
 
 def catch_up(path: Path, entries: Sequence[Entry], known: Mapping[str, bool]) -> None:
@@ -134,13 +138,15 @@ def carry(path: Path, agent_id: str, database: str, incarnation: str) -> None:
     """
     its = [entry for entry, is_done in begun(path).entries if is_done and entry.agent_id == agent_id]
     known = {entry.forgetting for entry in its if (entry.database, entry.incarnation) == (database, incarnation)}
+    lines = list[Mapping[str, Any]]()
     for entry in its:
         if entry.database is not None and entry.forgetting not in known:
+            known.add(entry.forgetting)
             place = {"id": str(uuid.uuid4()), "database": database, "incarnation": incarnation}
             here = entry.model_copy(update={**place, "repeats": entry.forgetting})
-            plan(path, here)
-            done(path, here.id)
-            known.add(entry.forgetting)
+            lines += [here.model_dump(mode="json"), _done(here.id)]
+    if lines:
+        _append(path, *lines)
 
 
 def tail_of(path: Path, position: int) -> bytes | None:
@@ -186,10 +192,10 @@ def _value(line: bytes) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) and isinstance(value.get("id"), str) else None
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
+def _append(path: Path, *lines: Mapping[str, Any]) -> None:
     try:
         with path.open("a+b") as file:
-            file.write(_missing_end(file) + json.dumps(line).encode() + b"\n")
+            file.write(_missing_end(file) + b"".join(json.dumps(line).encode() + b"\n" for line in lines))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

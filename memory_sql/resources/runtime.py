@@ -164,7 +164,10 @@ class Runtime:
         return database
 
     async def _with_replica(self, opening: AsyncExitStack, database: Database, read_url: str) -> Primary:
-        replica = self._connections(read_url)
+        try:
+            replica = self._connections(read_url)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"read_url: {error}") from None
         opening.push_async_callback(replica.close)
         servers = replicas.Replicated(database, replica, self.settings.read_max_lag_seconds)
         opening.push_async_callback(servers.close)

@@ -14,7 +14,7 @@ from memory_sql.domain.query import Query, Weights
 from memory_sql.domain.reading import Context
 from memory_sql.domain.scopes import ScopeText, StaticLayer
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import DatabaseError, InputError
+from memory_sql.errors import ConfigurationError, DatabaseError, InputError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
 from tests.database import rows, statements
@@ -239,6 +239,14 @@ async def test_replica_of_another_release_is_refused(database_url: str, empty_da
     memory = Memory(database_url, Scripted(), Settings(llm="offline"), read_url=empty_database)
     with pytest.raises(DatabaseError):
         await memory.open()
+
+
+@pytest.mark.parametrize("wrong", ["a=postgresql://u:pw@x/y", "mysql://u:pw@x/y"])
+async def test_replica_whose_url_cannot_be_read_is_named(database_url: str, wrong: str) -> None:
+    memory = Memory(database_url, Scripted(), Settings(llm="offline"), read_url=wrong)
+    with pytest.raises(ConfigurationError, match=r"^read_url: the ") as refused:
+        await memory.open()
+    assert "u:pw" not in str(refused.value)
 
 
 async def test_what_was_overtaken_is_shown_of_no_scope_that_the_host_leaves_out(memory: Memory, llm: Scripted) -> None:

@@ -48,8 +48,8 @@ def other_contact(one: str, other: str) -> bool:
 
     Where it was cut out before, nobody knows whether it was the same.
     """
-    mine, theirs = _contact_of(one), _contact_of(other)
-    return bool(mine) and bool(theirs) and (mine != theirs or CUT in mine)
+    mine = _contact_of(one)
+    return bool(mine) and bool(theirs := _contact_of(other)) and (mine != theirs or CUT in mine)
 
 
 def _contact_of(text: str) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -12,6 +13,7 @@ from sqlalchemy import text
 from benchmarks.server import plain_url
 from memory_sql.config import ScopeSettings, Settings
 from memory_sql.memory import Memory
+from tests import recycling
 from tests.database import owners_url, rows, serving
 from tests.fakes import Meanings, Scripted
 from tests.recycling import administer, copy
@@ -115,11 +117,21 @@ async def fill(memory: Memory, lane: str, status: str, dead: int) -> None:
     await rows(memory, _DEAD, status=status, dead=dead, in_use=IN_USE)
 
 
-async def clean(url: str) -> None:
-    """As autovacuum does, sooner or later."""
+@asynccontextmanager
+async def cleaned(url: str) -> AsyncIterator[None]:
+    """As autovacuum does, sooner or later; not meanwhile: plans would be made anew, which reads hundreds of pages."""
     connection = await asyncpg.connect(plain_url(owners_url(url)))
-    await connection.execute("VACUUM (ANALYZE)")
-    await connection.close()
+    try:
+        await connection.execute("VACUUM (ANALYZE)")
+        names = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname = $1"
+        tables = await connection.fetch(names, recycling.SCHEMA)
+        async with connection.transaction():
+            await connection.execute(
+                f"LOCK TABLE {', '.join(name for (name,) in tables)} IN SHARE UPDATE EXCLUSIVE MODE"
+            )
+            yield
+    finally:
+        await connection.close()
 
 
 async def measured(
@@ -134,9 +146,8 @@ async def measured(
         await memory.observe("Tea is a drink.", **ADA, collective=True)
         await memory.work.embed()
         await fill(memory, lane, status, dead)
-    await clean(url)
     found: dict[str, tuple[int, int]] = {}
-    async with Memory(url, Scripted(), settings, embeddings=model) as memory:
+    async with cleaned(url), Memory(url, Scripted(), settings, embeddings=model) as memory:
         for name, call in calls(memory).items():
             if not name.startswith("observe"):
                 await call(KIM), await call(MIA)  # with their plans at hand
@@ -204,9 +215,8 @@ async def test_ids_that_were_merged_are_looked_up_together(database_url: str) ->
         for sql in _MERGED:
             await rows(memory, sql)
         version = int((await rows(memory, "SHOW server_version_num"))[0][0])
-    await clean(database_url)
     found: dict[str, tuple[int, int]] = {}
-    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+    async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
         for name, call in calls(memory).items():
             await call(KIM), await call(MIA)
             found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))

@@ -192,13 +192,12 @@ class Move:
         if settings.forget_journal is None:
             return
         memory = await self._spread.memory_of(target)
-        async with memory.database.transaction(principal=SERVICE) as unit:
-            here = await placed_here(unit)
-            await restoring.catch_up(unit, settings.forget_journal, memory.now())  # what came with the agent
         try:
-            await asyncio.to_thread(
-                journal.carry, settings.forget_journal, self._agent_id, here.database, here.incarnation
-            )
+            async with memory.database.transaction(principal=SERVICE) as unit:
+                here = await placed_here(unit)
+                await restoring.catch_up(unit, settings.forget_journal, memory.now())  # what came with the agent
+            place = here.database, here.incarnation
+            await asyncio.to_thread(journal.carry, settings.forget_journal, self._agent_id, *place)
         except ConfigurationError as error:
             log.warning(
                 "agent %s: a backup of %s may bring back what was forgotten of it elsewhere: %s; move it again",

@@ -33,6 +33,7 @@ from memory_sql.errors import (
     NotFoundError,
     RestoredError,
 )
+from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
 from memory_sql.shards import moving, working
 from memory_sql.worker import Worker
@@ -857,6 +858,27 @@ async def test_what_was_forgotten_elsewhere_does_not_come_back_with_a_shard_from
             assert (await restored.admin.journal_status()).missing == ()
         async with Memory(shards=urls, settings=kept) as memory:
             assert "rubies" not in str(await memory.context(**MIA))
+
+
+@pytest.mark.slow
+async def test_journal_that_cannot_be_read_stops_no_move(
+    urls: dict[str, str], settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once it can be read, a move to where the agent is says what is missing."""
+    path = tmp_path / "journal"
+    async with Memory(shards=urls, settings=settings.model_copy(update={"forget_journal": path})) as memory:
+        await memory.forget((await memory.observe("Mia likes tea.", **MIA)).id, agent_id="ada")
+        kept = path.rename(tmp_path / "kept")
+        path.mkdir()
+        await memory.admin.move(agent_id="ada", to="b")
+        assert await holders(urls) == ["b"]
+        assert "a backup of b may bring back what was forgotten of it elsewhere" in caplog.text
+        path.rmdir()
+        kept.rename(path)
+        assert len(journal.read(path).entries) == 1
+        await memory.admin.move(agent_id="ada", to="b")
+        assert len({entry.forgetting for entry, _ in journal.read(path).entries}) == 1
+        assert len({entry.database for entry, _ in journal.read(path).entries}) == 2
 
 
 async def _die(*_: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from memory_sql.memory import Memory
 from memory_sql.shards import places
 from tests import recycling
 from tests.asgi import lived
-from tests.integration.test_replica import caught_up, is_answered_by_replica, pause, said
+from tests.integration.test_replica import caught_up, is_answered_by_replica, pause, said, until
 from tests.recycling import administer, named
-from tests.sharding import joined
+from tests.sharding import asked, joined
 from tests.standby import Server, programs, servers
 
 pytestmark = [
@@ -75,10 +76,6 @@ async def opened(pair: tuple[Server, Server], shards: dict[str, str]) -> AsyncIt
         yield memory
 
 
-async def stands_still(pair: tuple[Server, Server]) -> None:
-    await pause(*pair)
-
-
 async def told(memory: Memory, **who: Any) -> str:
     return str(await memory.context(**who))
 
@@ -95,7 +92,7 @@ async def test_each_agent_is_read_from_the_replica_of_its_shard(
         await memory.observe("Mia's boat is called Gannet.", **BOB)
         await caught_up(*pair)
         assert [await answering(memory, name) for name in shards] == [True, True]
-        await stands_still(pair)
+        await pause(*pair)
         await memory.observe("Mia's boat leaks.", **BOB)
         assert "Petrel" in await told(memory, **ADA)
         assert "leaks" in await told(memory, **BOB)
@@ -110,7 +107,7 @@ async def test_an_agent_that_has_moved_is_read_where_it_is(pair: tuple[Server, S
         for one in (memory, other):
             assert "Petrel" in await told(one, **ADA)
         assert [await answering(third, name) for name in shards] == [True, True]
-        await stands_still(pair)
+        await pause(*pair)
         await memory.admin.move(agent_id="ada", to="b")
         for one in (memory, other, third):
             assert "Petrel" in await told(one, **ADA)
@@ -124,7 +121,7 @@ async def test_a_position_names_each_shard(pair: tuple[Server, Server], shards: 
         await caught_up(*pair)
         assert "tea" in await told(other, **ADA)
         assert "rum" in await told(other, **BOB)
-        await stands_still(pair)
+        await pause(*pair)
         await memory.observe("Mia likes gin.", **ADA)
         assert "gin" not in await told(other, **ADA)
         position = await memory.admin.position()
@@ -146,13 +143,28 @@ async def test_a_shard_without_a_replica_is_read_itself(pair: tuple[Server, Serv
         assert "tea" in await told(memory, **ADA)
 
 
-async def test_forgetting_waits_for_the_replica(pair: tuple[Server, Server], shards: dict[str, str]) -> None:
+async def test_forgetting_waits_for_the_replicas(pair: tuple[Server, Server], shards: dict[str, str]) -> None:
     async with opened(pair, shards) as memory, opened(pair, shards) as other:
         await memory.observe("Mia likes tea.", **ADA)
         await memory.observe("Mia likes rum.", **BOB)
-        await memory.people.forget("mia")
+        await caught_up(*pair)
+        for who in (ADA, BOB):
+            assert "likes" in await told(other, **who)
+        await pause(*pair)
+        forgetting = asyncio.create_task(memory.people.forget("mia"))
+        for url in shards.values():
+            await until(partial(_is_empty, url))
+        for who in (ADA, BOB):
+            assert "likes" in await told(other, **who)
+        assert not forgetting.done()
+        await said(pair[1], "SELECT pg_wal_replay_resume()")
+        await forgetting
         for who in (ADA, BOB):
             assert "likes" not in await told(other, **who)
+
+
+async def _is_empty(url: str) -> bool:
+    return await asked(url, "SELECT count(*) FROM memory.observations") == [(0,)]
 
 
 async def test_the_server_tells_where_each_shard_is(pair: tuple[Server, Server], shards: dict[str, str]) -> None:
@@ -165,6 +177,7 @@ async def test_the_server_tells_where_each_shard_is(pair: tuple[Server, Server],
             host = nobody.with_key(key.secret)
             made = await host("POST", "/v1/agents/ada/observations", {"user_id": "mia", "text": "Mia likes tea."})
             position = made.headers["memory-position"]
+            assert [part.partition("=")[0] for part in position.split()] == ["a", "b"]
             body = {"user_id": "mia", "after": position}
             assert "tea" in (await host("POST", "/v1/agents/ada/context", body)).text
 

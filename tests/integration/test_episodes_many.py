@@ -11,7 +11,7 @@ from memory_sql.memory import Memory
 from tests.database import rows
 from tests.factories import Clock
 from tests.fakes import Scripted
-from tests.integration.test_dead_rows import clean, read
+from tests.integration.test_dead_rows import cleaned, read
 from tests.integration.test_episodes import KITCHEN, MIA, ON, told
 
 pytestmark = pytest.mark.direct
@@ -72,11 +72,11 @@ async def test_conversations_of_long_ago_are_not_read(database_url: str, llm: Sc
             await rows(memory, _CONVERSATIONS, first=first, last=last)
             await rows(memory, _EPISODES, first=first)
             await rows(memory, _MEMBERS)
-            await clean(database_url)
-            given: dict[str, Any] = {"since": clock.now - timedelta(days=3), "now": clock.now}
-            for _ in range(7):  # with its plans at hand, also those for any value
-                assert await rows(memory, _SHOWN, **given) == [(1,)]
-            found.append(await read(memory, rows(memory, _SHOWN, **given)))
+            async with cleaned(database_url):
+                given: dict[str, Any] = {"since": clock.now - timedelta(days=3), "now": clock.now}
+                for _ in range(7):  # with its plans at hand, also those for any value
+                    assert await rows(memory, _SHOWN, **given) == [(1,)]
+                found.append(await read(memory, rows(memory, _SHOWN, **given)))
             assert "kitchen" in (await memory.context(**MIA, message="hello")).xml
     few, many = found
     assert many <= few + 10, found

@@ -434,6 +434,19 @@ async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_o
     assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
 
 
+@pytest.mark.parametrize(("before", "after", "ended"), [(None, 0, ["s:m1"]), (0, "forever", [])])
+async def test_retention_that_changes_while_the_model_answers(
+    database_url: str, before: float | None, after: Any, ended: list[str]
+) -> None:
+    parrot = Parrot()
+    async with Memory(database_url, parrot, Settings(llm="offline")) as memory:
+        await memory.configure(**ADA, message_retention_days=before)
+        await memory.add(conversation(1), **MIA, conversation_id="s")
+        parrot.meanwhile = lambda: memory.configure(**ADA, message_retention_days=after)
+        await memory.conversations.form(**ADA, conversation_id="s")
+        assert await stubs(memory) == ended
+
+
 @pytest.mark.parametrize(
     ("held", "kept"),
     [

@@ -16,6 +16,7 @@ from memory_sql.db.queries.reviews import HEARD_BY_ONE
 from memory_sql.db.queries.users import list_users
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
 from memory_sql.db.repositories.aliases import AliasRepository
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.keys import end_keys_of
@@ -60,7 +61,7 @@ class People(Face):
         Nothing is moved. It works one way: somebody who asks as `user_id` (for example an anonymous visitor who has logged
         in) sees no more than before. What is said under either id still belongs to that id. Collective observations that
         turn out to have the support of too few people are erased; what a group was told because both had spoken there waits
-        in `work.reviews`. Repeating the call changes nothing. Raises `InputError` if `user_id` is already an alias of
+        in `work.reviews`. Conversations that are being formed are formed anew. Repeating the call changes nothing. Raises `InputError` if `user_id` is already an alias of
         somebody else, or if the aliases would form a circle.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
@@ -77,6 +78,7 @@ class People(Face):
             alias, is_new = await aliases.open(user, into, now)
             gone, heard = tuple[str, ...](), tuple[str, ...]()
             if is_new:
+                await ConversationRepository(unit).refuse_answers(agent_key)  # those who heard it may be one person now
                 least = settings.propagation_min_people
                 few = partial(propagations.too_few_behind, least, user_ids=await aliases.user_ids(user))
                 gone = await corrections.retract_few(unit, asked, agent_key, few)
@@ -104,13 +106,14 @@ class People(Face):
         """Ends the alias of `user_id` and returns it. Raises `NotFoundError` if the user wasn't merged.
 
         What either of the two has given to a group to which it belonged by the other alone is archived, as when a member
-        leaves.
+        leaves. Conversations that are being formed are formed anew.
         """
         agent, user, now = id_of("agent_id", agent_id), id_of("user_id", user_id), self._now()
         asked = asked_of(agent, actor, reason, self._settings, now)
 
         async def unmerge(unit: Session) -> Alias:
             agent_key = await locked_agent(unit, agent, "merged user", user)
+            await ConversationRepository(unit).refuse_answers(agent_key)  # who speaks may be no member now
             aliases = AliasRepository(unit, agent_key)
             alias = await aliases.close(user, now)
             if alias is None:

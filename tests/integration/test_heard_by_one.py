@@ -10,7 +10,7 @@ import pytest
 from memory_sql.config import Settings
 from memory_sql.domain.people import Merged
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import NotFoundError
+from memory_sql.errors import NotFoundError, StaleError
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Parrot
@@ -175,3 +175,32 @@ async def test_what_is_said_of_its_claim_says_nothing_of_the_group(memory: Memor
     await rows(memory, HELD, said=SAID)
     await memory.work.decide(f"{told}>s{everybodys}", **ADA, accept=False)
     assert await waiting(memory) == [review]
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_merge_while_the_model_answers_leaves_the_group_nothing_that_only_one_heard(
+    memory: Memory, parrot: Parrot, again: bool
+) -> None:
+    await belong(memory, "eden", "mia")
+    await say(memory, "t", *TWO)
+    if again:
+        await form(memory, parrot, "t", (SAID, "group", [1]))
+    parrot.meanwhile = lambda: memory.people.merge(**MERGE)
+    parrot.extracted = [(f"{SAID} Again." if again else SAID, "group", [1])]
+    with pytest.raises(StaleError):
+        await memory.conversations.form(**ADA, conversation_id="t", again=again)
+    parrot.extracted = [(SAID, "group", [1])]
+    await memory.conversations.form(**ADA, conversation_id="t", again=again)
+    await tell(memory)
+    assert (await known(memory, "g:eden"), await waiting(memory)) == ([], [])
+
+
+async def test_unmerging_waits_for_what_is_being_stored(memory: Memory, parrot: Parrot, database_url: str) -> None:
+    """Gene has left the group, and speaks there as one with Mia; whoever ends that finds what came of it."""
+    await belong(memory, "eden", "mia", "gene", "jon", "lea")
+    await memory.groups.remove_member("eden", "gene", **ADA)
+    await memory.people.merge(**ADA, user_id="mia", into_user_id="gene")
+    await say(memory, "t", ("gene", "We freeze on 3 April."), ("jon", "Good."), ("lea", "Yes."))
+    parrot.meanwhile = lambda: memory.people.unmerge(**ADA, user_id="mia")
+    with pytest.raises(StaleError):
+        await form(memory, parrot, "t", (SAID, "group", [1]))

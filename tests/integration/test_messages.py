@@ -12,9 +12,11 @@ import pytest
 from sqlalchemy import text as sql_text
 
 from memory_sql.config import Settings
+from memory_sql.db.locks import lock_agent
+from memory_sql.db.principals import service
 from memory_sql.domain.results import MaintainResult
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import NotFoundError, StaleError
+from memory_sql.errors import LockTimeoutError, NotFoundError, StaleError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
@@ -434,17 +436,38 @@ async def test_nothing_is_kept_longer_than_it_takes_to_form_where_retention_is_o
     assert await stubs(timed) == ["s:m1", "s:m2", "s:m3"]
 
 
-@pytest.mark.parametrize(("before", "after", "ended"), [(None, 0, ["s:m1"]), (0, "forever", [])])
+@pytest.mark.parametrize(("process", "before", "after"), [(30, None, 0), (0, "forever", None), (0, None, "forever")])
 async def test_retention_that_changes_while_the_model_answers(
-    database_url: str, before: float | None, after: Any, ended: list[str]
+    database_url: str, process: float, before: Any, after: Any
 ) -> None:
-    parrot = Parrot()
-    async with Memory(database_url, parrot, Settings(llm="offline")) as memory:
+    """It is formed anew, as if the change had come first: the sweep after that change has passed over it."""
+    parrot, settings = Parrot(), Settings(llm="offline", message_retention_days=process)
+
+    async def change() -> None:
+        await memory.configure(**ADA, message_retention_days=after)
+        await memory.work.maintain()
+
+    async with Memory(database_url, parrot, settings) as memory:
         await memory.configure(**ADA, message_retention_days=before)
         await memory.add(conversation(1), **MIA, conversation_id="s")
-        parrot.meanwhile = lambda: memory.configure(**ADA, message_retention_days=after)
+        parrot.meanwhile = change
+        with pytest.raises(StaleError):
+            await memory.conversations.form(**ADA, conversation_id="s")
+        assert await stubs(memory) == []
         await memory.conversations.form(**ADA, conversation_id="s")
-        assert await stubs(memory) == ended
+        assert await stubs(memory) == ([] if after == "forever" else ["s:m1"])
+
+
+async def test_whoever_has_locked_the_agent_lets_no_text_stay(database_url: str) -> None:
+    settings = Settings(llm="offline", message_retention_days=0, lock_timeout_seconds=0.2)
+    async with Memory(database_url, Parrot(), settings) as memory:
+        await memory.add(conversation(1), **MIA, conversation_id="s")
+        async with memory.database.transaction(principal=service("ada")) as unit:
+            await lock_agent(unit, 1)
+            with pytest.raises(LockTimeoutError):
+                await memory.conversations.form(**ADA, conversation_id="s")
+        await memory.conversations.form(**ADA, conversation_id="s")
+        assert await stubs(memory) == ["s:m1"]
 
 
 @pytest.mark.parametrize(

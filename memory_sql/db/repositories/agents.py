@@ -14,7 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow
 from memory_sql.db.models.shards import is_here
+from memory_sql.db.repositories.conversations import ConversationRepository
 from memory_sql.domain.results import AgentSummary
+
+ENDS_TEXTS = {"message_retention_days", "keep_verbatim"}
 
 
 async def agent_key_of(session: AsyncSession, agent_id: str) -> int | None:
@@ -77,5 +80,8 @@ async def next_by_budget(
 async def change_settings(
     session: AsyncSession, agent_key: int, given: Mapping[str, Any], unset: Sequence[str]
 ) -> None:
+    """Conversations that are being formed are formed anew if it says something else about their texts."""
     changed = AgentRow.settings.op("-")(cast(list(unset), ARRAY(Text))).op("||")(cast(dict(given), JSONB))
     await session.execute(update(AgentRow).where(AgentRow.agent_key == agent_key).values(settings=changed))
+    if ENDS_TEXTS & {*given, *unset}:
+        await ConversationRepository(session).refuse_answers(agent_key)

@@ -322,6 +322,15 @@ class ConversationRepository:
             await self._session.execute(update(ConversationRow).where(_same(state)).values(left))
         return state.agent_key
 
+    async def refuse_answers(self, agent_key: int) -> None:
+        """What a model has been asked of any conversation of the agent is refused, and asked again."""
+        c = ConversationRow
+        leased = select(c.conversation_id).where(c.agent_key == agent_key, c.lease_until.is_not(None))
+        locked = leased.order_by(c.conversation_id).with_for_update(key_share=True)
+        await self._session.execute(
+            update(c).where(c.agent_key == agent_key, c.conversation_id.in_(locked)).values(epoch=c.epoch + 1)
+        )
+
     async def extend(self, state: ConversationState, lease: timedelta) -> bool:
         """The lease goes on; False: it has passed to somebody else."""
         extended = await self._session.scalar(

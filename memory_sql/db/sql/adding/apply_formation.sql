@@ -19,13 +19,19 @@ DECLARE
     v_stored integer := 0;
     v_known integer := 0;
     v_kept jsonb := '[]';
-    v_own jsonb;
+    v_ends_texts boolean;
 BEGIN
     SELECT r.* INTO v_read
     FROM jsonb_to_record(p_read) AS r (
         agent bigint, conversation text, fence bigint, formed bigint, epoch integer, run bigint, run_fence bigint,
         up_to bigint, beside jsonb
     );
+    SELECT memory.retention_start(a.settings, (p_limits ->> 'message_retention_days')::double precision, p_at) >= p_at
+    INTO v_ends_texts
+    FROM memory.agents a WHERE a.agent_key = v_read.agent;
+    IF v_ends_texts THEN  -- memory.end_retention would pass over an agent that somebody has locked
+        PERFORM FROM memory.agents a WHERE a.agent_key = v_read.agent FOR SHARE;
+    END IF;
     IF v_read.beside IS NOT NULL THEN  -- in one order, as everywhere
         PERFORM FROM memory.conversations c
         WHERE c.agent_key = v_read.agent
@@ -83,8 +89,7 @@ BEGIN
         PERFORM memory.keep_episodes(v_read.agent, v_read.conversation, v_kept, p_limits -> 'episodes');
     END IF;
     PERFORM memory.advance_conversation(v_read.agent, v_read.conversation, v_read.fence, v_read.up_to, p_limits, p_at);
-    SELECT a.settings INTO v_own FROM memory.agents a WHERE a.agent_key = v_read.agent;  -- as it is now, not when the model was asked
-    IF memory.retention_start(v_own, (p_limits ->> 'message_retention_days')::double precision, p_at) >= p_at THEN  -- without waiting for the sweep
+    IF v_ends_texts THEN  -- without waiting for the sweep
         PERFORM memory.end_retention(p_agent, v_read.conversation, 0, (p_limits ->> 'keep_verbatim')::boolean, p_at, 0, '', 0, 1, v_conversation.last_number);
     END IF;
     UPDATE memory.runs r

@@ -13,7 +13,7 @@ from memory_sql.config import ScopeSettings, Settings
 from memory_sql.config.scopes import DEFAULTS, SCOPE_SETTINGS, stored
 from memory_sql.db import Session
 from memory_sql.db.engine import Database
-from memory_sql.db.locks import share_agent
+from memory_sql.db.locks import lock_agent
 from memory_sql.db.principals import service
 from memory_sql.db.queries.forgotten import forgotten_among, has_forgotten
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
@@ -118,7 +118,7 @@ class Loader:
 
     async def _agent(self, unit: Session, agent_id: str, due_from: datetime) -> Stored:
         agent = await ensure_agent(unit, agent_id, self.now)
-        await share_agent(unit, agent.key)
+        await lock_agent(unit, agent.key)  # who is forgotten meanwhile waits, or would stay as the import brings them
         imports = ImportRepository(unit)
         await imports.open(agent.key, keeps=self.keeps)
         await self._rename(unit, agent.key, agent_id)

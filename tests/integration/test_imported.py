@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from memory_sql.config import Settings
 from memory_sql.domain.results import Progress
+from memory_sql.domain.selection import Selection
+from memory_sql.errors import LockTimeoutError
+from memory_sql.importers.loading import Loader
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
 from tests.database import TOLD, rows
@@ -69,6 +73,28 @@ async def test_a_user_is_told_what_they_were_told_before(memory: Memory, folder:
         assert told.count(text) == 1, text
     assert "Jonas" not in told
     assert "episode" not in told
+
+
+async def test_nobody_is_forgotten_in_the_middle_of_an_import(
+    memory: Memory, database_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it brought later would stay: the import looks first who has been forgotten. So whoever forgets waits for it."""
+    await memory.observe("Mia has a red boat.", agent_id=AGENT, user_id=MIA)
+    mia, store, refused = Selection(user_id=MIA), Loader._scopes, list[LockTimeoutError]()
+
+    async def forgotten_first(self: Loader, *given: Any) -> Any:
+        if not refused:
+            async with Memory(database_url, settings=Settings(llm="offline", lock_timeout_seconds=0.2)) as other:
+                with pytest.raises(LockTimeoutError) as waited:
+                    await other.forget(mia, agent_id=AGENT, wait=False)
+            refused.append(waited.value)
+        return await store(self, *given)
+
+    monkeypatch.setattr(Loader, "_scopes", forgotten_first)
+    await bring(memory, folder)
+    assert len(refused) == 1
+    await memory.forget(mia, agent_id=AGENT)
+    assert await rows(memory, "SELECT 1 FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = :owner", owner=f"u:{MIA}") == []
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 
 from memory_sql.config.scopes import ScopeSettings
 from memory_sql.db import Session
@@ -55,7 +54,8 @@ class Learning:
             return found
         if before is not None and not said:
             return found.model_copy(update={"ended": await self._end(agent_id, agent_key, before)})
-        return found.model_copy(update={"observation_id": await self._store(agent_id, text, found)})
+        stored = await self._store(agent_id, agent_key, text, found)
+        return await self.learn(agent_id) if stored is None else found.model_copy(update={"observation_id": stored})
 
     async def _end(self, agent_id: str, agent_key: int, last: Learned) -> str | None:
         """Takes what was said last out of use. None: it has been taken out meanwhile."""
@@ -69,7 +69,8 @@ class Learning:
         is_ended = await self._runtime.database.write(end, principal=service(agent_id), locks=True)
         return observation_id(last.scope_id, last.seq) if is_ended else None
 
-    async def _store(self, agent_id: str, text: str, found: LearnedGuidelines) -> str:
+    async def _store(self, agent_id: str, agent_key: int, text: str, found: LearnedGuidelines) -> str | None:
+        """None: what it was learnt from has changed meanwhile, for example been forgotten."""
         own = ScopeSettings(consolidate=False)  # what is said by rule isn't for a model to reword
         scope = await Scopes(self._runtime).create("guideline", agent_id=agent_id, name=NAME, settings=own)
         now, settings = self._runtime.now(), self._runtime.settings
@@ -92,9 +93,14 @@ class Learning:
             known=observing.known_of("procedure", None, None, None, "public", None),
         )
 
-        store = partial(observing.store, agent_id=agent_id, draft=draft, lane=None, own=settings, now=now)
-        stored = await self._runtime.database.write(store, principal=service(agent_id))
-        return observation_id(*stored.key)
+        async def store(unit: Session) -> str | None:
+            await share_agent(unit, agent_key)
+            if lines(await ActionRepository(unit).tallies(agent_key)) != found.lines:
+                return None
+            stored = await observing.store(unit, agent_id=agent_id, draft=draft, lane=None, own=settings, now=now)
+            return observation_id(*stored.key)
+
+        return await self._runtime.database.write(store, principal=service(agent_id))
 
     async def learn_all(self, agent_id: str | None) -> tuple[int, int]:
         """How many agents have new guidelines, and for how many it failed: that stops nothing else, and is logged."""

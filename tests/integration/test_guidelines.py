@@ -8,6 +8,7 @@ from memory_sql.config import Settings
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import DatabaseError
 from memory_sql.memory import Memory
+from memory_sql.resources.scopes import Scopes
 from memory_sql.resources.work import Work
 from memory_sql.tools import MemoryTools, Policy
 from tests.database import rows
@@ -152,3 +153,27 @@ async def test_an_agent_that_is_erased_takes_them_along(memory: Memory) -> None:
     assert (await memory.work.maintain()).guidelines == 0
     assert (await memory.work.learn(**ADA)).events == 0
     assert await rows(memory, "SELECT count(*) FROM memory.observations") == [(0,)]
+
+
+@pytest.mark.parametrize("meanwhile", ["forget", "note"])
+async def test_what_it_was_learnt_from_is_looked_at_again_where_it_is_stored(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    await known(memory)
+    await noted(memory, *["applied"] * 6)
+    create = Scopes.create
+
+    async def changed_first(self: Scopes, *given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(Scopes, "create", create)
+        if meanwhile == "forget":
+            await memory.forget(Selection(everything=True), **ADA)
+        else:
+            await noted(memory, *["failed"] * 9)
+        return await self.create(*given, **named)
+
+    monkeypatch.setattr(Scopes, "create", changed_first)
+    learned = await memory.work.learn(**ADA)
+    said = [text for (text, _) in await rows(memory, VERSIONS)]
+    assert said == ([] if meanwhile == "forget" else ["\n".join(learned.lines)])
+    assert learned.events == (0 if meanwhile == "forget" else 15)
+    assert (await memory.work.learn(**ADA)).observation_id is None

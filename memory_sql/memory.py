@@ -181,8 +181,6 @@ class Memory(Faces):
             raise InputError(
                 "wait=True needs its own transaction; leave out session=, or call conversations.form() after you commit"
             )
-        if replace and idempotency_key is not None:
-            raise InputError("replace=True goes by the ids of messages; leave out idempotency_key=")
         said = adding.incoming(
             messages,
             self.settings,
@@ -193,6 +191,7 @@ class Memory(Faces):
             idempotency_key=idempotency_key,
             excluded=excluded,
             time_zone=time_zone,
+            replace=replace,
         )
         screened, added = intake.screen(said.messages), None
         if not screened.found or (self.settings.secrets == "mask" and not replace):

@@ -21,6 +21,7 @@ from memory_sql.errors import (
     BudgetError,
     BusyError,
     ConfigurationError,
+    InputError,
     InvalidMessageError,
     MemorySQLError,
     TooLargeError,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 class Incoming(NamedTuple):
     """One call of `add`, checked. `call` is its idempotency key.
 
-    `places` are those of the messages in the call, from 0; the other places are those of the refused.
+    `places` are those of the messages in the call, from 0; the other places are those of the refused, and of the `outdated`:
+    so many came again in the same call with another text, which replaces theirs.
     """
 
     agent_id: str
@@ -49,6 +51,7 @@ class Incoming(NamedTuple):
     refused: Sequence[RefusedMessage]
     excluded: bool | None
     time_zone: str | None
+    outdated: int = 0
 
 
 def incoming(
@@ -62,9 +65,16 @@ def incoming(
     idempotency_key: Id | None,
     excluded: bool | None,
     time_zone: str | None,
+    replace: bool = False,
 ) -> Incoming:
-    """Raises `InputError`; `TooLargeError` where all messages are too long."""
+    """`replace`: of messages with one id the last counts. Raises `InputError`; `TooLargeError` where all are too long."""
+    if replace and idempotency_key is not None:
+        raise InputError("replace=True goes by the ids of messages; leave out idempotency_key=")
     accepted, refused = _parsed(messages, settings.message_max_characters)
+    given = len(accepted)
+    if replace:
+        last = {message.id: place for place, message in accepted.items()}
+        accepted = {place: one for place, one in accepted.items() if one.id is None or last[one.id] == place}
     return Incoming(
         agent_id=id_of("agent_id", agent_id),
         user_id=id_of("user_id", user_id),
@@ -76,6 +86,7 @@ def incoming(
         messages=list(accepted.values()),
         places=list(accepted),
         refused=refused,
+        outdated=given - len(accepted),
     )
 
 
@@ -132,7 +143,7 @@ async def store(
     return AddResult(
         conversation_id=said.conversation_id,
         accepted=added.accepted,
-        duplicates=len(said.messages) - added.accepted,
+        duplicates=len(said.messages) + said.outdated - added.accepted,
         cleaned=sum(bool(message.cleaned) for message in said.messages),
         masked=0 if screened is None else len(screened.found),
         replaced=tuple(replaced),

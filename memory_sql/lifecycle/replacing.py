@@ -11,6 +11,7 @@ from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks, Rows, under_locks
+from memory_sql.db.queries.protected import protected_of
 from memory_sql.db.repositories.additions import Known, compared, replace_messages
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.errors import InvalidMessageError
@@ -23,7 +24,8 @@ Given = Sequence[Mapping[str, Any]]
 async def replace(session: Session, asked: Asked, conversation_id: str, given: Given) -> tuple[str, ...]:
     """The ids of the messages that had another text, and have this one now. `given`: as the database takes them.
 
-    Raises `InvalidMessageError` where somebody else said it, or another system formed it; `HeldError`.
+    Raises `InvalidMessageError` where somebody else said it, another system formed it, or a person has taken what was made of
+    it out of sight: what comes of the new text would be in sight again; `HeldError`.
     """
     agent_key = await agent_key_of(session, asked.agent_id)
     if agent_key is None:
@@ -31,10 +33,11 @@ async def replace(session: Session, asked: Asked, conversation_id: str, given: G
 
     async def act(locks: Locks) -> tuple[str, ...]:
         known = await compared(session, agent_key, conversation_id, given)
-        differing = {one.message_id: one for one in known if one.differs}  # the last one of the call counts
+        differing = {one.message_id: one for one in known if one.differs}
         if not differing:
             return ()
-        _refuse(differing.values())
+        numbers = [one.number for one in differing.values()]
+        _refuse(differing.values(), await protected_of(session, agent_key, conversation_id, numbers))
         target: dict[str, Any] = {"conversation_id": conversation_id, "message_ids": list(differing)}
         messages = [(conversation_id, one.number) for one in differing.values()]
         await take_back(session, asked, locks, messages, target)
@@ -53,11 +56,17 @@ def _is_read(known: Known, given: Given) -> bool:
     return known.eligible and bool(given[known.place]["eligible"])
 
 
-def _refuse(differing: Iterable[Known]) -> None:
+def _refuse(differing: Iterable[Known], protected: Mapping[int, str]) -> None:
     for one in differing:
         if one.is_others:
             raise InvalidMessageError(one.place, "only its text can be replaced, not its role or who said it")
         if one.is_imported:
             raise InvalidMessageError(
                 one.place, "it was imported, and can't be replaced; import it again from its source"
+            )
+        if one.number in protected:
+            made = protected[one.number]
+            raise InvalidMessageError(
+                one.place,
+                f"a person has quarantined or hidden {made}, which was made of it; decide about that first, or correct it",
             )

@@ -61,8 +61,8 @@ class People(Face):
         Nothing is moved. It works one way: somebody who asks as `user_id` (for example an anonymous visitor who has logged
         in) sees no more than before. What is said under either id still belongs to that id. Collective observations that
         turn out to have the support of too few people are erased; what a group was told because both had spoken there waits
-        in `work.reviews`. Conversations that are being formed are formed anew. Repeating the call changes nothing. Raises `InputError` if `user_id` is already an alias of
-        somebody else, or if the aliases would form a circle.
+        in `work.reviews`. Conversations that are being formed are formed anew. Repeating the call changes nothing. Raises
+        `InputError` if `user_id` is already an alias of somebody else, or if the aliases would form a circle.
         """
         agent, now = id_of("agent_id", agent_id), self._now()
         user, into = id_of("user_id", user_id), id_of("into_user_id", into_user_id)

@@ -94,7 +94,14 @@ async def test_nobody_is_forgotten_in_the_middle_of_an_import(
     await bring(memory, folder)
     assert len(refused) == 1
     await memory.forget(mia, agent_id=AGENT)
-    assert await rows(memory, "SELECT 1 FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = :owner", owner=f"u:{MIA}") == []
+    assert (
+        await rows(
+            memory,
+            "SELECT 1 FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = :owner",
+            owner=f"u:{MIA}",
+        )
+        == []
+    )
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -310,6 +310,47 @@ async def test_replacing_goes_by_ids(memory: Memory) -> None:
     with pytest.raises(InputError, match="replace must be True or False"):
         await memory.add([WHOLE], **HERE, replace="yes")  # type: ignore[arg-type]
     assert (await memory.add([WHOLE], **HERE, replace=True)).accepted == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("said", "last"), [([HALF, WHOLE], WHOLE), ([WHOLE, HALF], HALF)], ids=["whole", "half"])
+async def test_of_one_id_the_last_text_of_the_call_counts(
+    memory: Memory, known: bool, said: list[dict[str, Any]], last: dict[str, Any]
+) -> None:
+    if known:
+        await memory.add([HALF], **HERE)
+    result = await memory.add([message("one", n=1), *said], **HERE, replace=True)
+    assert result.accepted + result.duplicates == 3
+    assert result.differing == ()
+    assert result.replaced == (("m2",) if known and last is WHOLE else ())
+    assert sorted(await contents(memory)) == sorted(["one", last["content"]])  # type: ignore[type-var]
+
+
+PROTECTED: dict[str, Callable[[Memory, str], Awaitable[Any]]] = {
+    "asked": lambda memory, o: memory.observations.quarantine(
+        Selection(user_id="mia", observation_id=o), agent_id="ada", request="Forget that, please."
+    ),
+    "quarantined": lambda memory, o: memory.observations.quarantine(o, agent_id="ada", user_id="mia"),
+    "private": lambda memory, o: memory.observations.mark(o, agent_id="ada", user_id="mia", private=True),
+    "sensitive": lambda memory, o: memory.observations.mark(o, agent_id="ada", user_id="mia", sensitivity="sensitive"),
+}
+
+
+@pytest.mark.parametrize("decision", PROTECTED)
+async def test_what_a_person_took_out_of_sight_doesnt_come_back_by_an_edit(
+    memory: Memory, llm: Scripted, decision: str
+) -> None:
+    await formed_half(memory, llm)
+    (made,) = [one for one in await memory.observations.list(agent_id="ada", user_id="mia") if "gre" in one.content]
+    await PROTECTED[decision](memory, made.id)
+    with pytest.raises(InvalidMessageError, match=f"quarantined or hidden {made.id}"):
+        await memory.add([WHOLE], **HERE, replace=True)
+    assert await contents(memory) == ["I keep boats.", "I prefer gre"]
+    assert len(await memory.work.reviews(agent_id="ada")) == (decision == "asked")
+    assert (await memory.add([message("I keep bees.", n=1)], **HERE, replace=True)).replaced == (
+        "m1",
+    )  # nobody hid that
+    await sound(memory)
 
 
 async def test_excluded_stays_unformed(memory: Memory) -> None:

@@ -16,25 +16,35 @@ from memory_sql.lifecycle.forgetting import Forgotten
 from memory_sql.lifecycle.journal import Entry
 
 
-async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey, *, joined: bool) -> int:
-    """Forgets what the request names, as `forget` does, and returns how many observations that were; 0: it doesn't wait."""
+async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey, *, joined: bool) -> int | None:
+    """Forgets what the request names, as `forget` does, and returns how many observations that were; None: it doesn't wait."""
 
-    async def act(locks: Locks) -> list[Forgotten]:
+    async def act(locks: Locks) -> list[Forgotten] | None:
         return await erase_under(session, asked, locks, key)
 
     journal.check(asked.settings.forget_journal, session)
     done = await under_locks(session, agent_key, act, shared=True)
+    if done is None:
+        return None
     await write(session, asked, [one.entry for one in done], joined=joined)
     return sum(len(one.receipt.observations) + len(one.receipt.withdrawn) for one in done)
 
 
-async def erase_under(session: Session, asked: Asked, locks: Locks, key: RequestKey) -> list[Forgotten]:
-    """As `erase`, under the locks of the caller, of which the agent is shared; it is for the caller to `write`."""
-    requests, done = Requests(session, locks.agent_key), list[Forgotten]()
+async def erase_under(session: Session, asked: Asked, locks: Locks, key: RequestKey) -> list[Forgotten] | None:
+    """As `erase`, under the locks of the caller, of which the agent is shared; it is for the caller to `write`.
+
+    What others have said since it was asked for isn't the asker's alone any more: it is in use again.
+    """
+    requests, done, released = Requests(session, locks.agent_key), list[Forgotten](), False
     for one in await requests.named_by(key):
-        if one in await requests.named_by(key):  # it didn't go with another
-            done += await forget_under(session, asked, locks, Selection(observation_id=observation_id(*one)))
-    return done
+        if one not in await requests.named_by(key):
+            continue  # it went with another
+        chosen = Selection(observation_id=observation_id(*one))
+        if await requests.is_also_others(one):
+            released |= bool((await corrections.release_under(session, asked, locks, chosen)).observations)
+        else:
+            done += await forget_under(session, asked, locks, chosen)
+    return done if done or released else None
 
 
 async def forget_under(session: Session, asked: Asked, locks: Locks, selection: Selection) -> list[Forgotten]:

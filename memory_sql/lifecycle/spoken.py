@@ -255,7 +255,7 @@ async def accept(session: Session, asked: Asked, locks: Locks, key: SpokenKey, r
             chosen = Selection(user_id=review.user_id, observation_id=one, replaced=True)
             done += [one.entry for one in await requests.forget_under(session, asked, locks, chosen)]
         for kept in review.withheld:
-            done += [one.entry for one in await requests.erase_under(session, asked, locks, kept)]
+            done += [one.entry for one in await requests.erase_under(session, asked, locks, kept) or ()]
         return done
     principal = {**asked.principal, "user_id": review.user_id, "conversation_id": review.conversation_id}
     for old in still[:MOST_CORRECTED]:

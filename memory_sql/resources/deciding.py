@@ -162,7 +162,7 @@ async def _request(
     session: Session, asked: corrections.Asked, agent_key: int, key: RequestKey, *, accept: bool, joined: bool
 ) -> dict[str, Any] | None:
     if accept:
-        is_found = await requests.erase(session, asked, agent_key, key, joined=joined) > 0
+        is_found = await requests.erase(session, asked, agent_key, key, joined=joined) is not None
     else:
         is_found = await requests.take_back(session, asked, agent_key, key)
     detail = {"to": "accepted" if accept else "refused", "for": "request"}

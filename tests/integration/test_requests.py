@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import MaintainResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
@@ -17,7 +18,7 @@ from memory_sql.memory import Memory
 from tests.commands import memory_sql
 from tests.database import rows
 from tests.factories import MONDAY
-from tests.fakes import Scripted
+from tests.fakes import Parrot, Scripted
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
 MIA: dict[str, Any] = {**ADA, "user_id": "mia"}
@@ -126,6 +127,39 @@ async def test_what_nobody_takes_back_is_erased_in_time(database_url: str, llm: 
         await memory.observations.quarantine(own("mia", mine.id), **ADA, request=WORDS)
         now[0] += timedelta(days=10_000)
         assert (await memory.work.maintain()).requested == 0
+
+
+@pytest.mark.parametrize("by", ["time", "decision"])
+@pytest.mark.parametrize(("who", "left"), [("jon", 1), ("mia", 0)])
+async def test_what_somebody_else_has_said_since_stays(database_url: str, by: str, who: str, left: int) -> None:
+    """As it would had they said it before or after all of that."""
+    now, said = [MONDAY], {"role": "user", "content": "We keep the boat at the pier."}
+    async with Memory(database_url, Parrot(), Settings(spoken_erase_days=30), clock=lambda: now[0]) as memory:
+        await memory.groups.create("crew", **ADA)
+        await memory.groups.add_member("crew", "jon", **ADA)
+
+        async def say(user: str) -> Any:
+            now[0] += timedelta(minutes=1)
+            where: dict[str, Any] = {**ADA, "conversation_id": f"{now[0]:%M}"}
+            await memory.add([said], **where, user_id=user, group_ids=["crew"])
+            await memory.add([{"role": "user", "content": "Good."}], **where, user_id="lea", group_ids=["crew"])
+            return await memory.conversations.form(**where)
+
+        await say("mia")
+        (mine,) = await rows(memory, "SELECT scope_id, seq FROM memory.observations WHERE content LIKE '%boat%'")
+        wanted = observation_id(*mine)
+        await memory.observations.quarantine(own("mia", wanted), **ADA, request=WORDS)
+        await say(who)
+        if by == "time":
+            now[0] += timedelta(days=31)
+            await memory.work.maintain()
+        else:
+            (review,) = await memory.work.reviews(**ADA)
+            await memory.work.decide(review.id, **ADA, accept=True)
+        seen = [one.content for one in await memory.observations.list(**ADA, user_id="jon")]
+        assert seen.count(said["content"]) == left
+        assert await memory.work.reviews(**ADA) == []
+        assert await memory.admin.verify() == []
 
 
 async def test_decided_and_erased_at_once_it_goes_once(memory: Memory) -> None:

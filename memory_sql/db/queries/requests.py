@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, Select, and_, cast, exists, fa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import AgentRow, EventRow, MessageRow, ObservationStateRow, RunRow
+from memory_sql.db.models import AgentRow, EventRow, EvidenceRow, MessageRow, ObservationStateRow, RunRow, ScopeRow
 from memory_sql.db.models.shards import is_here
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id, parse_observation_id
@@ -203,6 +203,32 @@ class Requests:
             .order_by(e.scope_id, e.seq)
         )
         return [(row.scope_id, row.seq) for row in found]
+
+    async def is_also_others(self, key: ObservationKey) -> bool:
+        """Whether somebody who hadn't said it when it was asked for has said it since, in a scope that is nobody's own."""
+        e, s, new, old = EventRow, ScopeRow, aliased(EvidenceRow), aliased(EvidenceRow)
+        person = func.memory.person
+        had_said = exists().where(
+            *(getattr(old, name) == getattr(new, name) for name in ("agent_key", "scope_id", "seq")),
+            old.created_at <= e.created_at,
+            person(old.agent_key, old.user_id) == person(new.agent_key, new.user_id),
+        )
+        found = await self._session.scalar(
+            _waiting(e.event_id)
+            .join(s, and_(s.agent_key == e.agent_key, s.scope_id == e.scope_id, s.kind != "individual"))
+            .join(new, and_(new.agent_key == e.agent_key, new.scope_id == e.scope_id, new.seq == e.seq))
+            .where(
+                e.agent_key == self._agent_key,
+                e.scope_id == key[0],
+                e.seq == key[1],
+                new.created_at > e.created_at,
+                new.user_id.is_not(None),
+                new.withdrawn_by.is_(None),
+                ~had_said,
+            )
+            .limit(1)
+        )
+        return found is not None
 
 
 async def next_request(

@@ -1,5 +1,5 @@
--- memory.v_messages: every message that was stored, with its text where that is kept: not once it was forgotten or past its
--- retention, nor while only a legal hold keeps it. One row per message.
+-- memory.v_messages: every message that was stored, with its text where that is kept: not once it was forgotten or the
+-- sweep has ended its retention (work.maintain), nor while only a legal hold keeps it. One row per message.
 CREATE OR REPLACE VIEW memory.v_messages WITH (security_invoker = true) AS
 SELECT
     a.agent_id,
@@ -34,7 +34,7 @@ COMMENT ON COLUMN memory.v_messages.message_id IS 'The host''s id for the messag
 COMMENT ON COLUMN memory.v_messages.role IS 'user, assistant, agent, system, developer, tool or function.';
 COMMENT ON COLUMN memory.v_messages.user_id IS 'The host''s id for the user who wrote it; null: the agent or a tool, or a user who was forgotten.';
 COMMENT ON COLUMN memory.v_messages.speaker IS 'The speaker''s name, as the host gave it; null: none was given, or the text isn''t kept.';
-COMMENT ON COLUMN memory.v_messages.content IS 'What was said; null: it was forgotten, or its retention is over.';
+COMMENT ON COLUMN memory.v_messages.content IS 'What was said; null: it was forgotten, or the sweep has ended its retention.';
 COMMENT ON COLUMN memory.v_messages.said_at IS 'When it was said.';
 COMMENT ON COLUMN memory.v_messages.created_at IS 'When it was stored.';
 COMMENT ON COLUMN memory.v_messages.group_ids IS 'The host''s ids for the groups in which its conversation takes place.';

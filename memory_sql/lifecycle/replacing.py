@@ -59,7 +59,10 @@ def _is_read(known: Known, given: Given) -> bool:
 def _refuse(differing: Iterable[Known], protected: Mapping[int, str]) -> None:
     for one in differing:
         if one.is_others:
-            raise InvalidMessageError(one.place, "only its text can be replaced, not its role or who said it")
+            raise InvalidMessageError(
+                one.place,
+                "only its text can be replaced, not its role or who said it; pass the user_id under which it was said",
+            )
         if one.is_imported:
             raise InvalidMessageError(
                 one.place, "it was imported, and can't be replaced; import it again from its source"

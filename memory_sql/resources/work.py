@@ -295,7 +295,8 @@ class Work(Face):
             agent, agent_key, key = due
             asked = asked_of(agent, None, None, self._settings, self._now())
             step = partial(requests.erase, asked=asked, agent_key=agent_key, key=key, joined=False)
-            erased += await self._database.write(step, principal=service(agent)) or 0
+            done: int | None = await self._database.write(step, principal=service(agent))
+            erased += done or 0
         return erased
 
     async def _end_counts(self, agent_id: str | None, most: int) -> int:

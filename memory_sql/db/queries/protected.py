@@ -32,4 +32,4 @@ async def protected_of(
             or_(is_quarantined, and_(is_private, exists().where(*by_person, e.kind == "privacy", e.run_id.is_(None)))),
         )
     )
-    return {number: observation_id(scope_id, seq) for number, scope_id, seq in found}
+    return {number: observation_id(scope_id, seq) for number, scope_id, seq in found if number is not None}

@@ -44,6 +44,8 @@ GUIDELINES = ("tests/unit/test_guidelines.py", "tests/integration/test_guideline
 FORECAST = ("tests/integration/test_forecast.py",)
 ALONE = ("tests/integration/test_alone.py",)
 LEFT_BEHIND = ("tests/integration/test_left_behind.py",)
+HEARD_BY_ONE = ("tests/integration/test_heard_by_one.py",)
+EDITS = ("tests/integration/test_replacing.py",)
 MOVING = ("tests/integration/test_moving.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
@@ -936,6 +938,26 @@ MUTATIONS = (
         "apart: ColumnElement[bool] = agent_key != all_(moved)", "apart: ColumnElement[bool] = agent_key == agent_key",
     ),), MOVING),
     Mutation("moves: shards give the same ids", (Change("p_number * 10000000000 + 1", "1"),), MOVING),
+    Mutation("merge: what was asked before is applied", (Change(
+        "await ConversationRepository(unit).refuse_answers(agent_key)", "pass",
+    ),), HEARD_BY_ONE),
+    Mutation("retention: what was asked before is applied", (Change(
+        "if ENDS_TEXTS & {*given, *unset}:", "if False:",
+    ),), MESSAGES),
+    Mutation("retention: an agent that is locked keeps its texts", (Change(
+        "PERFORM FROM memory.agents a WHERE a.agent_key = v_read.agent FOR SHARE;", "NULL;",
+    ),), MESSAGES),
+    Mutation("import: somebody is forgotten in the middle", (Change(
+        "await lock_agent(unit, agent.key)  # who is forgotten", "pass  # who is forgotten",
+    ),), ("tests/integration/test_imported.py",)),
+    Mutation("guidelines: learnt of what has gone", (Change(
+        "if lines(await ActionRepository(unit).tallies(agent_key)) != found.lines:", "if False:",
+    ),), GUIDELINES),
+    Mutation("edits: what was out of sight is back", (Change("if one.number in protected:", "if False:"),), EDITS),
+    Mutation("edits: the first text of a call counts", (Change("last[one.id] == place", "True"),), EDITS),
+    Mutation("requests: what others have said since is erased", (Change(
+        "if await requests.is_also_others(one):", "if False:",
+    ),), ("tests/integration/test_requests.py",)),
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from memory_sql.domain.ids import host_id
+from memory_sql.domain.messages import Message
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError
 from memory_sql.server.arguments import (
@@ -151,14 +152,21 @@ class Asked:
         """As the method takes them."""
         made = {**given, **self.call.fixed}
         if "message_id" in self.in_path:
-            message = {**made.pop("message"), "id": made.pop("message_id")}
-            made["messages"] = [message]
+            made["messages"] = [_of_the_path(made.pop("message"), made.pop("message_id"))]
         if self.call.target == "forget":
             made["selection"] = Selection(**{name: made.pop(name) for name in _OF_SELECTION})
         if made.get("request") is not None:  # a user asks, so it has to be theirs
             chosen = {"user_id": made.pop("user_id"), "observation_id": made["selection"]}
             made["selection"] = Selection(**chosen, replaced=True)
         return made
+
+
+def _of_the_path(given: Given, message_id: str) -> Message:
+    """The message under the id in the path; it may name that itself, under any name that `add` reads."""
+    message, known = Message.parse(given, 0), host_id(message_id, "message_id")
+    if message.id not in (None, known):
+        raise InputError("message: it names another id than the path")
+    return message.model_copy(update={"id": known})
 
 
 def _same(value: object, user_id: str) -> bool:

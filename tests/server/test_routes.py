@@ -10,6 +10,7 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.domain.keys import RIGHTS
+from memory_sql.domain.message_shapes import IDS
 from memory_sql.errors import DatabaseError
 from memory_sql.languages.text import clean
 from memory_sql.memory import Memory
@@ -249,6 +250,33 @@ async def test_ids_of_messages_may_be_numbers(served: Served) -> None:
         assert (listed.json["items"][0]["id"], len(listed.json["items"])) == (kept, n + 1)
     answer = await served.mia("POST", place, {"messages": [{**said, "user_id": 12}]})
     assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    "other",
+    [*({name: "4"} for name in ("id", *IDS)), {"id": 4}, {"type": "human", "data": {"content": "x", "id": "4"}}],
+)
+async def test_body_that_names_another_message_than_the_path_replaces_nothing(
+    served: Served, other: dict[str, Any]
+) -> None:
+    place, tea = f"{BASE}/conversations/c/messages", {"role": "user", "content": "I prefer tea."}
+    await served.host("POST", place, {**MIA, "messages": [{**tea, "id": "3"}]})
+    message = other if "data" in other else {"role": "user", "content": "I prefer rum.", **other}
+    answer = await served.host("PUT", f"{place}/3", {**MIA, "message": message})
+    assert (answer.status, "another id" in answer.json["detail"]) == (422, True), answer.text
+    (kept,) = (await served.host("GET", place, query=MIA)).json["items"]
+    assert (kept["id"], kept["content"]) == ("3", "I prefer tea.")
+
+
+async def test_body_that_names_the_message_of_the_path_replaces_it(served: Served) -> None:
+    place = f"{BASE}/conversations/c/messages"
+    await served.host("POST", place, {**MIA, "messages": [{"role": "user", "content": "I prefer tea.", "id": "3"}]})
+    for n, said in enumerate(
+        ({"id": 3}, {"uuid": "3"}, {"id": None}, {"type": "human", "data": {"content": "I prefer gin."}})
+    ):
+        message = said if "data" in said else {"role": "user", "content": f"I prefer rum {n}.", **said}
+        answer = await served.host("PUT", f"{place}/3", {**MIA, "message": message})
+        assert (answer.status, answer.json["replaced"]) == (200, ["3"]), answer.text
 
 
 async def test_times_are_read_in_bodies_and_queries(served: Served) -> None:

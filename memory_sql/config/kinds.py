@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -27,6 +28,7 @@ DEFAULT_SCHEMA = "memory"
 NAME_BYTES = 63  # of a schema: Postgres would cut off longer names
 MOST_READ_CHARACTERS, MOST_WORDS = 10_000_000, 100_000  # of one model call
 MOST_CONTEXT_TOKENS = 10_000_000
+_AROUND = string.whitespace + "\ufeff"  # around a URL
 MOST_COUNTED = 1_000_000  # messages, tokens or people in a threshold
 MOST_KEPT = 1_000_000_000  # items or characters of a scope
 MOST_TOKENS_A_DAY = 1_000_000_000_000
@@ -173,10 +175,20 @@ def _plain(value: str | Path | SecretStr | None) -> str | Path | SecretStr | Non
     return value
 
 
+def bare(url: str) -> str:
+    """Without the blanks of a secret's file, and one pair of quotes of an .env file."""
+    text = url.strip(_AROUND)
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return text[1:-1].strip(_AROUND) if is_quoted else text
+
+
 def _filled(url: SecretStr | None) -> SecretStr | None:
-    if url is not None and not url.get_secret_value().strip():
+    if url is None:
+        return None
+    text = bare(url.get_secret_value())
+    if not text:
         raise ValueError("it is empty; leave it out, or write postgresql://user:password@host:5432/name")
-    return url
+    return SecretStr(text)
 
 
 def _language(name: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from memory_sql.config.kinds import bare
 from memory_sql.errors import ConfigurationError
 
 MOST_PORT = 65_535
@@ -79,6 +80,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "target_session_attrs": ("any", "primary", "standby", "prefer-standby", "read-write", "read-only"),
 }
 
+FALLBACKS = {"fallback_application_name"}  # they count only where the option itself isn't given
+ONE_MATTER = {"ssl": "sslmode"}  # two names that the driver reads as the same
+SEVERAL = {"host", "port"}  # options that may stand several times
+
 FORM = "write postgresql://user:password@host:5432/name, and in a password @ as %40, / as %2F, : as %3A, % as %25"
 
 
@@ -89,9 +94,31 @@ def asyncpg_url(url: str | URL) -> URL:
         raise ConfigurationError(f"the database must be Postgres, not {parsed.get_backend_name()}")
     if parsed.host and "@" in parsed.host:  # the rest of a password
         raise ConfigurationError(f"the database URL has more than one @; {FORM}")
-    if parsed.port is not None and not 1 <= parsed.port <= MOST_PORT:
+    if not all(map(_is_port, _ports(parsed))):
         raise ConfigurationError(f"the port of the database URL must be from 1 to {MOST_PORT}")
-    return parsed.set(drivername="postgresql+asyncpg", query=_understood(parsed.query))
+    return _connectable(parsed.set(drivername="postgresql+asyncpg", query=_understood(parsed.query)))
+
+
+def _ports(url: URL) -> list[str]:
+    """Those beside the hosts; not those of the option `port`."""
+    hosts = url.query.get("host", ())
+    beside = [one.rpartition(":")[2] for one in hosts if ":" in one] if isinstance(hosts, tuple) else []
+    return beside if url.port is None else [str(url.port), *beside]
+
+
+def _is_port(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,5}", text) is not None and 1 <= int(text) <= MOST_PORT
+
+
+def _connectable(url: URL) -> URL:
+    """Raises `ConfigurationError` if SQLAlchemy wouldn't connect with it: hosts and ports that don't fit each other."""
+    try:
+        url.get_dialect()().create_connect_args(url)
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "the hosts and ports of the database URL can't be read: write postgresql://user:password@host:5432,other:5432/name"
+        ) from None
+    return url
 
 
 def is_pooled(url: URL) -> bool:
@@ -135,6 +162,7 @@ def timeout_of(url: URL) -> float | None:
 def _parsed(url: str | URL) -> URL:
     if isinstance(url, URL):
         return url
+    url = bare(url)
     try:
         return _with_hosts(make_url(_of_one_host(url)), url)
     except (ArgumentError, ValueError):
@@ -161,26 +189,39 @@ def _with_hosts(parsed: URL, url: str) -> URL:
 def _understood(query: Mapping[str, str | tuple[str, ...]]) -> dict[str, str | tuple[str, ...]]:
     """The options as they are passed on. Raises `ConfigurationError` naming each that can't be, with a way out."""
     understood: dict[str, str | tuple[str, ...]] = {}
+    said = dict[str, tuple[str, str]]()  # of each matter, the option that has said it, and what
     refused = []
     for given, value in query.items():
         name, word = ALIASES.get(given, given), str(value).lower()
-        if word in AS_ANYWAY.get(name, ()):
+        if word in AS_ANYWAY.get(name, ()) or (given in FALLBACKS and name in query):
             continue
         name, value = SAME_AS.get((name, word), (name, value))
-        wrong = _wrong(name, value)
+        matter = ONE_MATTER.get(name, name)
+        wrong = _wrong(name, value) or _otherwise(value, understood, said.get(matter))
         if wrong:
             refused.append(f"{given}: {wrong}")
-        elif given == name or name not in query:
-            understood[name] = value
+        elif matter not in said:
+            said[matter], understood[name] = (name, f"{given} says {query[given]}"), value
     if refused:
         raise ConfigurationError(f"the database URL has options that can't be used here: {'; '.join(refused)}")
     return understood
+
+
+def _otherwise(value: object, understood: Mapping[str, object], said: tuple[str, str] | None) -> str | None:
+    """What to do instead, if another option has said something else of the same matter."""
+    if said is None or understood[said[0]] == value:
+        return None
+    return f"{said[1]}, so leave one out"
 
 
 def _wrong(name: str, value: str | tuple[str, ...]) -> str | None:
     """What to do instead, if the option can't be used."""
     if name not in OPTIONS | OWN_OPTIONS | {CACHE_SIZE}:
         return INSTEAD.get(name, ELSE)
+    if isinstance(value, tuple) and name not in SEVERAL:
+        return "it is given twice"
+    if name == "port" and not all(map(_is_port, ",".join([value] if isinstance(value, str) else value).split(","))):
+        return f"it is a number from 1 to {MOST_PORT}"
     if name in WORDS and value not in WORDS[name]:
         return INSTEAD.get(name, f"it is one of {', '.join(WORDS[name])}")
     if name in WHOLE_NUMBERS and not re.fullmatch(r"\d{1,6}", str(value)):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import SecretStr
 
 from memory_sql.config import Settings
 from memory_sql.db.engine import Database
-from memory_sql.db.urls import TIMEOUT_SECONDS, asyncpg_url, is_pooled, place_of, timeout_of
+from memory_sql.db.urls import CACHE_SIZE, TIMEOUT_SECONDS, asyncpg_url, is_pooled, place_of, timeout_of
 from memory_sql.errors import ConfigurationError
 
 # A URL's end, and the options with which it connects.
@@ -15,6 +16,9 @@ HONOURED: list[tuple[str, dict[str, str]]] = [
     ("?sslmode=require", {"sslmode": "require"}),
     ("?sslmode=require&channel_binding=prefer", {"sslmode": "require"}),
     ("?sslmode=no-verify", {"sslmode": "require"}),
+    ("?sslmode=require&ssl=require", {"sslmode": "require"}),
+    ("?ssl=require&sslmode=no-verify", {"ssl": "require"}),
+    ("?ssl=false&sslmode=disable", {"sslmode": "disable"}),
     ("?ssl=require", {"ssl": "require"}),
     ("?ssl=false", {"sslmode": "disable"}),
     ("?sslmode=verify-full&sslrootcert=/ca.pem", {"sslmode": "verify-full", "sslrootcert": "/ca.pem"}),
@@ -36,6 +40,12 @@ REFUSED = [
     ("?sslmode=require&channel_binding=require", "channel_binding", "sslmode=verify-full"),
     ("?sslmode=required", "sslmode", "one of disable, allow, prefer, require, verify-ca, verify-full"),
     ("?ssl=true", "ssl", "sslmode=require"),
+    ("?sslmode=require&ssl=disable", "ssl", "sslmode says require, so leave one out"),
+    ("?ssl=false&sslmode=require", "sslmode", "ssl says false, so leave one out"),
+    ("?sslmode=verify-full&sslaccept=accept_invalid_certs", "sslaccept", "sslmode says verify-full, so leave one out"),
+    ("?pgbouncer=true&prepared_statement_cache_size=100", CACHE_SIZE, "pgbouncer says true"),
+    ("?user=bo&user=mia", "user", "twice"),
+    *((f"?port={port}", "port", "from 1 to 65535") for port in ("abc", "0", "99999", "5432x", "-1", "٣")),
     ("?sslaccept=strict", "sslaccept", "sslmode=verify-full"),
     ("?gssencmode=require", "gssencmode", "sslmode"),
     ("?schema=public", "schema", "always memory"),
@@ -98,7 +108,34 @@ def test_password_that_isnt_encoded_is_told_with_the_way_to_write_it(password: s
     assert not any(part in str(refused.value) for part in ("ss@", "b@c", "home"))
 
 
-@pytest.mark.parametrize("url", ['"postgresql://db.example/app"', "db.example/app", "host=db.example", ""])
+@pytest.mark.parametrize("end", ["?host=a:1&host=b:2&port=3", "?port=1,2", "?host=a,b,c&port=1,2", "?host=a&host=b:x"])
+def test_hosts_and_ports_that_dont_fit_each_other_are_told(end: str) -> None:
+    with pytest.raises(ConfigurationError, match="port"):
+        asyncpg_url(f"postgresql:///app{end}")
+
+
+def test_port_among_the_options_is_used() -> None:
+    assert place_of(asyncpg_url("postgresql://mia@db.example/app?port=6432")).startswith(
+        "database app at db.example:6432"
+    )
+    assert place_of(asyncpg_url("postgresql://mia@/app?host=/tmp&port=6432")).startswith("database app at /tmp:6432")
+
+
+@pytest.mark.parametrize("around", ["%s\n", " \t%s\r\n", '"%s"', "'%s'\n", ' " %s " ', "\ufeff%s"])
+def test_blanks_and_quotes_around_a_url_are_no_part_of_it(around: str) -> None:
+    url = "postgresql://mia:s3cret@db.example/app"
+    assert asyncpg_url(around % url) == asyncpg_url(url)
+    if "\ufeff" not in around:  # which no setting may contain
+        assert Settings.load(url=around % url).url == SecretStr(url)
+
+
+@pytest.mark.parametrize("hosts", ["a.example:0,b.example", "a.example:99999,b.example", "a.example,b.example:123456"])
+def test_port_of_each_host_is_one(hosts: str) -> None:
+    with pytest.raises(ConfigurationError, match="port of the database URL must be from 1 to 65535"):
+        asyncpg_url(f"postgresql://mia:s3cret@{hosts}/app")
+
+
+@pytest.mark.parametrize("url", ["\"postgresql://db.example/app'", "db.example/app", "host=db.example", ""])
 def test_what_isnt_a_url_is_told_with_the_form(url: str) -> None:
     with pytest.raises(ConfigurationError, match="write postgresql://user:password@host:5432/name"):
         asyncpg_url(url)

@@ -107,8 +107,8 @@ class _Budget(TypedDict, total=False):
 
 Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget]
 
-_NUMBER = r"[1-9]\d{0,8}"
-_REVIEW = rf"^(o{_NUMBER}-{_NUMBER}>s{_NUMBER}|s{_NUMBER}v{_NUMBER}-{_NUMBER}|[gq]{_NUMBER}-{_NUMBER}|r{_NUMBER})$"
+_KEY, _NUMBER = r"[1-9]\d{0,17}", r"[1-9]\d{0,8}"
+_REVIEW = rf"^(o{_KEY}-{_NUMBER}>s{_KEY}|s{_KEY}v{_NUMBER}-{_NUMBER}|g{_KEY}-{_NUMBER}|q{_KEY}(-{_NUMBER})?|r{_KEY})$"
 
 _VERSION = r'"[1-9]\d{0,8}"'
 _TAG = {"type": "string", "pattern": f"^{_VERSION}$", "examples": ['"3"']}

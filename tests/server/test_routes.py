@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.db.queries.requests import RequestKey, SpokenKey
+from memory_sql.db.queries.reviews import (
+    HeardByOneKey,
+    HeldClaimKey,
+    HeldContradictionKey,
+    HeldTextKey,
+    ReviewKey,
+    parse_review_id,
+)
 from memory_sql.domain.keys import RIGHTS
 from memory_sql.domain.message_shapes import IDS
 from memory_sql.errors import DatabaseError
@@ -16,7 +25,7 @@ from memory_sql.languages.text import clean
 from memory_sql.memory import Memory
 from memory_sql.server import create_app
 from memory_sql.server.app import openapi
-from memory_sql.server.arguments import SomeText, schema_of
+from memory_sql.server.arguments import BY_NAME, SomeText, schema_of
 from memory_sql.server.calls import CALLS
 from tests.asgi import lived
 from tests.database import rows
@@ -311,6 +320,34 @@ async def test_request_to_forget_is_made_and_decided(served: Served) -> None:
     decided = await served.host("POST", f"{BASE}/work/reviews/{review['id']}", {"accept": True})
     assert decided.status == 204, decided.text
     assert (await served.host("GET", f"{BASE}/observations/{made.id}", query=MIA)).status == 404
+
+
+KEYS = {
+    "o12-3>s4": HeldClaimKey((12, 3), 4),
+    "s12v3-4": HeldContradictionKey(12, 3, 4),
+    "g12-3": HeardByOneKey(12, 3),
+    "r17": HeldTextKey(17),
+    "q12-3": RequestKey(12, 3),
+    "q17": SpokenKey(17),
+}
+
+
+def test_every_id_of_a_review_can_be_written_in_a_path() -> None:
+    """At any size that the database can give it."""
+    assert {type(key) for key in KEYS.values()} == set(get_args(ReviewKey))
+    pattern = re.compile(schema_of(BY_NAME["review_id"])["pattern"])
+    for shown, key in KEYS.items():
+        largest = re.sub(r"(?<=[rgqs])\d+|(?<=o)\d+", "9" * 18, re.sub(r"(?<=[v-])\d+", "9" * 9, shown))
+        for one in (shown, largest):
+            assert pattern.search(one), one
+            assert str(parse_review_id(one)) == one
+        assert (str(key), parse_review_id(shown)) == (shown, key)
+
+
+async def test_request_that_was_spoken_can_be_decided(served: Served) -> None:
+    await served.memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
+    answer = await served.host("POST", f"{BASE}/work/reviews/q17", {"accept": False})
+    assert (answer.status, answer.json["what"]) == (404, "review")
 
 
 async def test_repeated_call_with_its_key_stores_once(served: Served) -> None:

@@ -65,7 +65,8 @@ def add(
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Messages whose id is known with another text get this one, and are formed anew."
+            "--replace",
+            help="Messages whose id is known with another text get this one, and are formed anew; each needs an id.",
         ),
     ] = False,
     form: Annotated[
@@ -112,7 +113,7 @@ def add(
 
     zone, most = zone_of(time_zone or "UTC"), resolve(url, data).message_max_characters
     known = Known(file_format, zone, _people(person or ()), dates, conversation)
-    defaults = Defaults(user, conversation, tuple(group or ()), most, time_zone, known)
+    defaults = Defaults(user, conversation, tuple(group or ()), most, time_zone, replace, known)
     with Spool() as spool:
         with Telling(quiet=as_json) as progress:
             read = [read_into(spool, name, defaults, _watch(progress, name)) for name in files]

@@ -57,6 +57,7 @@ class Defaults:
     groups: tuple[str, ...] = ()
     max_characters: int = 200_000
     time_zone: str | None = None
+    replace: bool = False
     known: Known = field(default_factory=Known)
 
 
@@ -229,6 +230,8 @@ def _put_document(file: File, document: Document, defaults: Defaults, before: st
         except InputError as error:
             file.note(BROKEN, [f"{before}{said.place or f'{document.place}, message {position + 1}'}: {error}"])
             continue
+        if defaults.replace and message.id is None:
+            raise InputError("--replace goes by ids, and its messages have none")
         count += 1
         file.put(
             conversation, message, user=defaults.user or message.user_id, groups=groups, zone=None,
@@ -258,6 +261,8 @@ def _put_messages(file: File, source: Source, stem: str, defaults: Defaults, rea
     for position, entry in enumerate(entries):
         try:
             message = _parsed(entry.data, position, defaults)
+            if defaults.replace and message.id is None:
+                raise InputError("--replace goes by ids; give it one")
             file.put(
                 _conversation_of(entry, stem, defaults), message, user=_user(entry, message, defaults),
                 groups=(*defaults.groups, *_groups(entry.document), *_groups(_said_by(entry))), zone=_zone(entry),

@@ -117,6 +117,47 @@ def test_later_export_adds_only_what_is_new(run: Run, tmp_path: Path) -> None:
     assert run("add", tmp_path / "later.zip", *STORED).value["accepted"] == 0
 
 
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, "user_id": "mia", **more}
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        ([said("I like tea.", id="m1"), said("I row.")], "line 2"),
+        ([{"messages": [said("I like tea.", id="m1"), said("I row.")]}], "line 1, message 2"),
+    ],
+)
+def test_what_replaces_needs_an_id(
+    run: Run, tmp_path: Path, lines: list[dict[str, Any]], place: str, dry: tuple[str, ...]
+) -> None:
+    """One made of the text would be another for the new text, and both would be stored."""
+    file = write(tmp_path / "half.jsonl", "\n".join(map(json.dumps, lines)))
+    refused = run("add", file, *STORED, "--replace", *dry, code=1).err
+    assert refused == f"memory-sql: {file}: {place}: --replace goes by ids; give it one\n"
+    assert run("add", file, *STORED).value["messages"] == 2
+
+
+def test_what_replaces_with_ids_does(run: Run, tmp_path: Path) -> None:
+    for text in ("I like tea.", "I like rum."):
+        file = write(tmp_path / "one.jsonl", json.dumps(said(text, uuid="m1")))
+        added = run("add", file, *STORED, "--replace").value
+    assert added["replaced"] == ["m1"]
+
+
+def test_export_without_ids_replaces_nothing(run: Run, tmp_path: Path) -> None:
+    chat = write(tmp_path / "With Bo.txt", CHAT)
+    refused = run("add", chat, *STORED, "--replace", "--dates", "dmy", code=1).err
+    assert "--replace goes by ids, and its messages have none" in refused
+    folder = tmp_path / "both"
+    folder.mkdir()
+    write(folder / "With Bo.txt", CHAT)
+    write(folder / "conversations.json", [claude(1, "I like tea.")])
+    added = run("add", folder, *STORED, "--replace", "--dates", "dmy", code=1)
+    assert (added.value["messages"], "its messages have none" in added.err) == (1, True)
+
+
 def test_cut_off_export_is_stored_as_far_as_it_goes_and_says_so(run: Run, tmp_path: Path) -> None:
     whole = json.dumps([claude(n, f"I like the number {n}.") for n in range(4)])
     cut = write(tmp_path / "c.json", whole[:-30])

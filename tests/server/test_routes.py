@@ -261,10 +261,20 @@ async def test_ids_of_messages_may_be_numbers(served: Served) -> None:
     assert answer.status == 403
 
 
-@pytest.mark.parametrize(
-    "other",
-    [*({name: "4"} for name in ("id", *IDS)), {"id": 4}, {"type": "human", "data": {"content": "x", "id": "4"}}],
+OTHERS: tuple[dict[str, Any], ...] = (
+    *({name: "4"} for name in ("id", *IDS)),
+    {"id": 4},
+    {"type": "human", "data": {"content": "x", "id": "4"}},
 )
+SAME: tuple[dict[str, Any], ...] = (
+    {"id": 3},
+    {"uuid": "3"},
+    {"id": None},
+    {"type": "human", "data": {"content": "I prefer gin."}},
+)
+
+
+@pytest.mark.parametrize("other", OTHERS)
 async def test_body_that_names_another_message_than_the_path_replaces_nothing(
     served: Served, other: dict[str, Any]
 ) -> None:
@@ -280,9 +290,7 @@ async def test_body_that_names_another_message_than_the_path_replaces_nothing(
 async def test_body_that_names_the_message_of_the_path_replaces_it(served: Served) -> None:
     place = f"{BASE}/conversations/c/messages"
     await served.host("POST", place, {**MIA, "messages": [{"role": "user", "content": "I prefer tea.", "id": "3"}]})
-    for n, said in enumerate(
-        ({"id": 3}, {"uuid": "3"}, {"id": None}, {"type": "human", "data": {"content": "I prefer gin."}})
-    ):
+    for n, said in enumerate(SAME):
         message = said if "data" in said else {"role": "user", "content": f"I prefer rum {n}.", **said}
         answer = await served.host("PUT", f"{place}/3", {**MIA, "message": message})
         assert (answer.status, answer.json["replaced"]) == (200, ["3"]), answer.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -18,10 +19,23 @@ else:
 log = logging.getLogger("memory_sql")
 
 PREFIX = "MEMORY_SQL_"
-# The settings' file; for the tests and benchmarks of this library.
-OTHER_VARIABLES = frozenset({"CONFIG", "TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS"})
+CONFIG = "CONFIG"  # the settings' file
+OF_DEVELOPERS = frozenset({"TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS"})  # of this library; never suggested
+OTHER_VARIABLES = OF_DEVELOPERS | {CONFIG}
 OF_OTHERS = ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL", "PGHOST")  # where other programs look for a database
 NEAR = 0.9  # two names are one with a slip: MEMORYSQL_URL
+SLIP = 0.85  # of names after the prefix: POOL_SISE
+LIKE = 0.6  # of names after the prefix: TOP for TOP_K
+URL = f"{PREFIX}URL"
+# Names that were meant for a variable which is called otherwise, after the prefix.
+MEANT: Mapping[str, re.Pattern[str]] = {
+    "OPENAI_API_KEY": re.compile(r"(.*_)?(API_?)?KEY"),
+    "OPENAI_BASE_URL": re.compile(r"((OPENAI|LLM|MODEL)_)?(API_)?BASE_URL|(OPENAI|LLM|MODEL)_(HOST|UR[LI])"),
+    URL: re.compile(r"(DATABASE|DB|POSTGRES(QL)?|PG)(_?[A-Z]+)?|DSN|HOST|UR[LI]"),
+    f"{PREFIX}READ_URL": re.compile(r"(READ|REPLICA)_(.*_)?(DSN|HOST|UR[LI])"),
+}
+_PREFIX_OTHERWISE = re.compile(r"(MEMORYSQL|MEM_SQL)_")
+_SHORT_PREFIX = "MEMORY_"  # many programs have such names, so only one that names a database was meant for us
 
 
 def given(settings: Iterable[str]) -> dict[str, str]:
@@ -38,15 +52,36 @@ def named_file() -> str | None:
 
 def warn_of_unknown(settings: Mapping[str, object]) -> None:
     """Warns about variables that look like settings but aren't: what was meant has no effect."""
-    known = _variables(tuple(settings))
+    names = tuple(settings)
     for name in os.environ:
         upper = name.upper()
-        if upper in known:
+        if upper in _known(names):
             continue
-        if upper.startswith(PREFIX):
-            _warn_once(name, *difflib.get_close_matches(upper, known, 1, 0))
-        elif "SQL" in upper or "MEM" in upper:  # else it is far from any
-            _warn_once(name, *difflib.get_close_matches(upper, known, 1, NEAR))
+        near = _meant(upper, names) if "SQL" in upper or "MEM" in upper else None  # else it is far from any
+        if near is not None or upper.startswith(PREFIX):
+            _warn_once(name, near)
+
+
+def _meant(upper: str, settings: tuple[str, ...]) -> str | None:
+    """What the name was meant for, if that can be said."""
+    slip = difflib.get_close_matches(upper, _suggested(settings), 1, NEAR)
+    if slip and not upper.startswith(PREFIX):
+        return slip[0]
+    other = _PREFIX_OTHERWISE.match(upper)
+    if upper.startswith(PREFIX) or other:
+        return _after_prefix(upper[other.end() if other else len(PREFIX) :], settings)
+    is_database = upper.startswith(_SHORT_PREFIX) and MEANT[URL].fullmatch(upper.removeprefix(_SHORT_PREFIX))
+    return URL if is_database else None
+
+
+def _after_prefix(rest: str, settings: tuple[str, ...]) -> str | None:
+    names = [name.removeprefix(PREFIX) for name in _suggested(settings)]
+    slip = difflib.get_close_matches(rest, names, 1, SLIP)
+    if slip:
+        return f"{PREFIX}{slip[0]}"
+    meant = next((name for name, pattern in MEANT.items() if pattern.fullmatch(rest)), None)
+    like = difflib.get_close_matches(rest, names, 1, LIKE)
+    return meant or (f"{PREFIX}{like[0]}" if like else None)
 
 
 def warn_of_unread(used: str) -> None:
@@ -57,11 +92,16 @@ def warn_of_unread(used: str) -> None:
 
 
 @cache
-def _variables(settings: tuple[str, ...]) -> frozenset[str]:
+def _known(settings: tuple[str, ...]) -> frozenset[str]:
     return frozenset(f"{PREFIX}{name}" for name in OTHER_VARIABLES.union(map(str.upper, settings)))
 
 
 @cache
-def _warn_once(name: str, *nearest: str) -> None:
-    for near in nearest:
-        log.warning("%s isn't a setting and has no effect; did you mean %s?", name, near)
+def _suggested(settings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(f"{PREFIX}{name.upper()}" for name in (*settings, CONFIG)))
+
+
+@cache
+def _warn_once(name: str, near: str | None) -> None:
+    hint = f"; did you mean {near}?" if near else ""
+    log.warning("%s isn't a setting and has no effect%s", name, hint)

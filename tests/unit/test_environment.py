@@ -16,6 +16,12 @@ def _said_anew() -> None:
     environment._warn_once.cache_clear()
 
 
+OF_A_DATABASE = (
+    "DATABASE", "DATABASE_URL", "DB_URL", "POSTGRES", "POSTGRES_URL", "POSTGRESQL_DSN", "PGHOST", "PG_URL", "DSN", "HOST",
+    "URI",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
@@ -27,6 +33,13 @@ def _said_anew() -> None:
         ("MEMORYSQL_POOL_SISE", "MEMORY_SQL_POOL_SIZE"),
         ("memory_sql_top", "MEMORY_SQL_TOP_K"),
         ("MEMORYSQL_CONFIG", "MEMORY_SQL_CONFIG"),
+        ("MEM_SQL_TOP_K", "MEMORY_SQL_TOP_K"),
+        ("MEMORY_SQL_REPLICA_URL", "MEMORY_SQL_READ_URL"),
+        ("MEMORY_SQL_EMBEDDING_URL", "MEMORY_SQL_EMBEDDING_BASE_URL"),
+        *((f"MEMORY_SQL_{name}", "MEMORY_SQL_URL") for name in OF_A_DATABASE),
+        *((name, "MEMORY_SQL_URL") for name in ("MEMORYSQL_DATABASE_URL", "MEM_SQL_URL", "MEMORY_URL")),
+        *((f"MEMORY_SQL_{name}", "OPENAI_API_KEY") for name in ("API_KEY", "OPENAI_API_KEY", "KEY")),
+        *((f"MEMORY_SQL_{name}", "OPENAI_BASE_URL") for name in ("BASE_URL", "OPENAI_BASE_URL", "LLM_URL")),
     ],
 )
 @pytest.mark.parametrize("settings", [Settings, Settings.load])
@@ -39,10 +52,41 @@ def test_name_that_isnt_one_is_a_warning_with_the_nearest(
     assert caplog.messages == [f"{name} isn't a setting and has no effect; did you mean {nearest}?"]
 
 
+@pytest.mark.parametrize("name", ["MEMORY_SQL_TEST_URLS", "MEMORY_SQL_BENCH", "MEMORY_SQL_DEBUG", "MEMORY_SQL_"])
+def test_name_that_is_near_none_is_a_warning_without_a_guess(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(name, "x")
+    Settings.load()
+    assert caplog.messages == [f"{name} isn't a setting and has no effect"]
+
+
+def test_variable_of_the_librarys_tests_is_known_and_never_suggested(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS"):
+        monkeypatch.setenv(f"MEMORY_SQL_{name}", "x")
+    Settings.load()
+    assert caplog.messages == []
+    for name in ("TEST_UR", "SED", "BENCH_URI", "BENCH_BUFFER", "TESTURL"):
+        monkeypatch.setenv(f"MEMORY_SQL_{name}", "x")
+    Settings.load()
+    told = "\n".join(caplog.messages)
+    assert not any(f"did you mean MEMORY_SQL_{name}" in told for name in ("TEST", "SEED", "BENCH"))
+
+
 def test_names_of_others_are_no_slips_of_ours(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("POSTGRESQL_URL", "MYSQL_URL", "MEMORY_LIMIT", "MEMSQL_URL", "SQLALCHEMY_URL", "MEMCACHED_URL"):
+    for name in (
+        "POSTGRESQL_URL",
+        "MYSQL_URL",
+        "MEMORY_LIMIT",
+        "MEMORY_KEY",
+        "MEMSQL_URL",
+        "SQLALCHEMY_URL",
+        "MEMCACHED_URL",
+    ):
         monkeypatch.setenv(name, "x")
     Settings.load()
     assert caplog.messages == []

@@ -30,7 +30,6 @@ from memory_sql.domain.arguments import (
     position_of,
     principal_of,
     question_of,
-    selection_of,
     text_of,
     turn_of,
     within,
@@ -39,7 +38,7 @@ from memory_sql.domain.asking import Turn
 from memory_sql.domain.ids import Id, OwnedKind
 from memory_sql.domain.message_shapes import MessageLike
 from memory_sql.domain.reading import Context, Digest, SearchResult
-from memory_sql.domain.selection import Selection
+from memory_sql.domain.selection import Selection, selection_of
 from memory_sql.errors import InputError
 from memory_sql.formation import adding, intake
 from memory_sql.later import later

@@ -31,7 +31,6 @@ from memory_sql.domain.limits import MOST_GROUPS, MOST_TAGS, limited
 from memory_sql.domain.messages import RetainedMessage
 from memory_sql.domain.observations import Observation, Policy, Resolution, Sensitivity
 from memory_sql.domain.positions import read_position
-from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, TooLargeError
 from memory_sql.languages.text import clean, one_line
 from memory_sql.privacy.classify import masked_value
@@ -84,14 +83,6 @@ def optional_callable(name: str, value: object) -> None:
     """Raises `InputError` for what can't be called."""
     if value is not None and not callable(value):
         raise InputError(f"{name} must be a function, not {type(value).__name__}")
-
-
-def selection_of(value: Selection | str) -> Selection:
-    if isinstance(value, Selection):
-        return value
-    if not isinstance(value, str):
-        raise InputError(f"pass a Selection or the id of an observation, not {type(value).__name__}")
-    return Selection(observation_id=value)
 
 
 def path_of(name: str, value: Path | str) -> Path:
@@ -271,9 +262,12 @@ def expected_version(value: int | None) -> int | None:
 
 
 def tags_of(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(
-        name_of("tags", needed_text("tags", tag)) for tag in limited("tags", listed("tags", values), MOST_TAGS)
-    )
+    return tuple(tag_of("tags", tag) for tag in limited("tags", listed("tags", values), MOST_TAGS))
+
+
+def tag_of(name: str, value: str) -> str:
+    """As it is stored, and looked for."""
+    return name_of(name, needed_text(name, value))
 
 
 def name_of(name: str, value: str | None) -> str:
@@ -338,13 +332,6 @@ def resolution_of(value: Resolution | None) -> Resolution | None:
     if value is not None and value not in get_args(Resolution):
         raise InputError(f"resolved must be one of {', '.join(get_args(Resolution))}, or None")
     return value
-
-
-def observations_only(selection: Selection) -> Selection:
-    """A selection of observations by origin or properties. A single observation is named by its id instead."""
-    if selection.everything or selection.message_id is not None or selection.observation_id is not None:
-        raise InputError("select observations by user, conversation, group, fact_key, tag, query, source or run_id")
-    return selection
 
 
 def principal_of(agent_id: Id, user_id: Id, conversation_id: Id | None) -> dict[str, str | None]:

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 from pydantic import ValidationError, model_validator
 
-from memory_sql.domain.ids import Id, Value, stored_id
+from memory_sql.domain.arguments import needed_text, tag_of
+from memory_sql.domain.ids import Id, Value, host_id, stored_id
 from memory_sql.domain.observations import SourceKind
-from memory_sql.errors import InputError
+from memory_sql.errors import InputError, InvalidIdError
 
 
 class Selection(Value):
@@ -46,7 +47,7 @@ class Selection(Value):
         group_id: Id | None = None,
         message_id: Id | None = None,
         observation_id: str | None = None,
-        fact_key: str | None = None,
+        fact_key: Id | None = None,
         tag: str | None = None,
         query: str | None = None,
         source: SourceKind | None = None,
@@ -55,13 +56,12 @@ class Selection(Value):
         everything: bool = False,
     ) -> None:
         """Raises `InputError`."""
-        ids = {"user_id": user_id, "conversation_id": conversation_id, "group_id": group_id, "message_id": message_id}
+        ids = dict(zip(_IDS, (user_id, conversation_id, group_id, message_id, fact_key), strict=True))
         given: dict[str, Any] = {
             "about": about,
             "observation_id": observation_id,
-            "fact_key": fact_key,
-            "tag": tag,
-            "query": query,
+            "tag": None if tag is None else tag_of("tag", tag),
+            "query": None if query is None else needed_text("query", query),
             "source": source,
             "run_id": run_id,
             "replaced": replaced,
@@ -72,6 +72,17 @@ class Selection(Value):
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    @property
+    def refused(self) -> InvalidIdError | None:
+        """Why other calls refuse one of the ids. Older ids may be like that: it counts where nothing is found."""
+        try:
+            for name in _IDS:
+                if (value := getattr(self, name)) is not None:
+                    host_id(value, name)
+        except InvalidIdError as error:
+            return error
+        return None
 
     @property
     def selects_observations(self) -> bool:
@@ -127,7 +138,25 @@ class Selection(Value):
         return self
 
 
+def selection_of(value: Selection | str) -> Selection:
+    if isinstance(value, Selection):
+        return value
+    if not isinstance(value, str):
+        raise InputError(f"pass a Selection or the id of an observation, not {type(value).__name__}")
+    return Selection(observation_id=value)
+
+
+def observations_only(selection: Selection) -> Selection:
+    """A selection of observations by origin or properties. A single observation is named by its id instead."""
+    if selection.everything or selection.message_id is not None or selection.observation_id is not None:
+        raise InputError("select observations by user, conversation, group, fact_key, tag, query, source or run_id")
+    return selection
+
+
 _WHOLES = ("user_id", "conversation_id", "group_id")
+
+
+_IDS = (*_WHOLES, "message_id", "fact_key")  # all of the host's
 
 
 _SELECTORS = ("observation_id", "fact_key", "tag", "query", "source", "run_id")

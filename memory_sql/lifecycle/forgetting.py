@@ -105,14 +105,19 @@ async def forget(session: Session, asked: Asked, selection: Selection, if_finger
     """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
 
     Raises `NotFoundError` for an agent or an observation that isn't there, `HeldError` for a whole agent of which anything
-    is held, `StaleError` if the receipt has another fingerprint than that.
+    is held, `StaleError` if the receipt has another fingerprint than that, `InvalidIdError` if nothing is found and an id
+    isn't written as ids are stored.
     """
-    if if_fingerprint is None:
+    refused = selection.refused
+    if if_fingerprint is None and refused is None:
         return await _forget(session, asked, selection)
-    needed_text("if_fingerprint", if_fingerprint)
+    if if_fingerprint is not None:
+        needed_text("if_fingerprint", if_fingerprint)
     async with taken_back_on_error(session):
         forgotten = await _forget(session, asked, selection)
-        if forgotten.receipt.fingerprint != if_fingerprint:
+        if refused is not None and not (forgotten.receipt.found or forgotten.receipt.kept):
+            raise refused
+        if if_fingerprint not in (None, forgotten.receipt.fingerprint):
             raise StaleError("what would be forgotten", asked.agent_id, "it has changed since it was looked at")
     return forgotten
 
@@ -196,7 +201,7 @@ async def preview(session: Session, asked: Asked, selection: Selection) -> Recei
         receipt = _receipt(selection, NOTHING, counts, asked.settings, asked.now)
     else:
         async with taken_back(session):
-            receipt = (await _forget(session, asked, selection)).receipt
+            receipt = (await forget(session, asked, selection)).receipt
     return receipt.model_copy(update={"dry_run": True})
 
 

@@ -21,7 +21,6 @@ from memory_sql.domain.arguments import (
     flags,
     moment_of,
     observation_before,
-    observations_only,
     optional_flags,
     optional_id,
     optional_scope,
@@ -29,7 +28,6 @@ from memory_sql.domain.arguments import (
     principal_of,
     reason_of,
     resolution_of,
-    selection_of,
     sensitivity_of,
     tags_of,
     within,
@@ -46,7 +44,7 @@ from memory_sql.domain.observations import (
     Verification,
     storable_metadata,
 )
-from memory_sql.domain.selection import Selection
+from memory_sql.domain.selection import Selection, observations_only, selection_of
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.lifecycle import corrections
 from memory_sql.resources.runtime import Face, asked_of

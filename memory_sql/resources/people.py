@@ -169,6 +169,8 @@ class People(Face):
 
         async def forget(unit: Session) -> PersonReceipt:
             agents = {agent: await of(unit, agent) for agent in await agents_knowing(unit, user)}
+            if not agents and chosen.refused is not None:
+                raise chosen.refused
             if not dry_run:
                 await end_keys_of(unit, user, now)
             return PersonReceipt(id=str(uuid.uuid4()), at=now, user_id=user, dry_run=dry_run, agents=agents)

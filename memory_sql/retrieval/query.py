@@ -19,6 +19,7 @@ from memory_sql.languages.data import of_all, table
 from memory_sql.languages.dates import DateFound, find_dates, merged
 from memory_sql.languages.days import Days
 from memory_sql.languages.tables import FunctionWords, Search, Words
+from memory_sql.languages.text import one_line
 from memory_sql.languages.words import Term, terms_of, words_in
 
 MAX_CHARACTERS = 512
@@ -104,7 +105,7 @@ def _operators(text: str) -> tuple[str, dict[str, Any]]:
 
     def take(found: re.Match[str]) -> str:
         name, value = found["name"], found["quoted"] if found["quoted"] is not None else found["plain"]
-        value = value.strip()
+        value = one_line(value)
         if not value:
             return " "
         match (found["sign"], name and name.lower()):

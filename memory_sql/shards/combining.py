@@ -30,10 +30,10 @@ from memory_sql.domain.results import (
     RunDueResult,
     Violation,
 )
-from memory_sql.errors import InputError, ShardError
+from memory_sql.errors import InputError, InvalidIdError, ShardError
 from memory_sql.jobs import DueWork
 from memory_sql.lifecycle import journal
-from memory_sql.shards.spread import Spread
+from memory_sql.shards.spread import Inner, Spread
 
 Ask = Callable[..., Awaitable[Any]]
 Given = Mapping[str, Any]
@@ -72,12 +72,24 @@ async def forget_person(spread: Spread, ask: Ask, given: Given) -> PersonReceipt
             "people.forget works in all shards, so it can't join the transaction of one; leave out session="
         )
     await spread.each(lambda memory: memory.database.check_schema())
-    found: dict[str, PersonReceipt] = await spread.each(ask)
+    refused: list[InvalidIdError] = []
+
+    async def of(memory: Inner) -> PersonReceipt | None:
+        """A shard refuses an id that isn't written as ids are stored, unless it has something under it."""
+        try:
+            receipt: PersonReceipt = await ask(memory)
+        except InvalidIdError as error:
+            refused.append(error)
+            return None
+        return receipt
+
+    receipts = [one for one in (await spread.each(of)).values() if one is not None]
+    if not receipts:
+        raise refused[0]
     agents: dict[str, Receipt] = {}
-    for receipt in found.values():
+    for receipt in receipts:
         agents |= receipt.agents
-    of_home = found[spread.home.name]
-    return of_home.model_copy(update={"id": str(uuid.uuid4()), "agents": agents})
+    return receipts[0].model_copy(update={"id": str(uuid.uuid4()), "agents": agents})
 
 
 async def backlog(spread: Spread, ask: Ask, given: Given) -> Backlog:

@@ -24,7 +24,15 @@ from memory_sql.db.joining import join
 from memory_sql.db.roles import Roles
 from memory_sql.domain.keys import RIGHTS
 from memory_sql.domain.selection import Selection
-from memory_sql.errors import ConfigurationError, DividedAgentError, InputError, NotFoundError, SchemaError, ShardError
+from memory_sql.errors import (
+    ConfigurationError,
+    DividedAgentError,
+    InputError,
+    InvalidIdError,
+    NotFoundError,
+    SchemaError,
+    ShardError,
+)
 from memory_sql.jobs import seats
 from memory_sql.memory import Memory
 from memory_sql.resources.faces import FACES
@@ -542,6 +550,19 @@ async def test_person_is_forgotten_in_all_shards(memory: Memory, urls: dict[str,
     async with memory.database.transaction() as session:
         with pytest.raises(InputError, match="leave out session="):
             await memory.people.forget("mia", session=session)
+
+
+async def test_id_that_one_shard_alone_knows_is_forgotten_there(memory: Memory, urls: dict[str, str]) -> None:
+    """Where nothing is found under an id that would be refused now, it is refused; not where another shard has it."""
+    await filled(memory)
+    older = "Zoe\u0308"
+    with pytest.raises(InvalidIdError, match="normal form C"):
+        await memory.people.forget(older)
+    await memory.observe("Likes rum.", agent_id="bob", user_id="zoe")
+    for url in urls.values():
+        await asked(url, "UPDATE memory.scopes SET owner = 'u:' || :id WHERE owner = 'u:zoe'", id=older)
+        await asked(url, "UPDATE memory.evidence SET user_id = :id WHERE user_id = 'zoe'", id=older)
+    assert set((await memory.people.forget(older)).agents) == {"bob"}
 
 
 async def test_keys_are_in_the_home_alone(memory: Memory, urls: dict[str, str]) -> None:

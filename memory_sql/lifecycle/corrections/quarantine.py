@@ -164,8 +164,11 @@ def _is_itself(one: Standing) -> bool:
 
 
 async def _chosen(session: Session, asked: Asked, agent_key: int, selection: Selection) -> list[Standing]:
+    """Raises `InvalidIdError` if nothing is found and an id isn't written as ids are stored."""
     words = words_of(selection, asked.settings, asked.now)
     selected = await Selections(session, agent_key).chosen(selection, words)
+    if not selected and (refused := selection.refused) is not None:
+        raise refused
     standings = await CorrectionRepository(session, agent_key).standings(selected)
     return [one for one in standings if one.status != "withdrawn"]
 

@@ -23,9 +23,11 @@ from sqlalchemy.util import LRUCache
 from memory_sql.db.blocking_cursor import PSYCOPG, PSYCOPG2, BlockingConnection, Run, is_of, plain_cursor
 from memory_sql.db.commits import ON_COMMIT
 from memory_sql.db.identity import PLACE
+from memory_sql.db.waiting import bound_to
 from memory_sql.errors import InputError
 
 IDLE, ACTIVE, FAILED = 0, 1, 3  # a connection without a transaction, with a statement under way, and in one that failed
+PIPELINE_OFF = 0  # of psycopg
 OURS = "memory_sql_"  # before the name of a savepoint: SQLAlchemy's would have the names of the host's
 CANCELLED_WITHIN = 5.0  # seconds, as psycopg waits
 COMPILED = 500  # statements, as many as an engine keeps
@@ -64,11 +66,11 @@ def host_of(given: object) -> Host:
     django: Any = getattr(session, "db", session)  # of its cursor
     if hasattr(django, "ensure_connection"):
         return _with_transaction(_of_django(django))
-    return _with_transaction(Host(_driven(getattr(session, "connection", session), session), _as_raised))
+    return _with_transaction(Host(_driven(getattr(session, "connection", session), type(session).__name__), _as_raised))
 
 
 def _below_sqlalchemy(session: Session | Connection) -> Any:
-    dialect = session.get_bind().dialect if isinstance(session, Session) else session.dialect
+    dialect = bound_to(session).dialect if isinstance(session, Session) else session.dialect
     if dialect.is_async:
         raise InputError(AWAITED)
     if isinstance(session, Session):
@@ -79,7 +81,8 @@ def _below_sqlalchemy(session: Session | Connection) -> Any:
         connection = session
         if not connection.in_transaction():
             connection.begin()  # as its own first statement would: otherwise it had nothing to commit
-    return _driven(connection.connection.driver_connection, f"a {type(session).__name__} on {dialect.driver}")
+    told = f"a {type(session).__name__} on {dialect.driver}"
+    return _driven(connection.connection.driver_connection, told)
 
 
 def _of_django(django: Any) -> Host:
@@ -95,18 +98,17 @@ def _of_django(django: Any) -> Host:
         except Exception as wrapped:  # noqa: BLE001  # it is what was just raised
             return wrapped
 
-    connection = _driven(django.connection, django)
+    connection = _driven(django.connection, type(django).__name__)
     if not django.in_atomic_block:
         return Host(connection, known)
     return Host(connection, known, django.on_commit, lambda: django.set_rollback(True))
 
 
-def _driven(connection: object, given: object) -> Any:
-    """A connection of one of the drivers; a host that has one has imported its driver."""
+def _driven(connection: object, given: str) -> Any:
+    """A connection of one of the drivers; a host that has one has imported its driver. `given`: what the host passed."""
     if is_of(PSYCOPG, connection) or is_of(PSYCOPG2, connection):
         return connection
-    name = given if isinstance(given, str) else type(given).__name__
-    raise InputError(f"session= of memory_sql.sync must be {POSSIBLE}, not {name}")
+    raise InputError(f"session= of memory_sql.sync must be {POSSIBLE}, not {given}")
 
 
 def _with_transaction(host: Host) -> Host:
@@ -115,6 +117,8 @@ def _with_transaction(host: Host) -> Host:
         raise InputError("session= is of a connection that is closed")
     if connection.autocommit and connection.info.transaction_status == IDLE:
         raise InputError("session= must have a transaction; this one is in autocommit")
+    if is_of(PSYCOPG, connection) and connection.info.pipeline_status != PIPELINE_OFF:
+        raise InputError("session= is of a connection in pipeline mode; call memory_sql before or after the pipeline")
     return host
 
 

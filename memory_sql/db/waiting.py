@@ -13,7 +13,20 @@ from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
-from sqlalchemy import ColumnElement, Interval, Select, Text, bindparam, case, cast, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Interval,
+    Select,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session
@@ -114,14 +127,19 @@ async def session_of(given: object) -> AsyncSession:
 
 
 def _check_session(session: Session) -> None:
-    try:
-        bound = session.get_bind()
-    except UnboundExecutionError:
-        raise InputError("session= must be bound to an engine; this one has none for our tables") from None
+    bound = bound_to(session)
     if bound.dialect.driver != "asyncpg":
         raise InputError(f"session= must be on asyncpg, not {bound.dialect.driver}")
     if session.connection().connection.dbapi_connection.autocommit:  # type: ignore[union-attr]
         raise InputError("session= must have a transaction; this one is in AUTOCOMMIT")
+
+
+def bound_to(session: Session) -> Engine | Connection:
+    """What it is bound to for our tables. Raises `InputError`."""
+    try:
+        return session.get_bind()
+    except UnboundExecutionError:
+        raise InputError("session= must be bound to an engine; this one has none for our tables") from None
 
 
 @asynccontextmanager

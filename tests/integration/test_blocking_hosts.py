@@ -22,7 +22,7 @@ import pytest
 from django.db.utils import ConnectionHandler
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import scoped_session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from memory_sql import memory as awaited
 from memory_sql.config import ScopeSettings, Settings
@@ -445,6 +445,35 @@ def test_what_belongs_to_an_event_loop_is_refused_with_the_way_out(memory: Memor
     refused(memory, session, "AsyncSession, await memory_sql.Memory")
     refused(memory, session.sync_session, "AsyncSession, await memory_sql.Memory")
     refused(memory, object(), "not object")
+
+
+def test_what_is_no_connection_is_named_by_its_type_alone(memory: Memory) -> None:
+    with pytest.raises(InputError, match=r"not str$") as caught:
+        memory.observe("Likes tea.", **MIA, session="postgresql://u:secret@h/d")  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+def test_session_that_is_not_bound_for_our_tables_is_refused(memory: Memory, database_url: str) -> None:
+    class Other(DeclarativeBase):
+        pass
+
+    class Order(Other):
+        __tablename__ = "orders"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    engine = create_engine(libpq(database_url, "postgresql+psycopg"))
+    for session in (Session(), Session(binds={Order: engine}), scoped_session(sessionmaker())):
+        refused(memory, session, "must be bound to an engine")
+    engine.dispose()
+
+
+def test_pipeline_is_refused_and_the_transaction_goes_on(memory: Memory, database_url: str) -> None:
+    """Its statements answer later, so a call couldn't read what it needs to go on."""
+    with psycopg.connect(libpq(database_url)) as connection:
+        with connection.pipeline():
+            refused(memory, connection, "in pipeline mode; call memory_sql before or after")
+        memory.observe("Likes boats.", **MIA, session=connection)
+    assert contents(memory) == ["Likes boats."]
 
 
 def test_django_on_another_database_or_in_another_thread_is_refused(memory: Memory, database_url: str) -> None:

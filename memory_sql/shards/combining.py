@@ -5,6 +5,8 @@ Each takes the shards, `ask` (the same call of one inner memory, with other argu
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -15,7 +17,7 @@ from operator import attrgetter
 from typing import Any, BinaryIO
 
 from memory_sql.db.principals import SERVICE
-from memory_sql.db.repositories.shards import ordered
+from memory_sql.db.repositories import shards as map_of
 from memory_sql.domain.arguments import path_of
 from memory_sql.domain.rechecks import RecheckResult
 from memory_sql.domain.results import (
@@ -30,7 +32,7 @@ from memory_sql.domain.results import (
     RunDueResult,
     Violation,
 )
-from memory_sql.errors import InputError, InvalidIdError, ShardError
+from memory_sql.errors import InputError, InvalidIdError, MovedAgentError, ShardError
 from memory_sql.jobs import DueWork
 from memory_sql.lifecycle import journal
 from memory_sql.shards.spread import Inner, Spread
@@ -39,7 +41,10 @@ Ask = Callable[..., Awaitable[Any]]
 Given = Mapping[str, Any]
 Combine = Callable[[Spread, Ask, Given], Awaitable[Any]]
 
+_Refused = MovedAgentError | InvalidIdError
+
 EXAMPLES = 20  # of each sweep
+LEAVING_SECONDS, PAUSE_SECONDS = 60.0, 0.5  # how long to wait until an agent has left a shard, and how often to try
 SUMMED = (
     "due_conversations due_scopes due_propagations waiting_conversations in_progress retrying dead held late due_rechecks"
     " unheard"
@@ -66,30 +71,51 @@ async def run_due(spread: Spread, ask: Ask, given: Given) -> RunDueResult:
 
 
 async def forget_person(spread: Spread, ask: Ask, given: Given) -> PersonReceipt:
-    """A transaction in each shard. Nothing is begun unless all answer."""
+    """A transaction in each shard. Nothing is begun unless all answer.
+
+    A shard forgets nothing while it has rows of an agent that has left and knew the user. All are asked again then, since
+    the one to which an agent goes may have been asked before it came. Raises `MovedAgentError` when that takes too long.
+    """
     if given.get("session") is not None:
         raise InputError(
             "people.forget works in all shards, so it can't join the transaction of one; leave out session="
         )
     await spread.each(lambda memory: memory.database.check_schema())
-    refused: list[InvalidIdError] = []
-
-    async def of(memory: Inner) -> PersonReceipt | None:
-        """A shard refuses an id that isn't written as ids are stored, unless it has something under it."""
-        try:
-            receipt: PersonReceipt = await ask(memory)
-        except InvalidIdError as error:
-            refused.append(error)
-            return None
-        return receipt
-
-    receipts = [one for one in (await spread.each(of)).values() if one is not None]
+    until = time.monotonic() + LEAVING_SECONDS
+    agents, receipts = dict[str, Receipt](), list[PersonReceipt]()
+    while True:
+        version = await _map_version(spread)
+        told: list[PersonReceipt | _Refused] = [*(await spread.each(partial(_forgotten_in, ask))).values()]
+        for receipt in (one for one in told if isinstance(one, PersonReceipt)):
+            receipts.append(receipt)
+            for agent_id, one in receipt.agents.items():
+                agents.setdefault(agent_id, one)  # of one that is asked again the first says what went
+        refused = [one for one in told if not isinstance(one, PersonReceipt)]
+        moved = [one for one in refused if isinstance(one, MovedAgentError)]
+        if not moved and await _map_version(spread) == version:
+            break
+        if time.monotonic() > until:
+            raise MovedAgentError
+        await asyncio.sleep(PAUSE_SECONDS)
     if not receipts:
         raise refused[0]
-    agents: dict[str, Receipt] = {}
-    for receipt in receipts:
-        agents |= receipt.agents
     return receipts[0].model_copy(update={"id": str(uuid.uuid4()), "agents": agents})
+
+
+async def _forgotten_in(ask: Ask, memory: Inner) -> PersonReceipt | _Refused:
+    """A shard refuses while it has rows of an agent that is moving away, or has moved; and an id that isn't written as ids are
+    stored, unless it has something under it.
+    """
+    try:
+        receipt: PersonReceipt = await ask(memory)
+    except _Refused as error:
+        return error
+    return receipt
+
+
+async def _map_version(spread: Spread) -> int:
+    async with spread.home_database.statement(principal=SERVICE) as unit:
+        return await map_of.map_version(unit)
 
 
 async def backlog(spread: Spread, ask: Ask, given: Given) -> Backlog:
@@ -190,7 +216,7 @@ async def agents(spread: Spread, ask: Ask, given: Given) -> list[AgentSummary]:
     for one in (one for rows in told.values() for one in rows):
         once.setdefault(one.id, one)
     async with spread.home.memory.database.statement(principal=SERVICE) as unit:  # whose collation is that of each
-        in_order = await ordered(unit, list(once))
+        in_order = await map_of.ordered(unit, list(once))
     return [once[agent_id] for agent_id in in_order[: given.get("limit", 100)]]
 
 

@@ -35,7 +35,7 @@ from memory_sql.errors import (
 )
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
-from memory_sql.shards import moving, working
+from memory_sql.shards import combining, moving, working
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
 from tests.conftest import as_login
@@ -74,6 +74,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_sql.shards.places.LOOK_SECONDS", 0.0)
     monkeypatch.setattr(moving, "LATE_SECONDS", 0.0)
     monkeypatch.setattr(moving, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(combining, "PAUSE_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -400,6 +401,48 @@ async def test_call_waits_for_a_move_that_ends(memory: Memory, urls: dict[str, s
     assert not calling.done()
     await moving.settle_all(memory._spread, set())
     assert (await calling).content == "Likes jam."
+
+
+@pytest.mark.slow
+async def test_person_is_forgotten_once_an_agent_has_left(memory: Memory, urls: dict[str, str]) -> None:
+    """What went in the other shards meanwhile is in the receipt."""
+    await memory.observe("Mia likes tea.", **MIA)
+    await memory.observe("Mia likes cake.", agent_id="bob", user_id="mia")
+    await fenced(urls)
+    forgetting = asyncio.create_task(memory.people.forget("mia"))
+    while await holds_any(urls["b"]):
+        assert not forgetting.done()
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.1)
+    assert not forgetting.done()
+    await moving.settle_all(memory._spread, set())
+    receipt = await forgetting
+    assert {agent: len(one.observations) for agent, one in receipt.agents.items()} == {"ada": 1, "bob": 1}
+    assert not await holds_any(urls["a"])
+
+
+@pytest.mark.slow
+async def test_person_is_forgotten_where_an_agent_comes_meanwhile(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b was asked before the agent came, a when it had left."""
+    await memory.observe("Mia likes tea.", **MIA)
+    home, moved = memory._spread.shards["a"].memory.people, list[str]()
+    forget = home.forget
+
+    async def late(*given: Any, **named: Any) -> Any:
+        if not moved:
+            moved.append((await memory.admin.move(agent_id="ada", to="b")).target)
+        return await forget(*given, **named)
+
+    monkeypatch.setattr(home, "forget", late)
+    assert list((await memory.people.forget("mia")).agents) == ["ada"]
+    assert moved == ["b"]
+    assert not await holds_any(urls["b"])
+
+
+async def holds_any(url: str) -> bool:
+    return bool(await asked(url, "SELECT FROM memory.observations"))
 
 
 @pytest.mark.slow

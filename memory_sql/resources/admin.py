@@ -122,8 +122,9 @@ class Admin(Face):
         """Writes an analyst view, for one agent or all, as UTF-8 CSV with a header, and returns the number of rows.
 
         The rows are of one moment and unordered; memory use is constant. An empty cell is null, `""` is an empty text.
-        Arrays and JSON are written as psql shows them, times in UTC. A transaction stays open until the end. Raises
-        `InputError`.
+        Arrays and JSON are written as psql shows them, times in UTC. A transaction stays open until the end. With shards each
+        has a moment of its own, and `BusyError` is raised while an agent moves, also at the end, after the rows are
+        written: then an agent may be missing or be there twice, so use nothing of it. Raises `InputError`.
         """
         agent = optional_id("agent_id", agent_id)
         async with self._database.transaction(principal=service(agent), snapshot=True) as unit:

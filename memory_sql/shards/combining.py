@@ -32,7 +32,7 @@ from memory_sql.domain.results import (
     RunDueResult,
     Violation,
 )
-from memory_sql.errors import InputError, InvalidIdError, MovedAgentError, ShardError
+from memory_sql.errors import BusyError, InputError, InvalidIdError, MovedAgentError, ShardError
 from memory_sql.jobs import DueWork
 from memory_sql.lifecycle import journal
 from memory_sql.shards.spread import Inner, Spread
@@ -103,8 +103,8 @@ async def forget_person(spread: Spread, ask: Ask, given: Given) -> PersonReceipt
 
 
 async def _forgotten_in(ask: Ask, memory: Inner) -> PersonReceipt | _Refused:
-    """A shard refuses while it has rows of an agent that is moving away, or has moved; and an id that isn't written as ids are
-    stored, unless it has something under it.
+    """A shard refuses while it has rows of an agent that is moving away, or has moved; and an id that isn't written as it
+    would be stored, unless it has something under it.
     """
     try:
         receipt: PersonReceipt = await ask(memory)
@@ -239,12 +239,27 @@ async def position(spread: Spread, ask: Ask, given: Given) -> str:
 
 
 async def export(spread: Spread, ask: Ask, given: Given) -> int:
-    """One shard after another, with one header; the rows of each are of one moment."""
-    rows = 0
+    """One shard after another, with one header; the rows of each are of one moment.
+
+    Raises `BusyError` if an agent moves meanwhile: it may be missing, or be there twice.
+    """
+    rows, version = 0, await _unmoved(spread)
     for number, shard in enumerate(spread.shards.values()):
         to = given["to"] if number == 0 else _WithoutHeader(given["to"])
         rows += await spread.in_shard(shard, partial(ask, to=to))
+    await _unmoved(spread, version)
     return rows
+
+
+async def _unmoved(spread: Spread, since: int | None = None) -> int:
+    """The version of the map. Raises `BusyError` if an agent is moving, or any move has begun or ended since that version."""
+    async with spread.home_database.transaction(principal=SERVICE) as unit:
+        version, moving = await map_of.map_version(unit), await map_of.moving(unit)
+    if moving:
+        raise BusyError("the move of agent", ", ".join(moving))
+    if since not in (None, version):
+        raise BusyError("the move of", "an agent")
+    return version
 
 
 class _WithoutHeader:

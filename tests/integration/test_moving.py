@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 from collections.abc import AsyncIterator
@@ -35,6 +36,7 @@ from memory_sql.errors import (
 )
 from memory_sql.lifecycle import journal
 from memory_sql.memory import Memory
+from memory_sql.resources.admin import Admin
 from memory_sql.shards import combining, moving, working
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
@@ -439,6 +441,48 @@ async def test_person_is_forgotten_where_an_agent_comes_meanwhile(
     assert list((await memory.people.forget("mia")).agents) == ["ada"]
     assert moved == ["b"]
     assert not await holds_any(urls["b"])
+
+
+@pytest.mark.slow
+async def test_export_is_refused_while_an_agent_moves(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.observe("Mia likes tea.", **MIA)
+    await memory.observe("Mia likes cake.", agent_id="bob", user_id="mia")
+    home, export = memory._spread.shards["a"].memory.admin, Admin.export
+
+    async def moved(view: str, to: Any, **named: Any) -> int:
+        """bob comes to a when that has been read."""
+        rows = await export(home, view, to, **named)
+        await memory.admin.move(agent_id="bob", to="a")
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(home, "export", moved)
+        with pytest.raises(BusyError, match="the move of an agent"):
+            await memory.admin.export("v_observations", io.BytesIO())
+    await fenced(urls)
+    to = io.BytesIO()
+    with pytest.raises(BusyError, match="the move of agent ada"):
+        await memory.admin.export("v_observations", to)
+    assert to.getvalue() == b""
+    await moving.settle_all(memory._spread, set())
+    assert await memory.admin.export("v_observations", to) == 2
+
+
+@pytest.mark.slow
+async def test_export_has_an_agent_once_whose_rows_are_still_where_it_was(
+    memory: Memory, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.observe("Mia likes tea.", **MIA)
+    monkeypatch.setattr(moving.Move, "_clear", nothing)
+    await memory.admin.move(agent_id="ada", to="b")
+    assert await holders(urls) == ["a", "b"]
+    assert await memory.admin.export("v_observations", io.BytesIO()) == 1
+
+
+async def nothing(*_: Any) -> None:
+    """Does nothing."""
 
 
 async def holds_any(url: str) -> bool:

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.ddl import VIEWS
-from memory_sql.db.models import SCHEMA
+from memory_sql.db.models import SCHEMA, MovedAgentRow
 from memory_sql.db.naming import in_schema, schema_of
 from memory_sql.errors import InputError
 
@@ -22,8 +22,10 @@ _PLAINLY = select(*(func.set_config(name, value, True) for name, value in FORMS.
 
 
 async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: BinaryIO) -> int:
-    """Copies the rows of one agent, or of all; returns how many were written. Raises `InputError` if `view` isn't one of
-    our views, or the rows can't be written; an error of `to` that isn't the system's as it is.
+    """Copies the rows of one agent, or of all that haven't left for another shard; returns how many were written.
+
+    Raises `InputError` if `view` isn't one of our views, or the rows can't be written; an error of `to` that isn't the
+    system's as it is.
     """
 
     failures: list[Exception] = []
@@ -46,6 +48,8 @@ async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: 
     given: list[Any] = [] if agent_id is None else [agent_id]
     if agent_id is not None:
         rows = rows.where(column("agent_id") == agent_id)
+    elif view not in OF_NO_AGENT:
+        rows = rows.where(column("agent_id").not_in(select(MovedAgentRow.agent_id)))
     schema = schema_of(session)
     await session.execute(_PLAINLY)
     driver: Any = (await (await session.connection()).get_raw_connection()).driver_connection

@@ -17,7 +17,7 @@ from memory_sql.lifecycle.journal import Entry
 
 
 async def erase(session: Session, asked: Asked, agent_key: int, key: RequestKey, *, joined: bool) -> int | None:
-    """Forgets what the request names, as `forget` does, and returns how many observations that were; None: it doesn't wait."""
+    """Forgets what the request names, as `forget` does. How many observations that were; None: it doesn't wait."""
 
     async def act(locks: Locks) -> list[Forgotten] | None:
         return await erase_under(session, asked, locks, key)

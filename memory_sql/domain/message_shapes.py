@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
+from memory_sql.domain.message_text import ALSO_CALLED
 from memory_sql.errors import InputError
 
 OURS = frozenset(("role", "content", "parts", "tool_calls", "id", "name", "user_id", "created_at", "trigger"))
@@ -98,7 +99,9 @@ def _read(data: Mapping[str, Any]) -> dict[str, Any]:
         data = {**_object("data", data["data"]), "type": kind}
     found = dict(data)
     if "role" not in data and isinstance(kind, str):
-        found.update(_of_type(kind, data))
+        said = _of_type(kind, data)
+        others = ALSO_CALLED if "content" in said else ()  # as the input of a call
+        found = {name: value for name, value in data.items() if name not in others} | said
     role = found.get("role")
     if isinstance(role, str) and role in ROLES:
         found["role"] = ROLES[role]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, NoReturn
 
 from memory_sql.domain.limits import MOST_PARTS, limited
@@ -12,13 +13,18 @@ from memory_sql.errors import InputError
 
 RESULT = "tool_result"
 WHY_EMPTY = ("tool_calls", "function_call", "trigger")  # beside these a message needs no content
-_ALSO_CALLED = ("text", "message", "body", "value", "msg", "input", "output", "data", "prompt", "parts")
+ALSO_CALLED = ("text", "message", "body", "value", "msg", "input", "output", "data", "prompt", "transcript", "parts")
+_OF_TEXT = ("text", "input_text", "output_text")  # types of parts that are nothing but text
 _FIELD = re.compile(r"[A-Za-z_]\w{0,30}")  # may stand in an error; any other key may be somebody's words
+_ALIKE = 0.85
 
 
 def text_of(data: Mapping[Any, Any]) -> str:
-    """The text that the message is stored with. Raises `InputError` where there is none and nothing says why."""
-    text = "\n".join(filter(None, (_said(data), _text_of_calls(data.get("tool_calls")))))
+    """The text that the message is stored with. Raises `InputError` if it is elsewhere, or missing for no reason."""
+    said = _said(data)
+    if not said.strip():
+        _refuse_text_elsewhere(data)
+    text = _joined((said, _text_of_calls(data.get("tool_calls"))))
     if not text and data.get("content") is None and not any(map(data.get, WHY_EMPTY)):
         _refuse(data)
     return text
@@ -32,17 +38,44 @@ def _said(data: Mapping[Any, Any]) -> str:
         case list() if content or parts is None:
             return _text_of_parts("content", content)
         case None | "" | []:
-            refusal = data.get("refusal")
-            return _text_of_parts("parts", parts) if parts is not None else refusal if isinstance(refusal, str) else ""
+            return _text_of_parts("parts", parts) if parts is not None else _in_its_place(data)
     raise InputError(f"content must be text, a list of parts or null, not {type(content).__name__}")
+
+
+def _in_its_place(data: Mapping[Any, Any]) -> str:
+    """OpenAI's assistant refuses and speaks beside the content."""
+    audio = data.get("audio")
+    spoken = audio.get("transcript") if isinstance(audio, Mapping) else None
+    return next((text for text in (data.get("refusal"), spoken) if isinstance(text, str)), "")
+
+
+def _refuse_text_elsewhere(data: Mapping[Any, Any]) -> None:
+    """Whatever else says why the message is empty: what was said would be lost."""
+    fields = [field for field in _fields(data) if field not in ("content", "parts") and _holds_text(data[field])]
+    misspelt = [] if "content" in data else get_close_matches("content", fields, 1, _ALIKE)
+    found = misspelt or [field for field in fields if field.lower() in ALSO_CALLED]
+    if found:
+        lacks = "its content is empty" if "content" in data else "it has no content"
+        raise InputError(f"{lacks}; pass what stands in {found[0]} as content")
+
+
+def _holds_text(value: object) -> bool:
+    """Also as a part, or in a list of parts."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    texts = (_words(one) or one.get("content") if isinstance(one, Mapping) else one for one in islice(parts, MOST_PARTS))
+    return any(isinstance(text, str) and text.strip() for text in texts)
 
 
 def _refuse(data: Mapping[Any, Any]) -> NoReturn:
     if "content" in data:
         raise InputError('content is null; pass "" if the message is meant to be empty')
-    fields = [field for field in data if isinstance(field, str) and _FIELD.fullmatch(field)]
-    near = get_close_matches("content", fields, 1) or [field for field in fields if field.lower() in _ALSO_CALLED]
+    fields = _fields(data)
+    near = get_close_matches("content", fields, 1) or [field for field in fields if field.lower() in ALSO_CALLED]
     raise InputError("it has no content" + (f"; pass what stands in {near[0]} as content" if near else ""))
+
+
+def _fields(data: Mapping[Any, Any]) -> list[str]:
+    return [field for field in data if isinstance(field, str) and _FIELD.fullmatch(field)]
 
 
 def _text_of_parts(name: str, parts: object) -> str:
@@ -84,13 +117,29 @@ def _text_of_part(part: object) -> str:
             return _text_of_calls([part])
         case "tool_result":
             return _text_of_result(part.get("content"))
-    text = part.get("text", part.get("refusal"))
-    if isinstance(text, str):
+    text = _words(part)
+    if text is not None:
         return text
     kind = part.get("type", part.get("kind", _only_key(part)))
     if not isinstance(kind, str):
         raise InputError("a content part must be an object with a type or a text")
+    if kind in _OF_TEXT:
+        _refuse_part(kind, part)
     return f"[{kind}]"
+
+
+def _words(part: Mapping[Any, Any]) -> str | None:
+    """What was written or spoken; Assistants write a text as an object with a value."""
+    text = part.get("text")
+    value = text.get("value") if isinstance(text, Mapping) else text
+    found = [one for one in (value, part.get("refusal"), part.get("transcript")) if isinstance(one, str)]
+    return next(filter(None, found), found[0] if found else None)
+
+
+def _refuse_part(kind: str, part: Mapping[Any, Any]) -> NoReturn:
+    others = [field for field in ("content", *ALSO_CALLED) if field != "text" and isinstance(part.get(field), str)]
+    what_to_do = f"pass what stands in {others[0]} as text" if others else 'pass "" if it is meant to be empty'
+    raise InputError(f"a content part of type {kind} has no text; {what_to_do}")
 
 
 def _only_key(part: Mapping[Any, Any]) -> object:

@@ -26,6 +26,37 @@ SHAPES = {
         "assistant",
         "[used tools: kettle]",
     ),
+    "chat_spoken": Shape(
+        {"role": "assistant", "content": None, "audio": {"id": "a1", "data": "…", "transcript": "Green?"}},
+        "assistant",
+        "Green?",
+    ),
+    "assistants": Shape(
+        {
+            "id": "msg_1", "created_at": 1700000000, "role": "user",
+            "content": [{"type": "text", "text": {"value": "Tea.", "annotations": []}}],
+        },
+        "user",
+        "Tea.",
+    ),
+    "realtime_user": Shape(
+        {"id": "i1", "type": "message", "role": "user", "content": [{"type": "input_audio", "transcript": "Tea."}]},
+        "user",
+        "Tea.",
+    ),
+    "realtime_assistant": Shape(
+        {
+            "id": "i2", "type": "message", "role": "assistant",
+            "content": [{"type": "output_audio", "transcript": "Green?"}],
+        },
+        "assistant",
+        "Green?",
+    ),
+    "realtime_not_yet_transcribed": Shape(
+        {"type": "message", "role": "user", "content": [{"type": "input_audio", "transcript": None}]},
+        "user",
+        "[input_audio]",
+    ),
     "responses_message": Shape(
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Tea."}]}, "user", "Tea."
     ),
@@ -40,6 +71,11 @@ SHAPES = {
     ),
     "responses_call": Shape(
         {"type": "function_call", "name": "kettle", "arguments": "{}", "call_id": "c1"},
+        "assistant",
+        "[used tools: kettle]",
+    ),
+    "responses_custom_call": Shape(
+        {"type": "custom_tool_call", "name": "kettle", "input": "boil", "call_id": "c1"},
         "assistant",
         "[used tools: kettle]",
     ),

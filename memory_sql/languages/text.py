@@ -23,7 +23,6 @@ HASH_VERSION = 3
 
 _UNSTORABLE = {"nul": re.compile("\x00"), "surrogate": re.compile("[\ud800-\udfff]")}
 _DASHED_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_END = re.compile(r"[\s.!\u2026]+\Z")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _OF_WORDS = re.compile(r"[^\W_]")
 _WIDE = r"\u3002\uff01\uff1f\uff61"  # punctuation that ends sentences in scripts without spaces
@@ -86,11 +85,11 @@ def normal_form(text: str) -> str:
     """Observations with the same normal form are the same; empty if there is nothing to compare (C15).
 
     Only differences that never matter are removed: case and white space outside of what looks like a token (`verbatim`), full
-    stops at the end. `C#` and `C++`, `-5` and `5`, `aB3` and `Ab3`, `Maßen` and `Massen`, a question and its answer stay
-    distinct: otherwise one of them would be lost.
+    stops at the end, also exclamation marks that end no token. `C#` and `C++`, `-5` and `5`, `aB3` and `Ab3`, `Maßen` and
+    `Massen`, a question and its answer stay distinct: otherwise one of them would be lost.
     """
     folded = folded_around(unicodedata.normalize("NFC", text))
-    return _END.sub("", unicodedata.normalize("NFC", folded)).lstrip()
+    return unicodedata.normalize("NFC", folded).lstrip()
 
 
 def folded(text: str) -> str:

@@ -1,50 +1,79 @@
-"""What looks like a token: an id, a path, a key, code, something quoted. All of it counts, also case and spaces."""
+"""What looks like a token: an id, a path, a key, code, a unit, something quoted. All of it counts, also case and spaces."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _SPAN = re.compile(
     r"```.*?```|`[^`]*`"  # code
-    r"|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb|\u300c[^\u300d]*\u300d"
+    r"|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201d[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]"
+    r"|\u00ab[^\u00bb]*\u00bb|\u00bb[^\u00ab\u00bb]*\u00ab|\u2039[^\u2039\u203a]*\u203a|\u203a[^\u2039\u203a]*\u2039"
+    r"|\u300c[^\u300d]*\u300d|\u300e[^\u300e\u300f]*\u300f"
     r"|(?<![\w\u0300-\u036f])'(?:[^']|'(?=\w))*'(?!\w)"
+    r"|(?<![\w\u0300-\u036f])\u2018(?:[^\u2018\u2019]|\u2019(?=\w))*\u2019(?!\w)"
+    r"|\u201a(?:[^\u201a\u2018\u2019]|\u2019(?=\w))*[\u2018\u2019]"
     r"|(?<!\w)\w+\([^()]*\)"  # a call
     r"|(?<![^\s(\[{<=:,;])(?:~?/|\.{1,2}/|[A-Za-z]:[\\/]|\\\\)(?=\S).*",  # a path: nobody knows where it ends
     re.DOTALL,
 )
 _WORD = re.compile(r"\s+|\S+")
-_MARK = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|[_=/\\]|\w\.\w|(?<![\w-])--?\w")
+_MARK = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|\d-[^\W\d_]{1,2}(?![^\W\d_])|[_=/\\]|\w\.\w|(?<![\w-])--?\w")
+_UNIT = re.compile(r"(?!pm\b)(?:[kmgtpn]?[bgmlwvhsj]|[b-df-hj-np-tv-z])\W*", re.IGNORECASE)  # 5 m isn't 5 M; 5 pm is 5 PM
+_JOINT = re.compile(r"['\u2019\u2013\u2014]")  # what stands on either side of it is a word of its own
 _LETTERS = re.compile(r"[^\W\d_]+")
+_PLAIN = re.compile(r"\(?(?:[^\W\d_]+(?:/[^\W\d_]+)+|\d[\d.,:]*[^\W\d_]{0,3})\W*")  # he/she, 5pm, 3.50
+_END = re.compile(r"[\s.!\u2026]+\Z")
+_END_OF_TOKEN = re.compile(r"[\s.\u2026]+\Z")  # abc1! is another password than abc1
+
+
+class _Piece(NamedTuple):
+    text: str
+    is_token: bool = False
 
 
 def folded_around(text: str) -> str:
-    """In lower case, with single spaces, but for what looks like a token."""
-    if _SPAN.search(text) is None and not _is_token(text):
-        return " ".join(unicodedata.normalize("NFC", text.lower()).split())
-    return "".join(_pieces(text))
+    """In lower case, with single spaces and without full stops at the end, but for what looks like a token."""
+    pieces = list(_pieces(text))
+    end = ""
+    while pieces and not end:
+        last = pieces.pop()
+        keeps_more = last.is_token and not _PLAIN.fullmatch(last.text)
+        end = (_END_OF_TOKEN if keeps_more else _END).sub("", last.text)
+    return "".join([*(piece.text for piece in pieces), end])
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[_Piece]:
     done = 0
     for span in _SPAN.finditer(text):
-        yield from map(_folded, _WORD.findall(text[done : span.start()]))
-        yield span[0]
+        yield from _folded(text[done : span.start()])
+        yield _Piece(span[0], is_token=True)
         done = span.end()
-    yield from map(_folded, _WORD.findall(text[done:]))
+    yield from _folded(text[done:])
 
 
-def _folded(word: str) -> str:
-    if word.isspace():
-        return " "
-    return word if _is_token(word) else unicodedata.normalize("NFC", word.lower())
+def _folded(text: str) -> Iterator[_Piece]:
+    before = ""
+    for word in _WORD.findall(text):
+        if word.isspace():
+            yield _Piece(" ")
+            continue
+        is_token = _is_token(word) or (before[-1:].isdecimal() and _UNIT.fullmatch(word) is not None)
+        yield _Piece(word if is_token else unicodedata.normalize("NFC", word.lower()), is_token)
+        before = word
 
 
 def _is_token(word: str) -> bool:
-    return bool(_MARK.search(word)) or any(map(_is_mixed, _LETTERS.findall(word)))
+    if _MARK.search(word):
+        return True
+    return word[1:] != word[1:].lower() and any(map(_is_mixed, _JOINT.split(word)))
 
 
-def _is_mixed(letters: str) -> bool:
-    """Written in neither small letters, nor capitals, nor with one in front."""
-    return letters[1:] != letters[1:].lower() and letters != letters.upper()
+def _is_mixed(word: str) -> bool:
+    """Written in neither small letters, nor capitals, nor with one in front, as a whole or on either side of a hyphen."""
+    parts = _LETTERS.findall(word)
+    if all(part == part.upper() for part in parts):
+        return False
+    return any(part[1:] != part[1:].lower() for part in parts)

@@ -12,6 +12,10 @@ from memory_sql.domain.limits import MOST_PARTS, limited
 from memory_sql.errors import InputError
 
 RESULT = "tool_result"
+_THOUGHTS = frozenset((
+    "thinking", "redacted_thinking",
+    "reasoning", "redacted-reasoning", "reasoning_text", "reasoning_content", "reasoningContent",
+))  # fmt: skip
 WHY_EMPTY = ("tool_calls", "function_call", "trigger")  # beside these a message needs no content
 ALSO_CALLED = ("text", "message", "body", "value", "msg", "input", "output", "data", "prompt", "transcript", "parts")
 _OF_TEXT = ("text", "input_text", "output_text")  # types of parts that are nothing but text
@@ -25,7 +29,7 @@ def text_of(data: Mapping[Any, Any]) -> str:
     if not said.strip():
         _refuse_text_elsewhere(data)
     text = _joined((said, _text_of_calls(data.get("tool_calls"))))
-    if not text and data.get("content") is None and not any(map(data.get, WHY_EMPTY)):
+    if not text and data.get("content") is None and not any(map(data.get, (*WHY_EMPTY, "parts"))):
         _refuse(data)
     return text
 
@@ -93,7 +97,14 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _kind(part: object) -> object:
-    return part.get("type") if isinstance(part, Mapping) else None
+    """`type` with OpenAI, Anthropic and the AI SDK, `kind` in A2A, the only key with Gemini and Bedrock."""
+    return part.get("type", part.get("kind", _only_key(part))) if isinstance(part, Mapping) else None
+
+
+def _is_thought(part: Mapping[Any, Any]) -> bool:
+    """A model's, who doesn't say it: Gemini marks a text as one."""
+    kind = _kind(part)
+    return part.get("thought") is True or (isinstance(kind, str) and kind in _THOUGHTS)
 
 
 def _text_of_result(content: object) -> str:
@@ -105,14 +116,14 @@ def _text_of_result(content: object) -> str:
 
 
 def _text_of_part(part: object) -> str:
-    """The text, or what it is in place of one: `type` with OpenAI and the AI SDK, `kind` in A2A, the only key with Gemini."""
+    """The text, or what it is in place of one."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
         raise InputError("a content part must be an object with a type or a text")
+    if _is_thought(part):
+        return ""
     match part.get("type"):
-        case "thinking" | "redacted_thinking":
-            return ""
         case "tool_use":
             return _text_of_calls([part])
         case "tool_result":
@@ -120,7 +131,7 @@ def _text_of_part(part: object) -> str:
     text = _words(part)
     if text is not None:
         return text
-    kind = part.get("type", part.get("kind", _only_key(part)))
+    kind = _kind(part)
     if not isinstance(kind, str):
         raise InputError("a content part must be an object with a type or a text")
     if kind in _OF_TEXT:

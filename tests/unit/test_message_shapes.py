@@ -130,6 +130,24 @@ SHAPES = {
     "langchain_pair": Shape(("human", "Tea."), "user", "Tea."),
     "gemini": Shape({"role": "model", "parts": [{"text": "Green?"}]}, "assistant", "Green?"),
     "gemini_user": Shape({"role": "user", "parts": [{"text": "Tea."}, {"inlineData": {}}]}, "user", "Tea.\n[inlineData]"),
+    "gemini_thought": Shape(
+        {"role": "model", "parts": [{"text": "I must not say so.", "thought": True}, {"text": "Green?", "thought": None}]},
+        "assistant",
+        "Green?",
+    ),
+    "gemini_nothing_but_a_thought": Shape({"role": "model", "parts": [{"text": "Hm.", "thought": True}]}, "assistant", ""),
+    "ai_sdk_reasoning": Shape(
+        {"role": "assistant", "content": [{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": "Green?"}]},
+        "assistant",
+        "Green?",
+    ),
+    "bedrock_reasoning": Shape(
+        {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "x"}}}, {"text": "Green?"},
+        ]},
+        "assistant",
+        "Green?",
+    ),
     "gemini_content": Shape({"role": "model", "content": "Green?"}, "assistant", "Green?"),
     "ai_sdk": Shape({"role": "user", "id": "m1", "parts": [{"type": "text", "text": "Tea."}]}, "user", "Tea."),
     "plain_text": Shape("Tea.", "user", "Tea."),

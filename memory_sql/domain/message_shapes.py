@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, cast
 
-from memory_sql.domain.message_text import ALSO_CALLED
+from memory_sql.domain.message_text import ALSO_CALLED, is_result
 from memory_sql.errors import InputError
 
 OURS = frozenset(("role", "content", "parts", "tool_calls", "id", "name", "user_id", "created_at", "trigger"))
@@ -134,11 +134,11 @@ def _of_type(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_results(data: Mapping[str, Any]) -> bool:
-    """Whether it is nothing but results of tools, which Anthropic's users send."""
-    content = data.get("content")
+    """Whether it is nothing but results of tools, which users send with Anthropic, Bedrock and Gemini."""
+    content = data.get("content") or data.get("parts")
     if not isinstance(content, Sequence) or isinstance(content, str):
         return False
-    return bool(content) and all(isinstance(part, Mapping) and part.get("type") == "tool_result" for part in content)
+    return bool(content) and all(map(is_result, content))
 
 
 def _rename(found: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 from memory_sql.domain.limits import MOST_PARTS, limited
 from memory_sql.errors import InputError
 
-RESULT = "tool_result"
+_CALLS = frozenset(("tool_use", "tool_call", "tool-call", "toolUse", "functionCall", "function_call"))
+_RESULTS = frozenset(("tool_result", "tool-result", "toolResult", "functionResponse", "function_response"))
 _THOUGHTS = frozenset((
     "thinking", "redacted_thinking",
     "reasoning", "redacted-reasoning", "reasoning_text", "reasoning_content", "reasoningContent",
@@ -86,9 +87,9 @@ def _text_of_parts(name: str, parts: object) -> str:
     if not isinstance(parts, list | tuple):
         raise InputError(f"{name} must be a list, not {type(parts).__name__}")
     said = list(limited(name, parts, MOST_PARTS))
-    results = [_kind(part) == RESULT for part in said]
+    results = [is_result(part) for part in said]
     if any(results) and not all(results):  # beside somebody's words, what a tool says would be theirs
-        said = [{"text": f"[{RESULT}]"} if is_one else part for part, is_one in zip(said, results, strict=True)]
+        said = [{"text": f"[{_kind(part)}]"} if is_one else part for part, is_one in zip(said, results, strict=True)]
     return _joined(map(_text_of_part, said))
 
 
@@ -101,18 +102,37 @@ def _kind(part: object) -> object:
     return part.get("type", part.get("kind", _only_key(part))) if isinstance(part, Mapping) else None
 
 
+def _is_of(kinds: frozenset[str], part: object) -> bool:
+    kind = _kind(part)
+    return isinstance(kind, str) and kind in kinds
+
+
+def is_result(part: object) -> bool:
+    """Whether it is the result of a tool."""
+    return _is_of(_RESULTS, part)
+
+
 def _is_thought(part: Mapping[Any, Any]) -> bool:
     """A model's, who doesn't say it: Gemini marks a text as one."""
-    kind = _kind(part)
-    return part.get("thought") is True or (isinstance(kind, str) and kind in _THOUGHTS)
+    return part.get("thought") is True or _is_of(_THOUGHTS, part)
 
 
-def _text_of_result(content: object) -> str:
-    """Anthropic's results have a text or blocks, none of which is a result."""
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    return _joined(_text_of_part(one) for one in limited("content", blocks, MOST_PARTS) if _kind(one) != RESULT)
+def _about(part: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """What a part says of its call or result: Gemini and Bedrock put it under its only key."""
+    inner = part.get(_only_key(part)) if "type" not in part else None
+    return inner if isinstance(inner, Mapping) else part
+
+
+def _text_of_result(part: Mapping[Any, Any]) -> str:
+    """A text, or blocks, none of which is a result; Gemini's and the AI SDK's stand one deeper."""
+    about = _about(part)
+    content = next((about[name] for name in ("content", "response", "output", "result") if about.get(name)), "")
+    if isinstance(content, Mapping):
+        content = next((content[name] for name in ("output", "result", "value") if name in content), content)
+    if isinstance(content, list):
+        blocks = limited("content", content, MOST_PARTS)
+        return _joined(_text_of_part(one) for one in blocks if not is_result(one))
+    return content if isinstance(content, str) else f"[{_kind(part)}]"
 
 
 def _text_of_part(part: object) -> str:
@@ -123,11 +143,10 @@ def _text_of_part(part: object) -> str:
         raise InputError("a content part must be an object with a type or a text")
     if _is_thought(part):
         return ""
-    match part.get("type"):
-        case "tool_use":
-            return _text_of_calls([part])
-        case "tool_result":
-            return _text_of_result(part.get("content"))
+    if _is_of(_CALLS, part):
+        return _text_of_calls([_about(part)]) or f"[{_kind(part)}]"
+    if is_result(part):
+        return _text_of_result(part)
     text = _words(part)
     if text is not None:
         return text
@@ -163,5 +182,6 @@ def _text_of_calls(tool_calls: object) -> str:
         return ""
     calls = limited("tool_calls", tool_calls, MOST_PARTS)
     functions = [call.get("function", call) for call in calls if isinstance(call, Mapping)]
-    names = [f["name"] for f in functions if isinstance(f, Mapping) and isinstance(f.get("name"), str)]
+    named = [f.get("name", f.get("toolName")) for f in functions if isinstance(f, Mapping)]
+    names = [name for name in named if isinstance(name, str)]
     return f"[used tools: {', '.join(names)}]" if names else ""

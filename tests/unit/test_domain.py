@@ -75,7 +75,7 @@ def test_content_may_be_null_beside_tool_calls() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"parts": [{"text": "Look:"}, {"functionCall": {"name": "find"}}]}, "Look:\n[functionCall]"),
+        ({"parts": [{"text": "Look:"}, {"functionCall": {"name": "find"}}]}, "Look:\n[used tools: find]"),
         (
             {"parts": [{"text": "Look:"}, {"inline_data": {"mime_type": "image/png", "data": "…"}}]},
             "Look:\n[inline_data]",

@@ -117,6 +117,23 @@ SHAPES = {
         "user",
         "[tool_result]\nThanks.",
     ),
+    "bedrock_use": Shape(
+        {"role": "assistant", "content": [{"text": "I'll see."}, {"toolUse": {"name": "kettle", "input": {}}}]},
+        "assistant",
+        "I'll see.\n[used tools: kettle]",
+    ),
+    "bedrock_result": Shape(
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "t1", "content": [{"text": "It boils."}, {"json": {}}], "status": "success"}},
+        ]},
+        "tool",
+        "It boils.\n[json]",
+    ),
+    "bedrock_result_and_words": Shape(
+        {"role": "user", "content": [{"toolResult": {"content": [{"text": "It boils."}]}}, {"text": "Thanks."}]},
+        "user",
+        "[toolResult]\nThanks.",
+    ),
     "langchain_role": Shape({"role": "human", "content": "Tea."}, "user", "Tea."),
     "langchain_ai_role": Shape({"role": "ai", "content": "Green?"}, "assistant", "Green?"),
     "langchain_type": Shape({"type": "human", "content": "Tea.", "additional_kwargs": {}}, "user", "Tea."),
@@ -130,6 +147,31 @@ SHAPES = {
     "langchain_pair": Shape(("human", "Tea."), "user", "Tea."),
     "gemini": Shape({"role": "model", "parts": [{"text": "Green?"}]}, "assistant", "Green?"),
     "gemini_user": Shape({"role": "user", "parts": [{"text": "Tea."}, {"inlineData": {}}]}, "user", "Tea.\n[inlineData]"),
+    "gemini_call": Shape(
+        {"role": "model", "parts": [{"functionCall": {"name": "kettle", "args": {}}}]}, "assistant", "[used tools: kettle]"
+    ),
+    "gemini_result": Shape(
+        {"role": "user", "parts": [{"functionResponse": {"name": "kettle", "response": {"output": "It boils."}}}]},
+        "tool",
+        "It boils.",
+    ),
+    "gemini_result_dumped": Shape(
+        {"role": "user", "parts": [{"text": None, "function_response": {"name": "kettle", "response": {"degrees": 100}}}]},
+        "tool",
+        "[function_response]",
+    ),
+    "ai_sdk_call": Shape(
+        {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "t1", "toolName": "kettle", "input": {}}]},
+        "assistant",
+        "[used tools: kettle]",
+    ),
+    "ai_sdk_result": Shape(
+        {"role": "tool", "content": [
+            {"type": "tool-result", "toolName": "kettle", "output": {"type": "text", "value": "It boils."}},
+        ]},
+        "tool",
+        "It boils.",
+    ),
     "gemini_thought": Shape(
         {"role": "model", "parts": [{"text": "I must not say so.", "thought": True}, {"text": "Green?", "thought": None}]},
         "assistant",

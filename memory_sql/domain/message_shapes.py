@@ -33,6 +33,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_SECONDS = 10**11  # in the year 5138; as milliseconds in 1973
 MOST_MILLISECONDS = 10**14
 _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{0,20})?")
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 _SPELT = ("created_at", "user_id", "trigger")
 _ALIKE = 0.85
 _MOST_KEYS = 50  # that are compared with ours
@@ -57,9 +58,18 @@ class Pair(NamedTuple):
 
 def as_list(given: Iterable[MessageLike] | MessageLike) -> Iterable[MessageLike]:
     """One message, or a text that a user has said, as a list of it."""
-    is_pair = isinstance(given, tuple) and len(given) == len(Pair._fields) and given[0] in (*ROLES, *TYPES)
-    is_one = is_pair or isinstance(given, str | Mapping) or callable(getattr(given, "model_dump", None))
+    is_one = _is_pair(given) or isinstance(given, str | Mapping) or callable(getattr(given, "model_dump", None))
     return [cast("MessageLike", given)] if is_one else cast("Iterable[MessageLike]", given)
+
+
+def _is_pair(given: object) -> bool:
+    """One word before a text is meant as a role, even if there is no such role: nobody has said it."""
+    if not isinstance(given, tuple) or len(given) != len(Pair._fields):
+        return False
+    role, content = given
+    if not isinstance(role, str):
+        return False
+    return role in ROLES or role in TYPES or (isinstance(content, str) and _ROLE.fullmatch(role) is not None)
 
 
 def as_chat(given: object) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import BaseModel
 
+from memory_sql.domain.message_shapes import as_list
 from memory_sql.domain.messages import Message
 from memory_sql.errors import InvalidMessageError
 
@@ -201,6 +202,24 @@ def test_shape_is_read(name: str) -> None:
     given, role, content = SHAPES[name]
     message = Message.parse(given, 0)
     assert (message.role, message.content) == (role, content)
+
+
+@pytest.mark.parametrize("given", [("human", "Tea."), ("human", [{"text": "Tea."}]), ("User", "Tea."), ("bot", "Tea.")])
+def test_pair_is_one_message(given: Any) -> None:
+    assert list(as_list(given)) == [given]
+
+
+@pytest.mark.parametrize("role", ["User", "bot"])
+def test_pair_of_an_unknown_role_is_refused(role: str) -> None:
+    with pytest.raises(InvalidMessageError, match="role"):
+        [Message.parse(one, n) for n, one in enumerate(as_list((role, "Tea.")))]
+
+
+@pytest.mark.parametrize(
+    "given", [("I like tea.", "Green tea."), ("Hello!", "Tea."), ("茶", "緑茶"), ("Tea", {"role": "user", "content": "Tea."})]
+)
+def test_other_tuple_is_a_list_of_messages(given: Any) -> None:
+    assert list(as_list(given)) == list(given)
 
 
 def test_shapes_of_objects_are_those_of_their_dumps() -> None:

@@ -32,6 +32,7 @@ TIMES = ("createdAt", "timestamp", "time", "date", "ts", "said_at", "sent_at", "
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_SECONDS = 10**11  # in the year 5138; as milliseconds in 1973
 MOST_MILLISECONDS = 10**14
+NO_MOMENT = "must be an ISO 8601 time with a zone, or seconds or milliseconds since 1970"
 _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{0,20})?")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 _SPELT = ("created_at", "user_id", "trigger")
@@ -181,7 +182,7 @@ def moment(name: str, value: object) -> datetime:
     elif isinstance(value, str):
         found = _since_epoch(float(value)) if _NUMBER.fullmatch(value.strip()) else _written(value)
     if found is None or found.tzinfo is None:
-        raise InputError(f"{name} must be an ISO 8601 time with a zone, or seconds since 1970")
+        raise InputError(f"{name} {NO_MOMENT}")
     return found
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from memory_sql.domain.ids import ID_MAX_CHARACTERS, Id, OptionalId, Value, aware
-from memory_sql.domain.message_shapes import EPOCH, MOST_SECONDS, as_chat
+from memory_sql.domain.message_shapes import NO_MOMENT, as_chat, moment
 from memory_sql.domain.message_text import text_of
 from memory_sql.domain.positions import position
 from memory_sql.errors import InputError, InvalidMessageError, TooLargeError
@@ -19,9 +19,7 @@ from memory_sql.languages.text import clean, one_line
 Role = Literal["user", "assistant", "agent", "system", "developer", "tool", "function"]
 
 _NUMBER = re.compile(r"\s*[+-]?[\d_]+(\.\d*)?([eE][+-]?\d+)?\s*")
-_DIGITS = 100
 _ROLES = get_args(Role)
-_NO_MOMENT = "created_at must be an ISO 8601 time with a zone, or whole seconds since 1970"
 
 
 def _whole(value: object) -> object:
@@ -30,22 +28,12 @@ def _whole(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, str | int | datetime | None):
-        raise InputError(_NO_MOMENT)
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = int(value) if len(value) < _DIGITS and value.lstrip("+-").isdecimal() else None
-        if value is None:
-            raise InputError(_NO_MOMENT)
-    return _of_seconds(value) if isinstance(value, int) else value
-
-
-def _of_seconds(value: int) -> datetime:
-    if abs(value) > MOST_SECONDS:
-        raise InputError("created_at looks like milliseconds; whole numbers are seconds since 1970")
-    try:
-        return EPOCH + timedelta(seconds=value)
-    except OverflowError:  # before the year 1
-        raise InputError(_NO_MOMENT) from None
+    """Numbers are read as those of the other names for a time."""
+    if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        return moment("created_at", value)
+    if not isinstance(value, str | datetime | None):
+        raise InputError(f"created_at {NO_MOMENT}")
+    return value
 
 
 class Message(BaseModel):
@@ -88,7 +76,7 @@ class Message(BaseModel):
             id: Id | None = None,
             name: str | None = None,
             user_id: Id | None = None,
-            created_at: datetime | str | int | None = None,
+            created_at: datetime | str | float | None = None,
             trigger: Id | None = None,
         ) -> None: ...
 

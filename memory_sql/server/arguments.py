@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from memory_sql.domain.ids import EARLIEST, ID_MAX_CHARACTERS
 from memory_sql.domain.limits import MOST_DAYS, MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
-from memory_sql.domain.message_shapes import MOST_SECONDS
+from memory_sql.domain.message_shapes import MOST_MILLISECONDS, MOST_SECONDS
 from memory_sql.domain.messages import Role
 from memory_sql.domain.selection import Selection
 from memory_sql.later import imported
@@ -115,6 +115,7 @@ _TAG = {"type": "string", "pattern": f"^{_VERSION}$", "examples": ['"3"']}
 _FINGERPRINT = '"[0-9a-f]{64}"'
 _FINGERPRINT_TAG = {"type": "string", "pattern": f"^{_FINGERPRINT}$", "examples": [f'"{"0f" * 32}"']}
 _MESSAGE_ID = {"anyOf": [_ID, {"type": "integer"}, {"type": "null"}]}  # programs number what they have stored
+_FIRST = int(EARLIEST.timestamp())
 _MESSAGE: dict[str, Any] = {
     "type": "object",
     "required": ["role", "content"],
@@ -127,7 +128,8 @@ _MESSAGE: dict[str, Any] = {
         "created_at": {
             "anyOf": [
                 {"type": "string", "format": "moment"},
-                {"type": "integer", "minimum": int(EARLIEST.timestamp()), "maximum": MOST_SECONDS},
+                {"type": "number", "minimum": _FIRST, "maximum": MOST_MILLISECONDS - 1},
+                {"type": "number", "minimum": _FIRST * 1000, "maximum": -MOST_SECONDS - 1},  # milliseconds before 1966
                 {"type": "null"},
             ]
         },

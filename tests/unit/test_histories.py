@@ -429,7 +429,7 @@ def test_broken_conversations_and_messages_are_left_out_alone(tmp_path: Path) ->
         "conversation 2: its tree of messages is broken",
         "conversation 3: isn't of the same form as the first",
         "conversation 4, message 1: 101 characters; the limit is 100",
-        "conversation 5, message 1: create_time must be an ISO 8601 time with a zone, or seconds since 1970",
+        "conversation 5, message 1: create_time must be an ISO 8601 time with a zone, or seconds or milliseconds since 1970",
     ]
     assert reasons[-1].startswith("conversation 6: conversation: must be text")
 

@@ -70,9 +70,10 @@ def _backlog_text(backlog: Backlog) -> str:
     }
     lines = [f"{name:<12} {value}" for name, value in facts.items()]
     if not b.has_model:
-        from memory_sql.llm.select import NO_MODEL
+        from memory_sql.llm.select import NO_MODEL, NO_MODEL_AND_WAITING
 
-        lines.append(output.indented(NO_MODEL, ""))
+        waits = b.due_conversations or b.waiting_conversations
+        lines.append(output.indented(NO_MODEL_AND_WAITING if waits else NO_MODEL, ""))
     if b.refusal is not None:
         lines.append(
             f"{'refused':<12} by the model's provider, {REFUSALS[b.refusal]}; last at {output.minute(b.refused_at)}"

@@ -16,10 +16,13 @@ from memory_sql.llm import OwnedModel
 from memory_sql.llm.dialect import Notes
 from memory_sql.llm.embeddings import ENCODER, LocalEmbeddings, OwnedEmbeddings
 
-NO_MODEL = (
-    "there is no language model, and messages wait: set OPENAI_API_KEY, or MEMORY_SQL_LLM=openai for a server without keys,"
+_NONE = "there is no language model"
+_WAYS = (
+    "set OPENAI_API_KEY, or MEMORY_SQL_LLM=openai for a server without keys,"
     " or MEMORY_SQL_LLM=offline for rules that only quote"
 )
+NO_MODEL = f"{_NONE}: {_WAYS}"
+NO_MODEL_AND_WAITING = f"{_NONE}, and messages wait: {_WAYS}"  # for who has counted them
 
 
 def language_model(settings: Settings, notes: Notes | None = None) -> OwnedModel:

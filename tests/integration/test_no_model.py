@@ -93,6 +93,9 @@ def test_commands_refuse_in_one_line(database_url: str, tmp_path: Path, monkeypa
     def run(*args: object, code: int = 0) -> Ran:
         return memory_sql(*args, "--url", database_url, code=code)
 
+    for command in (("worker", "--once"), ("run-due",)):
+        assert run(*command, code=1).err == f"memory-sql: {NO_MODEL}\n"
+    assert "there is no language model: set" in run("work", "backlog").out
     talk = tmp_path / "talk.jsonl"
     talk.write_text(json.dumps({"role": "user", "content": SAID[0]["content"]}))
     run("add", talk, *MIA, "--no-form")
@@ -100,7 +103,7 @@ def test_commands_refuse_in_one_line(database_url: str, tmp_path: Path, monkeypa
         refused = run(*command, code=1)
         assert refused.err == f"memory-sql: {NO_MODEL}\n"
         assert "\n" not in NO_MODEL
-    assert "there is no language model" in run("work", "backlog").out
+    assert "there is no language model, and messages wait: set" in run("work", "backlog").out
     monkeypatch.setenv("MEMORY_SQL_LLM", "offline")
     assert "there is no language model" not in run("work", "backlog").out
     assert "offline-rules-1" in run("conversation", "form", "--agent", "ada").out

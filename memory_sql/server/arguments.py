@@ -25,6 +25,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from memory_sql.db.queries.reviews import REVIEW_IDS
 from memory_sql.domain.ids import EARLIEST, ID_MAX_CHARACTERS
 from memory_sql.domain.limits import MOST_DAYS, MOST_GROUPS, MOST_MESSAGES, MOST_TAGS
 from memory_sql.domain.message_shapes import MOST_MILLISECONDS, MOST_SECONDS
@@ -71,9 +72,20 @@ IdText = Annotated[
     StringConstraints(min_length=1, max_length=ID_MAX_CHARACTERS),
     WithJsonSchema({**_ID, "description": "An id of the host's: no control or invisible characters, in Unicode NFC."}),
 ]
-ObservationId = Annotated[str, Field(pattern=r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$", examples=["o12-3"])]
-EpisodeId = Annotated[str, Field(pattern=r"^e[1-9]\d{0,17}$", examples=["e12"])]
-ScopeId = Annotated[str, Field(pattern=r"^s[1-9]\d{0,17}$", examples=["s12"])]
+WORDS = dict[str, str]()  # what is wrong with a text that doesn't match, by the pattern: callers are never shown that
+
+
+def _written_as(pattern: str, words: str, **more: Any) -> Any:
+    """A field that must match; `words` say so to whoever writes it otherwise."""
+    WORDS[pattern] = words
+    return Field(pattern=pattern, **more)
+
+
+ObservationId = Annotated[
+    str, _written_as(r"^o[1-9]\d{0,17}-[1-9]\d{0,9}$", "must look like o12-3", examples=["o12-3"])
+]
+EpisodeId = Annotated[str, _written_as(r"^e[1-9]\d{0,17}$", "must look like e12", examples=["e12"])]
+ScopeId = Annotated[str, _written_as(r"^s[1-9]\d{0,17}$", "must look like s12", examples=["s12"])]
 
 
 def _position(of: str) -> Any:
@@ -88,7 +100,8 @@ _SEEN = (
     "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 Words = Annotated[str, Field(max_length=ID_MAX_CHARACTERS)]
-SomeText = Annotated[str, Field(pattern=_SEEN)]
+_NO_TEXT = "needs some text"
+SomeText = Annotated[str, _written_as(_SEEN, _NO_TEXT)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Feedback = Annotated[float, Field(json_schema_extra={"minimum": -1, "maximum": 1})]  # the method's error says it better
 _Pieces = Annotated[int, Field(ge=1, le=10**9), _WHOLE]
@@ -110,6 +123,8 @@ Budgets = dict[Literal["total", "fact", "note", "procedure", "episode"], _Budget
 _KEY, _NUMBER = r"[1-9]\d{0,17}", r"[1-9]\d{0,8}"
 _REVIEW = rf"^(o{_KEY}-{_NUMBER}>s{_KEY}|s{_KEY}v{_NUMBER}-{_NUMBER}|g{_KEY}-{_NUMBER}|q{_KEY}(-{_NUMBER})?|r{_KEY})$"
 
+_CATEGORY = "is one word of a-z, 0-9, _ and -, which begins with a letter"
+_ETAG = "must be an ETag as it was given, or *"
 _VERSION = r'"[1-9]\d{0,8}"'
 _TAG = {"type": "string", "pattern": f"^{_VERSION}$", "examples": ['"3"']}
 _FINGERPRINT = '"[0-9a-f]{64}"'
@@ -166,24 +181,26 @@ BY_NAME: Mapping[str, Any] = {
     "text": SomeText,
     "group_ids": Annotated[list[IdText], Field(max_length=MOST_GROUPS)],
     "tags": Annotated[list[Words], Field(max_length=MOST_TAGS)],
-    "category": Annotated[str, Field(pattern="^[a-z][a-z0-9_-]{0,39}$")],
+    "category": Annotated[str, _written_as("^[a-z][a-z0-9_-]{0,39}$", _CATEGORY)],
     "confidence": Share,
     "importance": Share,
     "speaker": Words,
     "reason": Annotated[str, Field(max_length=1000)],
-    "observations.quarantine.request": Annotated[str, Field(max_length=1000, pattern=_SEEN)],
-    "display_name": Annotated[str, Field(max_length=ID_MAX_CHARACTERS, pattern=_SEEN)],
+    "observations.quarantine.request": Annotated[str, _written_as(_SEEN, _NO_TEXT, max_length=1000)],
+    "display_name": Annotated[str, _written_as(_SEEN, _NO_TEXT, max_length=ID_MAX_CHARACTERS)],
     "hold_id": Annotated[int, Field(ge=1, le=2**63 - 1), _WHOLE],
     "from_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
     "to_version": Annotated[int, Field(ge=0, le=2**31 - 1), _WHOLE],
     "run_id": Annotated[int, Field(ge=0, le=2**63 - 1), _WHOLE],
     "if_version": Annotated[
-        str, Field(pattern=rf"^({_VERSION}|\*)$"), WithJsonSchema({"anyOf": [_TAG, {"const": "*"}]})
+        str, _written_as(rf"^({_VERSION}|\*)$", _ETAG), WithJsonSchema({"anyOf": [_TAG, {"const": "*"}]})
     ],
     "if_fingerprint": Annotated[
-        str, Field(pattern=rf"^({_FINGERPRINT}|\*)$"), WithJsonSchema({"anyOf": [_FINGERPRINT_TAG, {"const": "*"}]})
+        str,
+        _written_as(rf"^({_FINGERPRINT}|\*)$", _ETAG),
+        WithJsonSchema({"anyOf": [_FINGERPRINT_TAG, {"const": "*"}]}),
     ],
-    "review_id": Annotated[str, Field(pattern=_REVIEW, examples=["o12-3>s4"])],
+    "review_id": Annotated[str, _written_as(_REVIEW, REVIEW_IDS, examples=["o12-3>s4"])],
     "time_zone": Annotated[str, WithJsonSchema({"type": "string", "format": "time-zone", "examples": ["Europe/Oslo"]})],
 }
 CONDITIONS = ("if_version", "if_fingerprint")  # parameters that are If-Match

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from memory_sql.errors import BudgetError, InputError, MemorySQLError, StaleError, VersionError, http_status
+from memory_sql.server.arguments import WORDS
 
 log = logging.getLogger("memory_sql.server")
 
@@ -109,9 +110,11 @@ def _retry(status: int, error: MemorySQLError) -> dict[str, str]:
 
 def wrong_input(error: ValidationError, where: Sequence[str] = ()) -> InputError:
     """Names what is wrong, and never quotes a value."""
-    first = error.errors(include_input=False, include_context=False, include_url=False)[0]
+    first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(str(part)[:64] for part in (*where, *first["loc"]))
     said = "unknown" if first["type"] in ("extra_forbidden", "unexpected_keyword_argument") else first["msg"]
+    if first["type"] == "string_pattern_mismatch":
+        said = WORDS.get(first["ctx"]["pattern"], "isn't written as it has to be")
     return InputError(f"{place}: {said}" if place else said)
 
 

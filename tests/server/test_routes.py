@@ -25,8 +25,9 @@ from memory_sql.languages.text import clean
 from memory_sql.memory import Memory
 from memory_sql.server import create_app
 from memory_sql.server.app import openapi
-from memory_sql.server.arguments import BY_NAME, SomeText, schema_of
+from memory_sql.server.arguments import BY_NAME, CONDITIONS, WORDS, SomeText, schema_of
 from memory_sql.server.calls import CALLS
+from memory_sql.server.requests import Asked
 from tests.asgi import lived
 from tests.database import rows
 from tests.server.conftest import BASE, Served
@@ -432,6 +433,51 @@ async def test_wrong_request_is_answered_as_a_problem(
     assert (told["status"], told["request_id"], answer.headers["x-request-id"]) == (status, "seen-1", "seen-1")
     if status == 405:
         assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "detail"),
+    [
+        ("POST", "observations", {**MIA, "text": "   "}, "text: needs some text"),
+        ("POST", "observations", {**MIA, "text": "x", "category": "A b"}, "category: is one word of a-z, 0-9, _ and -"),
+        ("PUT", "groups/g", {"display_name": "\x1f"}, "display_name: needs some text"),
+        (
+            "POST",
+            "work/reviews/17",
+            {"accept": True},
+            "review_id: must look like o12-3>s4, s12v3-4, g12-3, r17, q12-3 or",
+        ),
+        ("GET", "observations/12", None, "observation_id: must look like o12-3"),
+        ("GET", "episodes/12", None, "episode_id: must look like e12"),
+        ("GET", "scopes/12", None, "scope_id: must look like s12"),
+    ],
+)
+async def test_what_doesnt_match_is_told_in_words(
+    served: Served, method: str, path: str, sent: Any, detail: str
+) -> None:
+    answer = await served.host(method, f"{BASE}/{path}", sent)
+    assert answer.status == 422
+    assert answer.json["detail"].startswith(detail)
+    tagged = await served.host("PATCH", f"{BASE}/observations/o1-1", {**MIA, "text": "x"}, headers={"If-Match": "3"})
+    assert (tagged.status, tagged.json["detail"]) == (422, "If-Match: must be an ETag as it was given, or *")
+
+
+def test_no_pattern_is_shown_to_a_caller() -> None:
+    """Every pattern of a parameter has its words."""
+    for call in CALLS:
+        asked = Asked(call)
+        bodies = {name: one for name, one in asked.parameters.items() if name not in CONDITIONS}
+        for kind, _ in (*asked.in_path.values(), *bodies.values()):
+            assert _patterns(schema_of(kind)) <= WORDS.keys()
+
+
+def _patterns(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return set().union(*map(_patterns, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = {schema["pattern"]} if isinstance(schema.get("pattern"), str) else set()
+    return own.union(*map(_patterns, schema.values()))
 
 
 async def test_query_names_each_parameter_once(served: Served) -> None:

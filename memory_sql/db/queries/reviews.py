@@ -21,6 +21,7 @@ from memory_sql.domain.results import Review
 from memory_sql.errors import InvalidIdError
 
 HEARD_BY_ONE = "heard_by_one"  # in the event of a merge: the keys of what it has found
+REVIEW_IDS = "must look like o12-3>s4, s12v3-4, g12-3, r17, q12-3 or q17"
 _ID = re.compile(
     r"o(?P<source_scope>\d{1,18})-(?P<source>\d{1,9})>s(?P<target>\d{1,18})"
     r"|s(?P<scope>\d{1,18})v(?P<version>\d{1,9})-(?P<older>\d{1,9})|r(?P<run>\d{1,18})"
@@ -79,7 +80,7 @@ def parse_review_id(value: str) -> ReviewKey:
     """Raises `InvalidIdError`."""
     found = _ID.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise InvalidIdError("review id", "must look like o12-3>s4, s12v3-4, g12-3, r17, q12-3 or q17")
+        raise InvalidIdError("review id", REVIEW_IDS)
     if found["run"]:
         return HeldTextKey(int(found["run"]))
     if found["spoken"]:

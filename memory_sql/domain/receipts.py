@@ -41,7 +41,8 @@ class Kept(Value):
 class Naming(Value):
     """A scope of others that still names a user who was forgotten: in these `versions` of its text and these `observations`.
 
-    A name is one by which they spoke or were listed, its first word, or their id, as a word, in any case.
+    A name is one by which they spoke or were listed, its first word, or their id, as a word, in any case. Of an observation
+    the text, the speaker, the tags, the metadata and the fact key are looked through.
     """
 
     scope_id: ScopeId
@@ -90,7 +91,8 @@ class Receipt(Value):
 class PersonReceipt(Value):
     """What forgetting a user deleted of all agents that knew them, in one transaction: the receipt of each, by its id.
 
-    `agents` empty: nobody knew them. `dry_run`: nothing was deleted.
+    An agent that had nothing of them, but where others name them, has a receipt with that alone (`naming`). `agents` empty:
+    nobody knew or named them. `dry_run`: nothing was deleted.
     """
 
     id: str

@@ -8,7 +8,7 @@ refuse whatever a model is making of it meanwhile. What is left becomes pending 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +19,7 @@ from memory_sql.db import Session
 from memory_sql.db.closures import Closure, Seeds
 from memory_sql.db.locks import NONE, Locks, lock_whole_agent, under_found, under_locks
 from memory_sql.db.queries.forgettings import former_ids
-from memory_sql.db.queries.naming import names_of, still_naming
+from memory_sql.db.queries.naming import names_in_use, names_of, still_naming
 from memory_sql.db.queries.selections import Selections
 from memory_sql.db.repositories.aliases import AliasRepository
 from memory_sql.db.repositories.consolidations import ConsolidationRepository
@@ -39,7 +39,7 @@ from memory_sql.db.vacuum import PHYSICAL
 from memory_sql.domain.arguments import needed_text
 from memory_sql.domain.ids import moved, observation_id, parse_observation_id
 from memory_sql.domain.query import Query
-from memory_sql.domain.results import Kept, Physical, Receipt
+from memory_sql.domain.results import Kept, Naming, Physical, Receipt
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import HeldError, NotFoundError, StaleError
 from memory_sql.lifecycle import ending
@@ -101,8 +101,16 @@ class Forgotten:
     entry: Entry
 
 
-async def forget(session: Session, asked: Asked, selection: Selection, if_fingerprint: str | None = None) -> Forgotten:
+async def forget(
+    session: Session,
+    asked: Asked,
+    selection: Selection,
+    if_fingerprint: str | None = None,
+    names: Collection[str] = (),
+) -> Forgotten:
     """Forgets it; `withheld` of the receipt are the scopes whose text is due to be rewritten.
+
+    `names`: by which the user is known beside those that this agent knows.
 
     Raises `NotFoundError` for an agent or an observation that isn't there, `HeldError` for a whole agent of which anything
     is held, `StaleError` if the receipt has another fingerprint than that, `InvalidIdError` if nothing is found and an id
@@ -110,11 +118,11 @@ async def forget(session: Session, asked: Asked, selection: Selection, if_finger
     """
     refused = selection.refused
     if if_fingerprint is None and refused is None:
-        return await _forget(session, asked, selection)
+        return await _forget(session, asked, selection, names)
     if if_fingerprint is not None:
         needed_text("if_fingerprint", if_fingerprint)
     async with taken_back_on_error(session):
-        forgotten = await _forget(session, asked, selection)
+        forgotten = await _forget(session, asked, selection, names)
         if refused is not None and not (forgotten.receipt.found or forgotten.receipt.kept):
             raise refused
         if if_fingerprint not in (None, forgotten.receipt.fingerprint):
@@ -122,11 +130,11 @@ async def forget(session: Session, asked: Asked, selection: Selection, if_finger
     return forgotten
 
 
-async def _forget(session: Session, asked: Asked, selection: Selection) -> Forgotten:
+async def _forget(session: Session, asked: Asked, selection: Selection, names: Collection[str]) -> Forgotten:
     words = None
 
     async def act(locks: Locks) -> Forgotten:
-        return await forget_under(session, asked, locks, selection, words)
+        return await forget_under(session, asked, locks, selection, words, names)
 
     is_one = selection.is_one_observation or selection.is_own_observation
     if is_one or selection.is_one_conversation or selection.is_one_user:
@@ -141,20 +149,27 @@ async def _forget(session: Session, asked: Asked, selection: Selection) -> Forgo
 
 
 async def forget_under(
-    session: Session, asked: Asked, locks: Locks, selection: Selection, words: Query | None = None
+    session: Session,
+    asked: Asked,
+    locks: Locks,
+    selection: Selection,
+    words: Query | None = None,
+    names: Collection[str] = (),
 ) -> Forgotten:
     """As `forget`, not of a whole agent, under the locks of the caller, of which the agent is shared."""
     found = await find(session, locks, selection, words)
     receipt = _receipt(selection, found.closure, {}, asked.settings, asked.now)
-    return await _forget_found(session, asked, locks, found, receipt)
+    return await _forget_found(session, asked, locks, found, receipt, names)
 
 
-async def _forget_found(session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt) -> Forgotten:
+async def _forget_found(
+    session: Session, asked: Asked, locks: Locks, found: Found, receipt: Receipt, known: Collection[str] = ()
+) -> Forgotten:
     """Of whoever belonged to a group only by an id that is forgotten, nothing stays there in use."""
     users, agent_key = found.seeds.users, locks.agent_key
     beyond = await AliasRepository(session, agent_key).beyond(users) if users else []
     _need(locks, found)
-    names = await names_of(session, agent_key, users) if users else ()
+    names = {*known, *await names_of(session, agent_key, users)} if users else ()
     forgotten = await _erase_with_ids(session, asked, locks, found, receipt, beyond)
     naming = await still_naming(session, agent_key, users, names)
     return replace(forgotten, receipt=forgotten.receipt.model_copy(update={"naming": naming})) if naming else forgotten
@@ -192,7 +207,7 @@ async def _lock_around(session: Session, asked: Asked, selection: Selection) -> 
     return locks
 
 
-async def preview(session: Session, asked: Asked, selection: Selection) -> Receipt:
+async def preview(session: Session, asked: Asked, selection: Selection, names: Collection[str] = ()) -> Receipt:
     """What `forget` would return, which is done and taken back; of a whole agent, only counted. Raises as `forget` does."""
     if selection.everything:
         agent_key = await agent_key_for(session, asked)
@@ -201,8 +216,22 @@ async def preview(session: Session, asked: Asked, selection: Selection) -> Recei
         receipt = _receipt(selection, NOTHING, counts, asked.settings, asked.now)
     else:
         async with taken_back(session):
-            receipt = (await forget(session, asked, selection)).receipt
+            receipt = (await forget(session, asked, selection, names=names)).receipt
     return receipt.model_copy(update={"dry_run": True})
+
+
+async def names_everywhere(session: Session, agents: Iterable[int], user: str) -> set[str]:
+    """By which these agents know the user."""
+    found = set[str]()
+    for agent_key in agents:
+        found |= {*await names_of(session, agent_key, await AliasRepository(session, agent_key).user_ids(user))}
+    return found | names_in_use([user])
+
+
+def only_named(selection: Selection, naming: tuple[Naming, ...], settings: Settings, now: datetime) -> Receipt:
+    """The receipt of an agent that has nothing of the user, while others there name them."""
+    receipt = _receipt(selection, NOTHING, {}, settings, now)
+    return receipt.model_copy(update={"naming": naming, "physical": None})
 
 
 async def take_out(session: Session, asked: Asked, agent_key: int, import_id: int) -> Receipt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from memory_sql.db import Joinable, Session
 from memory_sql.db.locks import Locks, lock_agent, under_locks
 from memory_sql.db.principals import service
 from memory_sql.db.queries.exports import export_of
-from memory_sql.db.queries.naming import agents_knowing
+from memory_sql.db.queries.naming import agents_knowing, named_elsewhere
 from memory_sql.db.queries.reviews import HEARD_BY_ONE
 from memory_sql.db.queries.users import list_users
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent
@@ -149,8 +149,10 @@ class People(Face):
     ) -> PersonReceipt:
         """Deletes all that any agent has of a user, as `forget(Selection(user_id=…))` does for one, in one transaction.
 
-        One receipt says what went, by agent; agents that had nothing of the user aren't in it. `dry_run` only reports what
-        would be deleted. `about` and `wait` as there. Keys that stand for the user are revoked. Raises `InputError`.
+        One receipt says what went, by agent, and where others still name the user (`naming`), by any name that one of the
+        agents knows. Agents that had nothing of the user are in it only if somebody names them there: all texts and
+        observations are read for that. `dry_run` only reports what would be deleted. `about` and `wait` as there. Keys that
+        stand for the user are revoked. Raises `InputError`.
         """
         flags(about=about, dry_run=dry_run, wait=wait)
         by, why = optional_id("actor", actor), reason_of(reason)
@@ -158,19 +160,25 @@ class People(Face):
         assert chosen.user_id is not None  # checked by Selection
         user = chosen.user_id
 
-        async def of(unit: Session, agent: str) -> Receipt:
+        async def of(unit: Session, agent: str, names: Collection[str]) -> Receipt:
             asked = asked_of(agent, by, why, self._settings, now)
             if dry_run:
-                return await forgetting.preview(unit, asked, chosen)
+                return await forgetting.preview(unit, asked, chosen, names)
             journal.check(self._settings.forget_journal, unit)
-            forgotten = await forgetting.forget(unit, asked, chosen)
+            forgotten = await forgetting.forget(unit, asked, chosen, names=names)
             await journal.keep(self._settings.forget_journal, unit, forgotten.entry, joined=session is not None)
             return forgotten.receipt
 
         async def forget(unit: Session) -> PersonReceipt:
-            agents = {agent: await of(unit, agent) for agent in await agents_knowing(unit, user)}
-            if not agents and chosen.refused is not None:
+            knowing = await agents_knowing(unit, user)
+            if not knowing and chosen.refused is not None:
                 raise chosen.refused
+            names = await forgetting.names_everywhere(unit, knowing.values(), user)
+            elsewhere = await named_elsewhere(unit, knowing.values(), [user], names)  # before anything is locked
+            agents = {agent: await of(unit, agent, names) for agent in knowing}
+            for agent, naming in elsewhere.items():
+                named = forgetting.only_named(chosen, naming, self._settings, now)
+                agents[agent] = named.model_copy(update={"dry_run": dry_run})
             if not dry_run:
                 await end_keys_of(unit, user, now)
             return PersonReceipt(id=str(uuid.uuid4()), at=now, user_id=user, dry_run=dry_run, agents=agents)

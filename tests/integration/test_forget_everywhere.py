@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -133,6 +134,43 @@ async def test_receipt_says_where_others_still_name_them(memory: Memory, llm: Sc
     assert planned.naming == receipt.naming
     assert "boat" not in str(receipt)
     assert (await memory.forget(Selection(user_id="jonas"), agent_id="ada")).naming == ()
+
+
+async def test_every_agent_is_looked_through_by_the_names_that_any_knows(memory: Memory) -> None:
+    hello = [message("I like tea.", n=1, name="Mia Kowalski")]
+    await memory.add(hello, agent_id="k1", user_id="u78", conversation_id="s")
+    await memory.observe("Likes rum.", agent_id="k2", user_id="u78")
+    said: dict[str, tuple[str, ...]] = {}
+    for agent in ("k1", "k2", "k3"):
+        others: dict[str, Any] = {"agent_id": agent, "user_id": "bob"}
+        named = [
+            await memory.observe("Somebody is ill, says u78.", **others),
+            await memory.observe("Mia is ill.", **others),
+            await memory.observe("Somebody pays.", **others, speaker="Mia Kowalski"),
+            await memory.observe("Somebody rows.", **others, tags=["tea", "Mia"]),
+            await memory.observe("Somebody sails.", **others, metadata={"of": [{"who": "by\nMia  Kowalski"}]}),
+            await memory.observe("Somebody swims.", **others, metadata={"Mia": 1}),
+            await memory.observe("Somebody runs.", **others, fact_key="runs:u78"),
+        ]
+        await memory.observe("Nobody.", **others, speaker="Miami", tags=["u780"], metadata={"a": "Miami"})
+        said[agent] = tuple(one.id for one in named)
+    await memory.observe("Nobody.", agent_id="k4", user_id="bob")
+    planned = await memory.people.forget("u78", dry_run=True)
+    done = await memory.people.forget("u78")
+    for receipt in (planned, done):
+        found = {agent: [one.observations for one in of.naming] for agent, of in receipt.agents.items()}
+        assert found == {agent: [ids] for agent, ids in said.items()}
+    assert [one.found for one in done.agents.values()] == [True, True, False]
+    assert (done.agents["k3"].physical, done.agents["k3"].counts, planned.agents["k3"].dry_run) == (None, {}, True)
+    assert len(await rows(memory, "SELECT 1 FROM memory.events WHERE kind = 'forget'")) == 2
+
+
+async def test_one_agents_receipt_says_where_its_own_names_stand(memory: Memory) -> None:
+    await memory.observe("Likes rum.", agent_id="ada", user_id=MIA)
+    named = await memory.observe("Somebody pays.", agent_id="ada", user_id="jonas", tags=["Mia"])
+    await memory.observe("Mia is ill.", agent_id="bob", user_id="jonas")
+    receipt = await memory.forget(Selection(user_id=MIA), agent_id="ada")
+    assert [one.observations for one in receipt.naming] == [(named.id,)]
 
 
 @pytest.mark.parametrize("name", ["M. (x", "a|b.*", "Zoë\tde la Cruz", "日本太郎"])

@@ -287,8 +287,9 @@ class DividedAgentError(DatabaseError):
 class RestoredError(DatabaseError):
     """The database was restored from a backup made before something was forgotten, and may not be read yet.
 
-    `missing` is the number of forgettings that have to be repeated; `copied_from` how many of them belong to each
-    incarnation of the database from which this one was copied or restored.
+    Or before an agent moved to another shard. `missing` is the number of forgettings that have to be repeated, and of such
+    moves; `copied_from` how many of them belong to each incarnation of the database from which this one was copied or
+    restored.
     """
 
     missing: int
@@ -296,12 +297,13 @@ class RestoredError(DatabaseError):
 
     def __init__(self, missing: int, copied_from: Mapping[str, int] | None = None) -> None:
         told = (
-            f"{missing} forgettings of the journal are missing in this database: it was restored from an older backup;"
+            f"{missing} forgettings or moves of the journal are missing in this database: it was restored from an older"
+            " backup;"
         )
         told += " run `memory-sql admin restore-check`"
         for incarnation, count in (copied_from or {}).items():
             told += (
-                f"; of these {count} were forgotten in {incarnation}, from which it was copied: if it takes the place of that"
+                f"; of these {count} were in {incarnation}, from which it was copied: if it takes the place of that"
                 f" one, with `--incarnation {incarnation}`; if it is a copy beside it, run `memory-sql db renew` instead"
             )
         super().__init__(told)

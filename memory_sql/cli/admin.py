@@ -279,7 +279,10 @@ def journal_status(
 
 def _journal_text(status: JournalStatus) -> str:
     lines = [
-        _listed("forgotten after this backup; run `memory-sql admin restore-check`", status.missing),
+        _listed(
+            "forgotten, or moved to another shard, after this backup; run `memory-sql admin restore-check`",
+            status.missing,
+        ),
         *(f"of these, forgotten in {it}, from which this was copied: {n:,}" for it, n in status.copied_from.items()),
         _listed("planned, maybe not committed; `restore-check --unsure` repeats them", status.planned),
         f"skipped, of other databases: {status.others:,}" if status.others else "",

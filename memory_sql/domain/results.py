@@ -263,12 +263,12 @@ class ModelCheck(Value):
 class JournalStatus(Value):
     """The forgettings in the journal that are missing in this database, whose id is `database`.
 
-    `missing`: the ids of committed forgettings. If there are any, the database is an older backup, and can't be opened
-    before `restore_check` has repeated them. `planned`: ids of forgettings that may not have been committed, because the
-    process died in between or the transaction was rolled back. `others` counts those of other databases, which are skipped.
-    `cut_off`: the numbers of lines that a full disk or a crash has cut off, of forgettings that weren't committed, or are
-    `planned`. `copied_from`: of `missing`, how many were forgotten in each incarnation of the database of which this
-    one, whose `incarnation` that is, is a copy or a restored backup.
+    `missing`: the ids of committed forgettings, and of moves of agents to other shards. If there are any, the database is
+    an older backup, and can't be opened before `restore_check` has repeated them. `planned`: ids of forgettings that may
+    not have been committed, because the process died in between or the transaction was rolled back. `others` counts those
+    of other databases, which are skipped. `cut_off`: the numbers of lines that a full disk or a crash has cut off, of
+    forgettings that weren't committed, or are `planned`. `copied_from`: of `missing`, how many were in each incarnation of
+    the database of which this one, whose `incarnation` that is, is a copy or a restored backup.
     """
 
     database: str

@@ -2,7 +2,8 @@
 
 One JSON object a line, with ids and no text: first what a forgetting deletes, before its commit, then that it was
 committed. `memory-sql admin restore-check` does again on a restored database what it doesn't know of. The events keep what
-a line says until the journal is known to have it: a full disk or a crash after the commit only delays it.
+a line says until the journal is known to have it: a full disk or a crash after the commit only delays it. That an agent has
+moved to another shard is in it too: a backup from before has rows of which nobody forgets anything any more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class Entry(Value):
     conversations came by these ids. `named`: the conversation or group that was forgotten as a whole, `(kind, id)`.
     `ended`: messages that lost their texts alone, by conversation. `repeats`: the forgetting, by its id, that another
     database knew, from which the agent has moved to this one.
+
+    With `moved_to` it is no forgetting: the agent has moved from `database` to the shard of this name, which is the database
+    and incarnation `into`.
     """
 
     id: str
@@ -60,6 +64,8 @@ class Entry(Value):
     named: tuple[tuple[ForgottenKind, str], ...] = ()
     ended: Mapping[str, tuple[int, ...]] = {}
     repeats: str | None = None
+    moved_to: str | None = None
+    into: tuple[str, str] | None = None
 
     @property
     def forgetting(self) -> str:
@@ -131,16 +137,18 @@ def catch_up(path: Path, entries: Sequence[Entry], known: Mapping[str, bool]) ->
             done(path, entry.id)
 
 
-def carry(path: Path, agent_id: str, database: str, incarnation: str) -> None:
+def carry(path: Path, agent_id: str, database: str, incarnation: str, move: Entry | None) -> None:
     """Says of the database to which the agent has moved what others have forgotten of it; once, however often it moves.
 
-    Raises `ConfigurationError` where it can't be read or written.
+    And its last `move`, if that isn't there yet. Raises `ConfigurationError` where it can't be read or written.
     """
     its = [entry for entry, is_done in begun(path).entries if is_done and entry.agent_id == agent_id]
     known = {entry.forgetting for entry in its if (entry.database, entry.incarnation) == (database, incarnation)}
     lines = list[Mapping[str, Any]]()
+    if move is not None and all(entry.id != move.id for entry in its):
+        lines += [move.model_dump(mode="json"), _done(move.id)]
     for entry in its:
-        if entry.database is not None and entry.forgetting not in known:
+        if entry.moved_to is None and entry.database is not None and entry.forgetting not in known:
             known.add(entry.forgetting)
             place = {"id": str(uuid.uuid4()), "database": database, "incarnation": incarnation}
             here = entry.model_copy(update={**place, "repeats": entry.forgetting})

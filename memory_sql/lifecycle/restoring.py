@@ -3,20 +3,22 @@
 What is marked as done, of this database and unknown to it, was forgotten after the backup was made: it must not be read
 from before `memory-sql admin restore-check` has done that again. What was only planned may never have been committed. What a
 database has forgotten of which this one is a copy may concern it, if it was restored from it, or not: only a person knows.
+So it is with an agent that has moved to another shard since: what is there of it must not be used any more.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from memory_sql.db import Session
-from memory_sql.db.installation import journal_read, note_journal_read, placed_here
-from memory_sql.db.queries.forgettings import noted, settle_noted, unknown
+from memory_sql.db.installation import Place, journal_read, note_journal_read, placed_here
+from memory_sql.db.queries.forgettings import noted, settle_noted, unknown, unknown_moves
 from memory_sql.domain.results import JournalStatus
 from memory_sql.errors import ConfigurationError, RestoredError
 from memory_sql.lifecycle import journal
@@ -34,8 +36,10 @@ async def compare(session: Session, path: Path) -> JournalStatus:
     own = await placed_here(session)
     begun = journal.begun(path)
     ours = [(entry, done) for entry, done in begun.entries if own.may_have_been(entry.database, entry.incarnation)]
-    absent = await unknown(session, [(entry.agent_id, entry.forgetting) for entry, _ in ours]) if ours else frozenset()
+    forgettings = [(entry.agent_id, entry.forgetting) for entry, _ in ours if entry.moved_to is None]
+    absent = await unknown(session, forgettings) if forgettings else frozenset()
     missing = [entry for entry, done in ours if done and entry.forgetting in absent]
+    missing += await left_behind(session, own, begun)
     return JournalStatus(
         database=own.database,
         incarnation=own.incarnation,
@@ -45,6 +49,28 @@ async def compare(session: Session, path: Path) -> JournalStatus:
         cut_off=begun.cut_off,
         copied_from=dict(Counter(str(e.incarnation) for e in missing if e.incarnation not in (None, own.incarnation))),
     )
+
+
+async def left_behind(session: Session, own: Place, begun: journal.Journal) -> list[journal.Entry]:
+    """The moves of agents to other shards that this database doesn't know of, though it has the agent: it is a backup."""
+    left = dict[str, journal.Entry]()
+    for entry, done in begun.entries:
+        if done and entry.moved_to is not None:
+            _follow(left, own, entry)
+    absent = await _unknown_moves(session, left)
+    return [move for move in left.values() if move.id in absent]
+
+
+def _follow(left: dict[str, journal.Entry], own: Place, move: journal.Entry) -> None:
+    """Notes the last move of an agent away from this database; nothing once it has come back."""
+    if own.may_have_been(move.database, move.incarnation):
+        left[move.agent_id] = move
+    elif move.into is not None and own.may_have_been(*move.into):
+        left.pop(move.agent_id, None)
+
+
+async def _unknown_moves(session: Session, left: Mapping[str, journal.Entry]) -> frozenset[str]:
+    return await unknown_moves(session, [(agent, move.id) for agent, move in left.items()]) if left else frozenset()
 
 
 async def refuse_restored(session: Session, path: Path, now: datetime) -> None:
@@ -108,6 +134,7 @@ async def _read_from(session: Session, path: Path, start: int, now: datetime) ->
     own = await placed_here(session)
     wanted = {str(one["id"]) for one in await noted(session, AT_ONCE)}
     seen, begun, done, ended = Seen(start, start), dict[str, tuple[int, Any]](), list[tuple[str, str]](), set[str]()
+    left = dict[str, journal.Entry]()
     before = start
     for after, value in journal.scan(path, start):
         if value is None or (value.get("done") and value["id"] not in begun and value["id"] not in ended):
@@ -122,12 +149,15 @@ async def _read_from(session: Session, path: Path, start: int, now: datetime) ->
             continue
         _, entry = begun.pop(value["id"])
         ended.add(value["id"])
-        if own.may_have_been(entry.get("database"), entry.get("incarnation")):
+        if entry.get("moved_to") is not None:
+            _follow(left, own, journal.Entry.model_validate(entry))
+        elif own.may_have_been(entry.get("database"), entry.get("incarnation")):
             done.append((entry["agent_id"], entry.get("repeats") or value["id"]))
         if len(done) >= AT_ONCE:
             seen.missing = seen.missing or bool(await unknown(session, done))
             done.clear()
     seen.missing = seen.missing or bool(done and await unknown(session, done))
+    seen.missing = seen.missing or bool(await _unknown_moves(session, left))
     recent = [at for at, entry in begun.values() if str(entry.get("at")) > (now - WAITS).isoformat()]
     seen.end = min([before, *recent])
     return seen

@@ -16,7 +16,7 @@ from memory_sql.db.principals import service
 from memory_sql.db.queries.copied import copy_view
 from memory_sql.db.queries.stats import large_scopes, read_stats
 from memory_sql.db.repositories.agents import agent_key_of, ensure_agent, find_agent, list_agents
-from memory_sql.db.repositories.shards import has_moved
+from memory_sql.db.repositories.shards import fence, has_moved
 from memory_sql.db.repositories.vectors import VectorRepository
 from memory_sql.db.verify import Measures, violations
 from memory_sql.domain.arguments import flags, id_of, needed_text, optional_id, path_of, within
@@ -90,16 +90,22 @@ class Admin(Face):
         Skips a forgetting that may not have been committed, unless `unsure`, and those of another database
         (`journal_status` counts them). So are those of the database from which this one was restored, unless its
         `incarnation` is named: this one may be a copy beside it, of which nobody asked that. An agent that the backup
-        doesn't have yet is created, so that its forgettings aren't repeated when it has something new. Needs a Memory that
-        was opened with `restoring=True`.
+        doesn't have yet is created, so that its forgettings aren't repeated when it has something new. What the backup has of
+        an agent that has moved to another shard since is set aside, which only the owner of the tables can. Needs a Memory
+        that was opened with `restoring=True`.
         """
         flags(unsure=unsure)
-        receipts, file = [], path_of("journal_file", journal_file)
+        receipts, begun = list[Receipt | None](), journal.read(path_of("journal_file", journal_file))
         named = None if incarnation is None else needed_text("incarnation", incarnation)
         async with self._database.transaction(principal=service(None)) as unit:
             own = await placed_here(unit)
-        for entry, committed in journal.read(file).entries:
-            is_ours = own.may_have_been(entry.database, entry.incarnation)
+            left = await restoring.left_behind(unit, own, begun)
+        for move in left:
+            if move.incarnation in (own.incarnation, named):
+                aside = partial(fence, agent_id=move.agent_id, shard=str(move.moved_to))
+                await self._database.write(aside, principal=service(None))
+        for entry, committed in begun.entries:
+            is_ours = entry.moved_to is None and own.may_have_been(entry.database, entry.incarnation)
             if not is_ours or entry.incarnation not in (None, own.incarnation, named) or not (committed or unsure):
                 continue
             asked = asked_of(entry.agent_id, None, "restored from a backup", self._settings, self._now())

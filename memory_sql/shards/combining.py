@@ -35,6 +35,7 @@ from memory_sql.domain.results import (
 from memory_sql.errors import BusyError, InputError, InvalidIdError, MovedAgentError, ShardError
 from memory_sql.jobs import DueWork
 from memory_sql.lifecycle import journal
+from memory_sql.shards.moving import settle_all
 from memory_sql.shards.spread import Inner, Spread
 
 Ask = Callable[..., Awaitable[Any]]
@@ -278,8 +279,10 @@ class _WithoutHeader:
 
 
 async def restore_check(spread: Spread, ask: Ask, given: Given) -> list[Receipt]:
-    """One shard after another, each its own forgettings."""
-    return [receipt for shard in spread.shards.values() for receipt in await spread.in_shard(shard, ask)]
+    """One shard after another, each its own forgettings. Then the map is corrected for agents that have moved since."""
+    receipts = [receipt for shard in spread.shards.values() for receipt in await spread.in_shard(shard, ask)]
+    await settle_all(spread, set())
+    return receipts
 
 
 async def journal_status(spread: Spread, ask: Ask, given: Given) -> JournalStatus:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 
 from memory_sql.db import Session
 from memory_sql.db.failures import named_errors
-from memory_sql.db.installation import placed_here
+from memory_sql.db.installation import Place, placed_here
 from memory_sql.db.moving import End, Moving, delete_all, forget_move, owner
 from memory_sql.db.principals import SERVICE
 from memory_sql.db.repositories import shards as map_of
@@ -54,6 +55,14 @@ _FENCED_KEY = "SELECT moved_key FROM memory.moved_agents WHERE agent_id = :agent
 _IS_LATE = (
     "SELECT moved_at <= clock_timestamp() - make_interval(secs => :seconds)"
     " FROM memory.moved_agents WHERE agent_id = :agent"
+)
+_RECORD = (
+    "INSERT INTO memory.events (agent_key, kind, created_at, detail)"
+    " VALUES (:agent_key, 'move', clock_timestamp(), CAST(:detail AS jsonb))"
+)
+_LAST_MOVE = (
+    "SELECT e.detail::text FROM memory.events e JOIN memory.agents a USING (agent_key)"
+    " WHERE a.agent_id = :agent AND e.kind = 'move' ORDER BY e.created_at DESC LIMIT 1"
 )
 _WAIT = "SELECT set_config(:name, :milliseconds, true)"
 CANCELLED = "57014"
@@ -133,6 +142,7 @@ class Move:
                     raise BusyError("the move of agent", self._agent_id)
                 raise DividedAgentError(self._agent_id, [source.name, target.name])
             await self._change(map_of.announce, source.name, target.name)
+            leaving = await self._leaving(source, target)
             known_at = time.monotonic() + places.LOOK_SECONDS + PAUSE_SECONDS  # by every process
             moving = await self._begun(source, end)
             seen = await self._copy(source, moving)
@@ -142,6 +152,10 @@ class Move:
             await self._patiently(source, _fence(target.name))
             fenced = time.monotonic()
             rows = await self._last(source, moving, seen)
+            if leaving is not None:
+                await end.run(
+                    _RECORD, agent_key=moving.agent_key, detail=leaving.model_dump_json(exclude_defaults=True)
+                )
         await self.tell_journal(target)
         await self._change(map_of.switch, target.name)
         held = time.monotonic() - fenced
@@ -186,8 +200,31 @@ class Move:
                 await self._lift(source)
                 await self._change(map_of.stay, target.name)
 
+    async def _leaving(self, source: Shard, target: Shard) -> journal.Entry | None:
+        """What the journal is to say of this move; an event of the agent keeps it. None: no journal is kept."""
+        if self._spread.home.memory.settings.forget_journal is None:
+            return None
+        left, into = await self._place(source), await self._place(target)
+        return journal.Entry(
+            id=str(uuid.uuid4()),
+            at=self._spread.home.memory.now(),
+            agent_id=self._agent_id,
+            database=left.database,
+            incarnation=left.incarnation,
+            moved_to=target.name,
+            into=(into.database, into.incarnation),
+        )
+
+    async def _place(self, shard: Shard) -> Place:
+        memory = await self._spread.memory_of(shard)
+        async with memory.database.transaction(principal=SERVICE) as unit:
+            return await placed_here(unit)
+
     async def tell_journal(self, target: Shard) -> None:
-        """A backup of the target may have the agent as it was before others forgot something of it."""
+        """A backup of the target may have the agent as it was before others forgot something of it.
+
+        And one of where it was has it as if it were there.
+        """
         settings = self._spread.home.memory.settings
         if settings.forget_journal is None:
             return
@@ -196,11 +233,15 @@ class Move:
             async with memory.database.transaction(principal=SERVICE) as unit:
                 here = await placed_here(unit)
                 await restoring.catch_up(unit, settings.forget_journal, memory.now())  # what came with the agent
+            async with self._at(target) as end:
+                told = await end.value(_LAST_MOVE, agent=self._agent_id)
+            move = None if told is None else journal.Entry.model_validate_json(told)
             place = here.database, here.incarnation
-            await asyncio.to_thread(journal.carry, settings.forget_journal, self._agent_id, *place)
+            await asyncio.to_thread(journal.carry, settings.forget_journal, self._agent_id, *place, move)
         except ConfigurationError as error:
             log.warning(
-                "agent %s: a backup of %s may bring back what was forgotten of it elsewhere: %s; move it again",
+                "agent %s: an older backup of %s, or of where it was, may bring back what is forgotten of it: %s; move it"
+                " again",
                 *(self._agent_id, target.name, error),
             )
 
@@ -235,16 +276,17 @@ class Move:
                 await self._drop_fence(target)
 
     async def _gone_to(self, shard: Shard) -> str | None:
-        """The shard where the agent is that isn't in this one any more, though a map from an older backup says so."""
-        async with self._at(shard) as end:
-            if await end.value(_KEY, agent=self._agent_id) is not None:
-                return None
-            row = (await end.run(_GONE_TO, agent=self._agent_id)).one_or_none()
-        target = None if row is None else self._spread.shards.get(row.shard)
-        if target is None:
-            return None
-        async with self._at(target) as end:
-            return target.name if await end.value(_KEY, agent=self._agent_id) == row.moved_key else None
+        """The shard where the agent is that has left this one, though a map from an older backup says that it is here."""
+        name, key, seen = shard.name, None, set[str]()
+        while name in self._spread.shards and name not in seen:
+            seen.add(name)
+            async with self._at(self._spread.shards[name]) as end:
+                row = (await end.run(_GONE_TO, agent=self._agent_id)).one_or_none()
+                if row is None:
+                    here = await end.value(_KEY, agent=self._agent_id)
+                    return name if key is not None and here == key else None
+            name, key = row.shard, row.moved_key
+        return None
 
     async def _has_come(self, source: Shard, end: End) -> bool:
         """Whether the target has the copy: the agent of the same key, which nobody but the mover could have made there.

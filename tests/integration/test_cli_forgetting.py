@@ -101,7 +101,7 @@ def test_restore_check_opens_what_nobody_else_may(
     with path.open("a") as file:
         file.write('{"id": "f2", "at')
     refused = run("observation", "list", "--agent", "ada", "--user", "mia", code=1)
-    assert refused.err.startswith("memory-sql: 1 forgettings of the journal are missing in this database")
+    assert refused.err.startswith("memory-sql: 1 forgettings or moves of the journal are missing in this database")
     status = run("admin", "journal-status").out
     assert "restore-check`: f0\n" in status
     assert "skipped, of other databases: 1" in status

@@ -948,6 +948,74 @@ async def test_what_was_forgotten_elsewhere_does_not_come_back_with_a_shard_from
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("was", "went"), [("a", "b"), ("b", "a"), ("a", "bc")])
+async def test_what_was_forgotten_after_a_move_does_not_come_back_where_the_agent_was(
+    server_url: str, template: str, settings: Settings, tmp_path: Path, was: str, went: str
+) -> None:
+    """The shard from which it moved, the home too, is restored from a backup from before."""
+    path = tmp_path / "journal"
+    kept = settings.model_copy(update={"forget_journal": path})
+    async with joined(server_url, template, "a", "b", "c") as urls:
+        name, backup = str(make_url(urls[was]).database), f"backup_{os.getpid()}_{was}{went}"
+        async with Memory(shards=urls, settings=kept) as memory:
+            seen = await memory.observe("Mia likes rubies.", **MIA)
+            await memory.observe("Mia likes tea.", **MIA)
+            await memory.admin.move(agent_id="ada", to=was)
+        await copy(server_url, name, backup)
+        async with Memory(shards=urls, settings=kept) as memory:
+            for to in went:
+                await memory.admin.move(agent_id="ada", to=to)
+            await memory.forget(seen.id, agent_id="ada")
+        async with Memory(shards=urls, settings=kept) as memory:
+            assert (await memory.admin.journal_status()).missing == ()
+        again = f"CREATE DATABASE {name} TEMPLATE {backup}"
+        await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)", again, f"DROP DATABASE {backup}")
+        with pytest.raises(RestoredError):
+            await Memory(shards=urls, settings=kept).open()
+        restored = Memory(shards=urls, settings=kept)
+        await restored.open(restoring=True)
+        async with aclosing_of(restored):
+            assert await restored.admin.restore_check(path) == []  # it may be a copy: nobody has said that it isn't
+            (incarnation,) = (await restored.admin.journal_status()).copied_from
+            assert await restored.admin.restore_check(path, incarnation=incarnation) == []
+        async with Memory(shards=urls, settings=kept) as memory:
+            assert await placed(urls) == {"ada": went[-1]}
+            assert "rubies" not in str(await memory.context(**MIA))
+            assert await memory.admin.export("v_observations", io.BytesIO()) == 1
+            await moving.settle_all(memory._spread, set())
+            assert await holders(urls) == [went[-1]]
+            assert await traces(urls) == []
+
+
+@pytest.mark.slow
+async def test_agent_that_has_come_back_is_not_closed_out(
+    server_url: str, template: str, settings: Settings, tmp_path: Path
+) -> None:
+    """Neither in the shard itself, though the journal doesn't say so yet, nor in one from before it left, which is all."""
+    path = tmp_path / "journal"
+    kept = settings.model_copy(update={"forget_journal": path})
+    async with joined(server_url, template, "a", "b") as urls:
+        name, backup = str(make_url(urls["a"]).database), f"backup_{os.getpid()}_back"
+        async with Memory(shards=urls, settings=kept) as memory:
+            await memory.observe("Mia likes tea.", **MIA)
+        await copy(server_url, name, backup)
+        async with Memory(shards=urls, settings=kept) as memory:
+            await memory.admin.move(agent_id="ada", to="b")
+            said = path.read_text()
+            await memory.admin.move(agent_id="ada", to="a")
+        whole = path.read_text()
+        path.write_text(said)
+        async with Memory(shards=urls, settings=kept) as memory:
+            assert (await memory.admin.journal_status()).missing == ()
+            await memory.admin.move(agent_id="ada", to="a")
+        assert path.read_text() == whole
+        again = f"CREATE DATABASE {name} TEMPLATE {backup}"
+        await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)", again, f"DROP DATABASE {backup}")
+        async with Memory(shards=urls, settings=kept) as memory:
+            assert "tea" in str(await memory.context(**MIA))
+
+
+@pytest.mark.slow
 async def test_journal_that_cannot_be_read_stops_no_move(
     urls: dict[str, str], settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -959,13 +1027,15 @@ async def test_journal_that_cannot_be_read_stops_no_move(
         path.mkdir()
         await memory.admin.move(agent_id="ada", to="b")
         assert await holders(urls) == ["b"]
-        assert "a backup of b may bring back what was forgotten of it elsewhere" in caplog.text
+        assert "an older backup of b, or of where it was, may bring back what is forgotten of it" in caplog.text
         path.rmdir()
         kept.rename(path)
         assert len(journal.read(path).entries) == 1
         await memory.admin.move(agent_id="ada", to="b")
-        assert len({entry.forgetting for entry, _ in journal.read(path).entries}) == 1
-        assert len({entry.database for entry, _ in journal.read(path).entries}) == 2
+        told = [entry for entry, _ in journal.read(path).entries]
+        assert [entry.moved_to for entry in told] == [None, "b", None]
+        assert told[0].forgetting == told[2].forgetting
+        assert told[0].database == told[1].database != told[2].database
 
 
 async def _die(*_: Any) -> None:

@@ -47,20 +47,39 @@ async def unknown(session: AsyncSession, forgettings: Sequence[tuple[str, str]])
     So is one of an agent that isn't there: once it is there again, nothing tells what is new from what was forgotten. Not
     one that has moved to another shard: what is recorded of it has moved along.
     """
-    agents, ids = ([pair[place] for pair in forgettings] for place in (0, 1))
-    listed = func.unnest(cast(agents, ARRAY(Text)), cast(ids, ARRAY(Text)))
-    entry = listed.table_valued("agent_id", "id", name="entry").render_derived()
-    recorded = select(EventRow.event_id).where(
-        EventRow.agent_key == AgentRow.agent_key,
-        EventRow.kind == literal_column("'forget'"),  # as in the condition of events_forget_idx
-        EventRow.detail.op("->>")(literal_column("'id'")) == entry.c.id,
-    )
+    entry = _listed(forgettings)
     found = await session.scalars(
-        select(entry.c.id)
-        .outerjoin(AgentRow, AgentRow.agent_id == entry.c.agent_id)
-        .where(~exists(recorded), ~exists().where(MovedAgentRow.agent_id == entry.c.agent_id))
+        select(entry.c.id).outerjoin(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(*_unknown(entry, "forget"))
     )
     return frozenset(found)
+
+
+async def unknown_moves(session: AsyncSession, moves: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """The ids of those of these moves to another shard, each `(agent_id, id)`, that the database doesn't know of.
+
+    Not one of an agent that isn't there: nothing of it has come back.
+    """
+    entry = _listed(moves)
+    found = await session.scalars(
+        select(entry.c.id).join(AgentRow, AgentRow.agent_id == entry.c.agent_id).where(*_unknown(entry, "move"))
+    )
+    return frozenset(found)
+
+
+def _listed(pairs: Sequence[tuple[str, str]]) -> Any:
+    agents, ids = ([pair[place] for pair in pairs] for place in (0, 1))
+    listed = func.unnest(cast(agents, ARRAY(Text)), cast(ids, ARRAY(Text)))
+    return listed.table_valued("agent_id", "id", name="entry").render_derived()
+
+
+def _unknown(entry: Any, kind: str) -> tuple[Any, Any]:
+    """No event of that kind has recorded it, and the agent hasn't moved to another shard."""
+    recorded = select(EventRow.event_id).where(
+        EventRow.agent_key == AgentRow.agent_key,
+        EventRow.kind == literal_column(f"'{kind}'"),  # as in the condition of events_forget_idx
+        EventRow.detail.op("->>")(literal_column("'id'")) == entry.c.id,
+    )
+    return ~exists(recorded), ~exists().where(MovedAgentRow.agent_id == entry.c.agent_id)
 
 
 async def placed(

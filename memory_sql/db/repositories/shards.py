@@ -7,13 +7,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Text, cast, column, exists, func, insert, literal, or_, select, table, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Text,
+    cast,
+    column,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    table,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.models import AgentRow, AgentShardRow, ConversationRow, MovedAgentRow, ScopeRow, ShardRow
-from memory_sql.errors import BusyError
+from memory_sql.errors import BusyError, ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +156,20 @@ async def left_here(session: AsyncSession) -> list[str]:
 async def has_moved(session: AsyncSession, agent_id: str) -> bool:
     """Whether the agent has moved from this database to another shard, or is about to."""
     return bool(await session.scalar(select(exists().where(MovedAgentRow.agent_id == agent_id))))
+
+
+async def fence(session: AsyncSession, agent_id: str, shard: str) -> None:
+    """The agent is in that shard: nobody changes what a backup from before its move has brought back of it here.
+
+    Raises `ConfigurationError` unless the owner of the tables asks.
+    """
+    may = text("SELECT has_function_privilege('memory.fence_agent(text, text)', 'EXECUTE')")
+    if not await session.scalar(may):
+        raise ConfigurationError(
+            f"agent {agent_id} has moved to the shard {shard} since the backup; only the owner of the tables can set it"
+            " aside here: name it in the URL"
+        )
+    await session.execute(select(func.memory.fence_agent(agent_id, shard)))
 
 
 async def _raise_version(session: AsyncSession, shard: str) -> None:

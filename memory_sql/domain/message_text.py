@@ -67,7 +67,9 @@ def _refuse_text_elsewhere(data: Mapping[Any, Any]) -> None:
 def _holds_text(value: object) -> bool:
     """Also as a part, or in a list of parts."""
     parts = value if isinstance(value, list | tuple) else [value]
-    texts = (_words(one) or one.get("content") if isinstance(one, Mapping) else one for one in islice(parts, MOST_PARTS))
+    texts = (
+        _words(one) or one.get("content") if isinstance(one, Mapping) else one for one in islice(parts, MOST_PARTS)
+    )
     return any(isinstance(text, str) and text.strip() for text in texts)
 
 

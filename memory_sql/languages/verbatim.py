@@ -21,7 +21,9 @@ _SPAN = re.compile(
 )
 _WORD = re.compile(r"\s+|\S+")
 _MARK = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|\d-[^\W\d_]{1,2}(?![^\W\d_])|[_=/\\]|\w\.\w|(?<![\w-])--?\w")
-_UNIT = re.compile(r"(?!pm\b)(?:[kmgtpn]?[bgmlwvhsj]|[b-df-hj-np-tv-z])\W*", re.IGNORECASE)  # 5 m isn't 5 M; 5 pm is 5 PM
+_UNIT = re.compile(
+    r"(?!pm\b)(?:[kmgtpn]?[bgmlwvhsj]|[b-df-hj-np-tv-z])\W*", re.IGNORECASE
+)  # 5 m isn't 5 M; 5 pm is 5 PM
 _JOINT = re.compile(r"['\u2019\u2013\u2014]")  # what stands on either side of it is a word of its own
 _LETTERS = re.compile(r"[^\W\d_]+")
 _PLAIN = re.compile(r"\(?(?:[^\W\d_]+(?:/[^\W\d_]+)+|\d[\d.,:]*[^\W\d_]{0,3})\W*")  # he/she, 5pm, 3.50

@@ -42,7 +42,7 @@ Ask = Callable[..., Awaitable[Any]]
 Given = Mapping[str, Any]
 Combine = Callable[[Spread, Ask, Given], Awaitable[Any]]
 
-_Refused = MovedAgentError | InvalidIdError
+_Refused = MovedAgentError | InvalidIdError  # by a shard, before it has done anything
 
 EXAMPLES = 20  # of each sweep
 LEAVING_SECONDS, PAUSE_SECONDS = 60.0, 0.5  # how long to wait until an agent has left a shard, and how often to try
@@ -109,7 +109,7 @@ async def _forgotten_in(ask: Ask, memory: Inner) -> PersonReceipt | _Refused:
     """
     try:
         receipt: PersonReceipt = await ask(memory)
-    except _Refused as error:
+    except (MovedAgentError, InvalidIdError) as error:
         return error
     return receipt
 

@@ -93,8 +93,8 @@ def test_commands_refuse_in_one_line(database_url: str, tmp_path: Path, monkeypa
     def run(*args: object, code: int = 0) -> Ran:
         return memory_sql(*args, "--url", database_url, code=code)
 
-    for command in (("worker", "--once"), ("run-due",)):
-        assert run(*command, code=1).err == f"memory-sql: {NO_MODEL}\n"
+    for early in (("worker", "--once"), ("run-due",)):
+        assert run(*early, code=1).err == f"memory-sql: {NO_MODEL}\n"
     assert "there is no language model: set" in run("work", "backlog").out
     talk = tmp_path / "talk.jsonl"
     talk.write_text(json.dumps({"role": "user", "content": SAID[0]["content"]}))

@@ -216,7 +216,8 @@ def test_pair_of_an_unknown_role_is_refused(role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [("I like tea.", "Green tea."), ("Hello!", "Tea."), ("茶", "緑茶"), ("Tea", {"role": "user", "content": "Tea."})]
+    "given",
+    [("I like tea.", "Green tea."), ("Hello!", "Tea."), ("茶", "緑茶"), ("Tea", {"role": "user", "content": "Tea."})],
 )
 def test_other_tuple_is_a_list_of_messages(given: Any) -> None:
     assert list(as_list(given)) == list(given)

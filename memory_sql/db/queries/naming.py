@@ -119,7 +119,7 @@ async def named_elsewhere(
     }
 
 
-def _holding(users: Sequence[str], names: Collection[str], of: ColumnElement[bool]) -> CompoundSelect[Any, Any, Any, Any, Any]:
+def _holding(users: Sequence[str], names: Collection[str], of: ColumnElement[bool]) -> CompoundSelect[*tuple[Any, ...]]:
     """By agent and scope: the number of a version or an observation, and which it is."""
     pattern = rf"(^|\W)({'|'.join(map(_literal, sorted(names)))})(\W|$)"
     a, c, o, s, t = AgentRow, ConsolidationRow, ObservationRow, ScopeRow, ObservationStateRow

@@ -24,6 +24,7 @@ _MARK = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|\d-[^\W\d_]{1,2}(?![^\W\d_])|[_=/\\]|
 _UNIT = re.compile(
     r"(?!pm\b)(?:[kmgtpn]?[bgmlwvhsj]|[b-df-hj-np-tv-z])\W*", re.IGNORECASE
 )  # 5 m isn't 5 M; 5 pm is 5 PM
+_MAYBE_UNIT = re.compile(rf"\d\s+{_UNIT.pattern}(?:\s|\Z)", re.IGNORECASE)
 _JOINT = re.compile(r"['\u2019\u2013\u2014]")  # what stands on either side of it is a word of its own
 _LETTERS = re.compile(r"[^\W\d_]+")
 _PLAIN = re.compile(r"\(?(?:[^\W\d_]+(?:/[^\W\d_]+)+|\d[\d.,:]*[^\W\d_]{0,3})\W*")  # he/she, 5pm, 3.50
@@ -38,6 +39,8 @@ class _Piece(NamedTuple):
 
 def folded_around(text: str) -> str:
     """In lower case, with single spaces and without full stops at the end, but for what looks like a token."""
+    if _has_no_token(text):  # as most texts
+        return _END.sub("", " ".join(unicodedata.normalize("NFC", text.lower()).split()))
     pieces = list(_pieces(text))
     end = ""
     while pieces and not end:
@@ -65,6 +68,13 @@ def _folded(text: str) -> Iterator[_Piece]:
         is_token = _is_token(word) or (before[-1:].isdecimal() and _UNIT.fullmatch(word) is not None)
         yield _Piece(word if is_token else unicodedata.normalize("NFC", word.lower()), is_token)
         before = word
+
+
+def _has_no_token(text: str) -> bool:
+    """Surely, seen as a whole."""
+    if _SPAN.search(text) or _MARK.search(text) or _MAYBE_UNIT.search(text):
+        return False
+    return not any(part[1:] != part[1:].lower() for part in _LETTERS.findall(text))
 
 
 def _is_token(word: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,7 +17,6 @@ from memory_sql.cli.batches import end
 from memory_sql.cli.logs import logged
 from memory_sql.cli.options import AsJson, Data, OneAgent, Url, named_database, resolve, run
 from memory_sql.cli.progress import Telling
-from memory_sql.errors import DatabaseError
 
 if TYPE_CHECKING:
     import asyncio
@@ -120,8 +119,6 @@ def worker(
             )
             memory.require_llm()
             _tell_start(memory, agent, concurrency)
-            if agent is not None:
-                await _warn_of_unknown(memory, agent)
             return await (worker.run_once(stop) if once else worker.run(stop))
 
     worked = run(None, None, work, settings=settings)
@@ -147,15 +144,6 @@ def _tell_start(memory: Memory, agent: str | None, concurrency: int) -> None:
     whose = "all agents" if agent is None else f"agent {agent}"
     words = f"memory-sql {__version__} works for {whose}, {concurrency} at once; model {model}; database {database}"
     logging.getLogger("memory_sql.worker").info("%s", words, extra={"facts": facts})
-
-
-async def _warn_of_unknown(memory: Memory, agent: str) -> None:
-    """By what a read says of it, which costs little; without a database the work itself says so."""
-    with suppress(DatabaseError):
-        notice = (await memory.digest(agent_id=agent, user_id=agent)).notice
-        if notice is not None:
-            log = logging.getLogger("memory_sql.worker")
-            log.warning("%s: there is nothing to do until something is stored for it", notice)
 
 
 def metrics_text() -> Callable[[], bytes] | None:

@@ -19,9 +19,7 @@ from memory_sql.db.direct import Reader
 from memory_sql.db.queries.context import Found, read_context
 from memory_sql.db.queries.digest_candidates import Wanted, begin
 from memory_sql.db.queries.search import Sought, search
-from memory_sql.db.queries.static_layer import no_agent, unknown_agent
 from memory_sql.domain.asking import Turn, Who
-from memory_sql.domain.observations import Candidate
 from memory_sql.domain.query import Query
 from memory_sql.domain.reading import Context, Decision, Digest, Hit, Surface
 from memory_sql.languages.dates import zone_of
@@ -92,31 +90,23 @@ async def digest(reads: Reads, turn: Turn, session: Joinable | None = None) -> D
     """What `Memory.digest` returns; counted."""
     wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
     whose = _walled_as(turn, session)
-
-    async def begun_by(reader: Reader) -> tuple[Settings, list[Candidate], str | None]:
-        settings, candidates = await begin(reader, wanted, turn.as_of)
-        return (
-            settings,
-            candidates,
-            None if candidates or wanted.searched else await unknown_agent(reader, turn.principal),
-        )
-
-    settings, candidates, unknown = await reads.servers.read(begun_by, session, whose, turn.after)
+    settings, candidates = await reads.servers.read(
+        lambda reader: begin(reader, wanted, turn.as_of), session, whose, turn.after
+    )
     keywords = digests.keyword_limit(settings)
     query = _query_of(turn, settings) if keywords else Query()
     if not query:
-        return digests.compose(candidates, [], settings).model_copy(update={"notice": unknown})
+        return digests.compose(candidates, [], settings)
     meant = await reads.semantics.vector(turn.text) if settings.digest_semantic else WORDS_ALONE
     sought = Sought(turn.now, keywords, as_of=turn.as_of, vector=meant.vector, model=meant.model)
 
-    async def found_by(reader: Reader) -> tuple[list[Hit], float, str | None]:
+    async def found_by(reader: Reader) -> tuple[list[Hit], float]:
         began = time.perf_counter()
         hits, _ = await search(reader, turn.principal, query, sought, weights=reads.weights)
-        seconds = time.perf_counter() - began
-        return hits, seconds, None if hits or candidates else await unknown_agent(reader, turn.principal)
+        return hits, time.perf_counter() - began
 
-    hits, seconds, unknown = await reads.servers.read(found_by, session, whose, turn.after)
-    composed = digests.compose(candidates, hits, settings).model_copy(update={"notice": unknown})
+    hits, seconds = await reads.servers.read(found_by, session, whose, turn.after)
+    composed = digests.compose(candidates, hits, settings)
     _count(reads, turn, "digest", "asked", len(hits), seconds, _shown(hits, composed.included))
     return composed
 
@@ -235,7 +225,7 @@ def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
 
 
 def _notice(turn: Turn, result: _Result) -> str | None:
-    unknown = None if result.found.layer.is_known else no_agent(turn.principal)
+    unknown = None if result.found.layer.is_known else f"there is no agent {turn.principal['agent_id']}"
     return "; ".join(filter(None, (unknown, result.meant.notice))) or None
 
 

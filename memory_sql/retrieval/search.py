@@ -13,7 +13,6 @@ from memory_sql.db.answering import Primary
 from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import defaults_of
 from memory_sql.db.queries.search import Sought, search, search_plan
-from memory_sql.db.queries.static_layer import unknown_agent
 from memory_sql.domain.asking import Question, Who
 from memory_sql.domain.query import Query, Stages, Weights
 from memory_sql.domain.reading import Hit, MessageHit, SearchResult
@@ -72,17 +71,14 @@ async def answer(reads: Reads, question: Question, session: Joinable | None = No
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
 
-    async def found_by(reader: Reader) -> tuple[list[Hit], list[MessageHit], float, str | None]:
+    async def found_by(reader: Reader) -> tuple[list[Hit], list[MessageHit], float]:
         began = time.perf_counter()
         found = await search(
             reader, question.principal, query, sought, weights=reads.weights, episodes=settings.episodes
         )
-        seconds = time.perf_counter() - began
-        return *found, seconds, None if any(found) else await unknown_agent(reader, question.principal)
+        return *found, time.perf_counter() - began
 
-    hits, messages, seconds, unknown = await reads.servers.read(
-        found_by, session, _walled_as(question, session), question.after
-    )
+    hits, messages, seconds = await reads.servers.read(found_by, session, _walled_as(question, session), question.after)
     agent, found = question.principal["agent_id"], len(hits) + len(messages)
     shown = [hit.observation.id for hit in hits]
     reads.counters.count(agent, question.now, "search", "asked", hits=found, seconds=seconds, shown=shown)
@@ -92,7 +88,7 @@ async def answer(reads: Reads, question: Question, session: Joinable | None = No
         terms=query.words,
         left_out=dict(query.left_out) if question.explain else {},
         plan=tuple(await _plan(reads, question, query, sought, session)) if question.plan else (),
-        notice="; ".join(filter(None, (unknown, meant.notice))) or None,
+        notice=meant.notice,
     )
 
 

@@ -83,11 +83,6 @@ def test_worker_does_once_what_is_due(run: Run, remember: Callable[..., None]) -
     assert " works for agent ada, 4 at once; model offline; database " in started
 
 
-def test_worker_warns_at_its_start_of_an_agent_that_there_isnt(run: Run) -> None:
-    _, warned = run("worker", "--once", "--agent", "adda").err.splitlines()
-    assert warned.endswith("warning there is no agent adda: there is nothing to do until something is stored for it")
-
-
 def test_worker_says_when_something_failed(
     run: Run, remember: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

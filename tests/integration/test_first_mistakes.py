@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from memory_sql.config import Settings
-from memory_sql.db.roles import Roles
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, InputError, InvalidIdError
 from memory_sql.memory import Memory
 from tests.commands import memory_sql
-from tests.conftest import as_login
 from tests.database import statements
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
@@ -78,35 +75,8 @@ async def test_context_says_that_there_is_no_such_agent(memory: Memory, more: di
     assert (await memory.context(agent_id="ada", user_id="nobody", **more)).notice is None
 
 
-@pytest.mark.parametrize("more", [{}, {"as_of": datetime(2099, 1, 1, tzinfo=UTC)}], ids=str)
-@pytest.mark.parametrize("walls", [False, True])
-async def test_search_and_digest_say_that_there_is_no_such_agent(
-    memory: Memory, walled_database: str, roles: Roles, more: dict[str, Any], walls: bool
-) -> None:
-    async with Memory(as_login(walled_database, roles)) if walls else nullcontext(memory) as asked:
-        await asked.observe("Tea.", **MIA)
-        for agent, user, notice in (
-            ("adda", "mia", "there is no agent adda"),
-            ("ada", "nobody", None),
-            ("ada", "mia", None),
-        ):
-            whose = {"agent_id": agent, "user_id": user, **more}
-            assert (await asked.search("rum", **whose)).notice == notice
-            for query in ("rum", None):
-                assert (await asked.digest(query=query, **whose)).notice == notice
-
-
-async def test_whether_there_is_an_agent_is_asked_only_where_nothing_is_found(memory: Memory) -> None:
-    await memory.observe("Tea.", **MIA)
-    for call, count in ((memory.search, 1), (memory.digest, 2)):
-        with statements(memory) as seen:
-            assert (await call(query="tea", **MIA)).notice is None
-        assert len(seen) == count
-
-
-@pytest.mark.parametrize("command", [("context",), ("digest",), ("digest", "--query", "tea"), ("search", "tea")])
-def test_command_prints_the_notice(database_url: str, command: tuple[str, ...]) -> None:
-    ran = memory_sql(*command, "--agent", "adda", "--user", "mia", "--url", database_url)
+def test_command_prints_the_notice(database_url: str) -> None:
+    ran = memory_sql("context", "--agent", "adda", "--user", "mia", "--url", database_url)
     assert ran.err == "memory-sql: there is no agent adda\n"
 
 

@@ -47,7 +47,6 @@ _layer_at = func.memory.static_layer_at(*_WHOSE, _moment).table_valued(
     *COLUMNS, column("settings", JSONB), name="layer"
 )
 _STATIC_LAYER_AT = select(_layer_at)
-_STATIC_LAYER = select(LAYER)
 
 
 def limits_of(settings: Settings) -> dict[str, int]:
@@ -61,20 +60,6 @@ async def static_layer_at(
     """The scopes that are visible now, as they were at a past moment."""
     given = {**principal, **limits_of(settings), "as_of": as_of}
     return layer_of(list(await reader.execute(_STATIC_LAYER_AT, given)))
-
-
-async def unknown_agent(reader: Reader, principal: Mapping[str, Any]) -> str | None:
-    """That there is no such agent, in words. Asked only where nothing was found.
-
-    By the function that a context asks too: row-level policies hide the table from whoever has named no principal.
-    """
-    given = {**principal, "pending_max": 0, "scopes_max": 1}
-    layer = layer_of(list(await reader.execute(_STATIC_LAYER, given)))
-    return None if layer.is_known else no_agent(principal)
-
-
-def no_agent(principal: Mapping[str, Any]) -> str:
-    return f"there is no agent {principal['agent_id']}"
 
 
 def layer_of(rows: Sequence[Any]) -> StaticLayer:

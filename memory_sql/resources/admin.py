@@ -95,8 +95,9 @@ class Admin(Face):
         that was opened with `restoring=True`.
         """
         flags(unsure=unsure)
-        receipts, begun = list[Receipt | None](), journal.read(path_of("journal_file", journal_file))
+        receipts, file = list[Receipt | None](), path_of("journal_file", journal_file)
         named = None if incarnation is None else needed_text("incarnation", incarnation)
+        begun = journal.read(file)
         async with self._database.transaction(principal=service(None)) as unit:
             own = await placed_here(unit)
             left = await restoring.left_behind(unit, own, begun)

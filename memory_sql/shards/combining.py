@@ -86,14 +86,14 @@ async def forget_person(spread: Spread, ask: Ask, given: Given) -> PersonReceipt
     agents, receipts = dict[str, Receipt](), list[PersonReceipt]()
     while True:
         version = await _map_version(spread)
-        told: list[PersonReceipt | _Refused] = [*(await spread.each(partial(_forgotten_in, ask))).values()]
-        for receipt in (one for one in told if isinstance(one, PersonReceipt)):
+        refused: list[_Refused] = []
+        told: dict[str, PersonReceipt | None] = await spread.each(partial(_forgotten_in, ask, refused))
+        for receipt in filter(None, told.values()):
             receipts.append(receipt)
             for agent_id, one in receipt.agents.items():
                 agents.setdefault(agent_id, one)  # of one that is asked again the first says what went
-        refused = [one for one in told if not isinstance(one, PersonReceipt)]
-        moved = [one for one in refused if isinstance(one, MovedAgentError)]
-        if not moved and await _map_version(spread) == version:
+        has_moved = any(isinstance(one, MovedAgentError) for one in refused)
+        if not has_moved and await _map_version(spread) == version:
             break
         if time.monotonic() > until:
             raise MovedAgentError
@@ -103,14 +103,15 @@ async def forget_person(spread: Spread, ask: Ask, given: Given) -> PersonReceipt
     return receipts[0].model_copy(update={"id": str(uuid.uuid4()), "agents": agents})
 
 
-async def _forgotten_in(ask: Ask, memory: Inner) -> PersonReceipt | _Refused:
+async def _forgotten_in(ask: Ask, refused: list[_Refused], memory: Inner) -> PersonReceipt | None:
     """A shard refuses while it has rows of an agent that is moving away, or has moved; and an id that isn't written as it
     would be stored, unless it has something under it.
     """
     try:
         receipt: PersonReceipt = await ask(memory)
     except (MovedAgentError, InvalidIdError) as error:
-        return error
+        refused.append(error)
+        return None
     return receipt
 
 

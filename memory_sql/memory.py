@@ -213,7 +213,8 @@ class Memory(Faces):
         async def store(unit: Session) -> AddResult | None:
             given = adding.in_place(said, (screened or said).messages)
             asked = asked_of(said.agent_id, None, None, self.settings, self.now())
-            replaced = await replacing.replace(unit, asked, said.conversation_id, given) if replace else ()
+            where = said.conversation_id, given, said.positions
+            replaced = await replacing.replace(unit, asked, *where) if replace else ()
             return await adding.store(unit, said, given, screened, self.settings, asked.now, replaced, believed)
 
         return await self.database.write(store, session, whose, direct=not replace, locks=replace)

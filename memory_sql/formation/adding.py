@@ -53,6 +53,11 @@ class Incoming(NamedTuple):
     time_zone: str | None
     outdated: int = 0
 
+    @property
+    def positions(self) -> list[int]:
+        """Of what the database is given, in the call."""
+        return sorted([*self.places, *(one.position for one in self.refused)])
+
 
 def incoming(
     messages: Iterable[MessageLike] | MessageLike,
@@ -186,7 +191,7 @@ def in_place(said: Incoming, messages: Sequence[Message]) -> list[dict[str, Any]
         )
         for place, message in zip(said.places, messages, strict=True)
     } | {one.position: {"refused": True, **_known_as(one.id, said.call, one.position)} for one in said.refused}
-    return [by_place[place] for place in sorted(by_place)]
+    return [by_place[place] for place in said.positions]
 
 
 def _known_as(message_id: str | None, call: str | None, position: int) -> dict[str, Any]:

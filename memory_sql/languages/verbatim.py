@@ -21,9 +21,8 @@ _SPAN = re.compile(
 )
 _WORD = re.compile(r"\s+|\S+")
 _MARK = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|\d-[^\W\d_]{1,2}(?![^\W\d_])|[_=/\\]|\w\.\w|(?<![\w-])--?\w")
-_UNIT = re.compile(
-    r"(?!pm\b)(?:[kmgtpn]?[bgmlwvhsj]|[b-df-hj-np-tv-z])\W*", re.IGNORECASE
-)  # 5 m isn't 5 M; 5 pm is 5 PM
+# 5 m isn't 5 M; 5 pm is 5 PM
+_UNIT = re.compile(r"(?!pm\b)(?:[kmgtpn]?[bgmlwvhsj]|[b-df-hj-np-tv-z])\W*", re.IGNORECASE)
 _MAYBE_UNIT = re.compile(rf"\d\s+{_UNIT.pattern}(?:\s|\Z)", re.IGNORECASE)
 _JOINT = re.compile(r"['\u2019\u2013\u2014]")  # what stands on either side of it is a word of its own
 _LETTERS = re.compile(r"[^\W\d_]+")

@@ -21,8 +21,12 @@ from memory_sql.lifecycle.forgetting import take_back
 Given = Sequence[Mapping[str, Any]]
 
 
-async def replace(session: Session, asked: Asked, conversation_id: str, given: Given) -> tuple[str, ...]:
-    """The ids of the messages that had another text, and have this one now. `given`: as the database takes them.
+async def replace(
+    session: Session, asked: Asked, conversation_id: str, given: Given, positions: Sequence[int]
+) -> tuple[str, ...]:
+    """The ids of the messages that had another text, and have this one now.
+
+    `given`: as the database takes them; `positions`: of these in the call.
 
     Raises `InvalidMessageError` where somebody else said it, another system formed it, or a person has taken what was made of
     it out of sight: what comes of the new text would be in sight again; `HeldError`.
@@ -37,7 +41,7 @@ async def replace(session: Session, asked: Asked, conversation_id: str, given: G
         if not differing:
             return ()
         numbers = [one.number for one in differing.values()]
-        _refuse(differing.values(), await protected_of(session, agent_key, conversation_id, numbers))
+        _refuse(differing.values(), await protected_of(session, agent_key, conversation_id, numbers), positions)
         target: dict[str, Any] = {"conversation_id": conversation_id, "message_ids": list(differing)}
         messages = [(conversation_id, one.number) for one in differing.values()]
         await take_back(session, asked, locks, messages, target)
@@ -56,20 +60,21 @@ def _is_read(known: Known, given: Given) -> bool:
     return known.eligible and bool(given[known.place]["eligible"])
 
 
-def _refuse(differing: Iterable[Known], protected: Mapping[int, str]) -> None:
+def _refuse(differing: Iterable[Known], protected: Mapping[int, str], positions: Sequence[int]) -> None:
     for one in differing:
+        position = positions[one.place]
         if one.is_others:
             raise InvalidMessageError(
-                one.place,
+                position,
                 "only its text can be replaced, not its role or who said it; pass the user_id under which it was said",
             )
         if one.is_imported:
             raise InvalidMessageError(
-                one.place, "it was imported, and can't be replaced; import it again from its source"
+                position, "it was imported, and can't be replaced; import it again from its source"
             )
         if one.number in protected:
             made = protected[one.number]
             raise InvalidMessageError(
-                one.place,
+                position,
                 f"a person has quarantined or hidden {made}, which was made of it; decide about that first, or correct it",
             )

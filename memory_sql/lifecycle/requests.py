@@ -40,7 +40,7 @@ async def erase_under(session: Session, asked: Asked, locks: Locks, key: Request
         if one not in await requests.named_by(key):
             continue  # it went with another
         chosen = Selection(observation_id=observation_id(*one))
-        if await requests.is_also_others(one):
+        if await requests.said_by_others_since(one):
             released |= bool((await corrections.release_under(session, asked, locks, chosen)).observations)
         else:
             done += await forget_under(session, asked, locks, chosen)

@@ -458,6 +458,18 @@ async def test_retention_that_changes_while_the_model_answers(
         assert await stubs(memory) == ([] if after == "forever" else ["s:m1"])
 
 
+async def test_retention_is_that_of_the_agent_when_the_answer_is_applied(
+    database_url: str,
+) -> None:
+    """Whoever changed it at the moment at which the conversation was taken didn't see that it was being formed."""
+    parrot, ends = Parrot(), """UPDATE memory.agents SET settings = '{"message_retention_days": 0}'"""
+    async with Memory(database_url, parrot, Settings(llm="offline")) as memory:
+        await memory.add(conversation(1), **MIA, conversation_id="s")
+        parrot.meanwhile = lambda: rows(memory, ends)
+        await memory.conversations.form(**ADA, conversation_id="s")
+        assert await stubs(memory) == ["s:m1"]
+
+
 async def test_whoever_has_locked_the_agent_lets_no_text_stay(database_url: str) -> None:
     settings = Settings(llm="offline", message_retention_days=0, lock_timeout_seconds=0.2)
     async with Memory(database_url, Parrot(), settings) as memory:

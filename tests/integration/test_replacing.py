@@ -301,6 +301,8 @@ async def test_only_the_text_is_replaced(memory: Memory, other: dict[str, Any]) 
     await memory.add([HALF], **HERE)
     with pytest.raises(InvalidMessageError, match="message 1: only its text can be replaced"):
         await memory.add([message("new", n=7), other], **HERE, replace=True)
+    with pytest.raises(InvalidMessageError, match="message 2: only its text can be replaced"):
+        await memory.add([WHOLE, message("new", n=7), other], **HERE, replace=True)  # which comes in place of the first
     assert await contents(memory) == ["I prefer gre"]
 
 

@@ -956,7 +956,7 @@ MUTATIONS = (
     Mutation("edits: what was out of sight is back", (Change("if one.number in protected:", "if False:"),), EDITS),
     Mutation("edits: the first text of a call counts", (Change("last[one.id] == place", "True"),), EDITS),
     Mutation("requests: what others have said since is erased", (Change(
-        "if await requests.is_also_others(one):", "if False:",
+        "if await requests.said_by_others_since(one):", "if False:",
     ),), ("tests/integration/test_requests.py",)),
 )  # fmt: skip
 

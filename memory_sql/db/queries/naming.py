@@ -41,6 +41,7 @@ from memory_sql.db.models import (
     ScopeRow,
     UserAliasRow,
 )
+from memory_sql.db.models.shards import is_here
 from memory_sql.db.participants import took_part
 from memory_sql.domain.ids import observation_id, owner_key
 from memory_sql.domain.results import Naming
@@ -108,10 +109,10 @@ async def still_naming(
 async def named_elsewhere(
     session: AsyncSession, known: Collection[int], users: Sequence[str], names: Collection[str]
 ) -> dict[str, tuple[Naming, ...]]:
-    """The same of all agents but these, by their ids: reads all their texts and observations once."""
+    """The same of all agents that are here but these, by their ids: reads all their texts and observations once."""
     if not names:
         return {}
-    others = AgentRow.agent_key != all_(cast(list(known), ARRAY(BigInteger)))
+    others = and_(AgentRow.agent_key != all_(cast(list(known), ARRAY(BigInteger))), is_here(AgentRow.agent_key))
     found = (await session.execute(_holding(users, names, others))).all()
     by_agent = groupby(found, lambda row: row.agent_id)
     return {

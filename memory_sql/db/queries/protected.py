@@ -15,7 +15,7 @@ from memory_sql.domain.ids import observation_id
 async def protected_of(
     session: AsyncSession, agent_key: int, conversation_id: str, numbers: Collection[int]
 ) -> dict[int, str]:
-    """By message, one observation made of it that is so by a person's decision, not by a rule or a model."""
+    """By message, an observation made of it that a person, not a rule or a model, has taken out of sight."""
     s, o, t, e = EvidenceRow, ObservationRow, ObservationStateRow, EventRow
     by_person = (e.agent_key == o.agent_key, e.scope_id == o.scope_id, e.seq == o.seq)
     is_asked = or_(e.run_id.is_(None), e.detail.has_key("request"))

@@ -204,7 +204,7 @@ class Requests:
         )
         return [(row.scope_id, row.seq) for row in found]
 
-    async def is_also_others(self, key: ObservationKey) -> bool:
+    async def said_by_others_since(self, key: ObservationKey) -> bool:
         """Whether somebody who hadn't said it when it was asked for has said it since, in a scope that is nobody's own."""
         e, s, new, old = EventRow, ScopeRow, aliased(EvidenceRow), aliased(EvidenceRow)
         person = func.memory.person

@@ -374,6 +374,9 @@ class Behaviour:
             await asyncio.sleep(delay)
             turn.cancel()
             await asyncio.gather(turn, return_exceptions=True)
+        task = 1
+        while await _cancelled_with_task(agent, f"Take task {task}.", task):
+            task += 1
         wire.stop()
         turn = asyncio.create_task(agent.say("Take while it hangs."))
         await asyncio.sleep(SECONDS / 5)
@@ -388,6 +391,27 @@ class Behaviour:
         users = [text for role, text in said if role == "user"]
         assert len(users) == len(set(users))
         assert await kept.admin.verify() == []
+
+
+async def _cancelled_with_task(agent: Agent, text: str, nth: int) -> bool:
+    """Cancel a turn as its `nth` task is made, which hasn't run then; whether it made so many."""
+    loop = asyncio.get_running_loop()
+    turn = asyncio.create_task(agent.say(text))
+    made = 0
+
+    def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        nonlocal made
+        made += 1
+        if made == nth:
+            turn.cancel()
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    loop.set_task_factory(make)
+    try:
+        await asyncio.gather(turn, return_exceptions=True)
+    finally:
+        loop.set_task_factory(None)
+    return made >= nth
 
 
 def _failed_steps(reader: InMemoryMetricReader) -> dict[str, int]:

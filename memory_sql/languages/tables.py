@@ -253,13 +253,14 @@ class Shortened(NamedTuple):
 
     `before`: something always follows (`Mio. Euro`). `numbered`: are also words, and abbreviations before a figure
     (`fig. 3`). `last`: may end a sentence (`Inc.`, `etc.`), and do where a capital follows. `counted`: words that are
-    counted by a figure with a full stop (`15. Februar`).
+    counted by a figure with a full stop (`15. Februar`). `ordering`: stand before such a figure (`am 3. Advent`).
     """
 
     before: Words = frozenset()
     numbered: Words = frozenset()
     last: Words = frozenset()
     counted: Words = frozenset()
+    ordering: Words = frozenset()
 
 
 class Kinds(NamedTuple):

@@ -13,9 +13,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from memory_sql.languages.anchors import small_words
 from memory_sql.languages.data import of_all
 from memory_sql.languages.invisible import cut_before, without_invisible
-from memory_sql.languages.tables import Shortened, Words
+from memory_sql.languages.tables import Dates, Shortened, Words
 from memory_sql.languages.verbatim import folded_around
 
 CHARACTERS_PER_TOKEN = 4.5  # R279
@@ -36,8 +37,12 @@ _SENTENCE_END = re.compile(
 _HAS_WIDE = re.compile(f"[{_WIDE}]")
 # The same where nothing is wide; it starts with what is quickly looked for.
 _NARROW_END = re.compile(rf"\s(?:(?:(?<=[{_NARROW}]\s)|(?<=[{_NARROW}][{_CLOSING}]\s))\s*|(?<=\n)\n*)")
-_ABBREVIATION = re.compile("[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,3}|[Pp]rof")  # no vowel: Dr, Nr, bzw
-_DOTTED = re.compile(r"(?:[^\W\d_A-Z]\.)+[^\W\d_A-Z]")  # z.B, e.g, p.m
+_ABBREVIATION = re.compile(
+    r"[B-DF-HJ-NP-TV-XZb-df-hj-np-tv-xz][b-df-hj-np-tv-xz]{1,3}|[Pp]rof|\w+str|([A-Z])\1"
+)  # no vowel
+_DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")  # z.B, e.g, p.m, U.S, EE.UU
+_OF_NAMES = frozenset("al de del des do du el la las le les los mon von".split())  # small words in names: M. Le Pen
+_NEXT = 4  # letters of an abbreviation that goes on with another: p. ex., Dr. med.
 _LONGEST = 16  # characters of a word that is looked at behind a full stop
 _LINE = 200  # characters of a line that are looked at before one
 
@@ -145,22 +150,49 @@ def _ends(text: str) -> Iterator[re.Match[str]]:
     for match in _end_of_sentences(text).finditer(text):
         line = text[max(match.start() - _LINE, 0) : match.start()].rpartition("\n")[2]
         after = text[match.end() : match.end() + _LONGEST]
-        goes_on = first.isupper() and after[:1].islower()
-        if "\n" in match[0] or not line.endswith(".") or not (goes_on or _shortens(line, after)):
+        goes_on = match[0] and first.isupper() and after[:1].islower()
+        if "\n" in match[0] or not (goes_on or (line.endswith(".") and _shortens(line, after))):
             yield match
 
 
 def _shortens(line: str, after: str) -> bool:
     """Whether its last full stop shortens a word, follows an initial, or numbers the line, a day or an item of it."""
     before, _, last = line[:-1].rpartition(" ")
-    word = last.lstrip("(\"'")
+    word = last.lstrip("(\"'").rpartition(".-")[2]
     if word.isdecimal():
-        is_ordinal = len(word) < 3 and _NOT_A_WORD.split(after.lower())[0] in _shortened().counted
-        return is_ordinal or (not before.strip() and len(word) == 1)
+        return _is_ordinal(word, before, after) or (not before.strip() and len(word) == 1)
     is_unit = before[-1:].isdecimal()  # 5 km. Then …
-    is_initial = len(word) == 1 and _is_cased(word)
-    is_short = _ABBREVIATION.fullmatch(word) is not None or _DOTTED.fullmatch(word) is not None
-    return is_initial or (not is_unit and is_short) or _is_listed(word.lower(), after)
+    begins = _begins(after)
+    if len(word) == 1 and _is_cased(word):
+        return not (begins and before)  # an initial, not plan B
+    if not is_unit and not begins and (_ABBREVIATION.fullmatch(word) or _DOTTED.fullmatch(word)):
+        return True
+    if _DOTTED.fullmatch(word) and _first(after) in _weekdays():
+        return True  # at 9 a.m. Monday
+    goes_on = before.endswith(".") and len(word) <= _NEXT and word.islower() and _shortens(before, last)
+    return goes_on or _is_listed(word.lower(), after)
+
+
+def _is_ordinal(word: str, before: str, after: str) -> bool:
+    """3. Mai, the 3. 5. of a date, am 3. Advent."""
+    if len(word) > 2:
+        return False
+    of = _shortened()
+    if _first(after) in of.counted or re.match(r"\d{1,2}\.(?!\d)", after):
+        return True
+    if before.endswith("."):
+        return after[:4].isdecimal() and before[:-1].rpartition(" ")[2].isdecimal()  # 24. 12. 2026
+    return before.rpartition(" ")[2].lower() in of.ordering and after[:1].isupper() and not _begins(after)
+
+
+def _begins(after: str) -> bool:
+    """Whether what follows begins a sentence, as a small word with a capital does."""
+    word = _first(after)
+    return after[:1].isupper() and len(word) > 1 and word in small_words() and word not in _OF_NAMES
+
+
+def _first(after: str) -> str:
+    return _NOT_A_WORD.split(after.lower())[0]
 
 
 def _is_listed(word: str, after: str) -> bool:
@@ -168,6 +200,11 @@ def _is_listed(word: str, after: str) -> bool:
     if after[:1].isdecimal() and word in of.numbered | of.last:
         return True
     return word in of.before or (after[:1].islower() and word in of.last)
+
+
+@cache
+def _weekdays() -> Words:
+    return Words().union(*(frozenset(one.weekdays) for one in of_all(Dates).values()))
 
 
 @cache

@@ -9,6 +9,8 @@ from memory_sql.privacy.personal import PHONES, rules
 
 CUT = "[contact]"
 TITLE = re.compile(r"\b(?:Herrn?|Frau|Mrs?|Ms|Dr|Prof|Mme|Sra?|Dott)\b\.?\s+(?:\w+\.\s*)*[^\W\d_]")
+_AT = re.compile(r"\s?[(\[]at[)\]]\s?| at |\uff20")
+_DOT = re.compile(r"\s?[(\[]dot[)\]]\s?| dot ")
 REACHES = frozenset({"contact", "location"})  # the categories that are removed here
 
 
@@ -52,12 +54,21 @@ def other_contact(one: str, other: str) -> bool:
     return bool(mine) and bool(theirs := _contact_of(other)) and (mine != theirs or CUT in mine)
 
 
-def _contact_of(text: str) -> frozenset[str]:
-    found = {CUT} if CUT in text else set[str]()
+def _contact_of(text: str) -> tuple[str, ...]:
+    """In the order of the text: what is for one thing and what for another may be the other way round."""
+    found = [(match.start(), CUT) for match in re.finditer(re.escape(CUT), text)]
     for form in _forms():
-        found |= {re.sub(r"[\W_]+", " ", match[0]).strip().casefold() for match in form.finditer(text)}
-        text = form.sub(CUT, text)
-    return frozenset(found)
+        found += [(match.start(), _plain(match[0])) for match in form.finditer(text)]
+        text = form.sub(lambda match: "\0" * len(match[0]), text)
+    return tuple(plain for _, plain in sorted(found))
+
+
+def _plain(contact: str) -> str:
+    """Of a telephone number its digits; of an address its dots and dashes too, which tell it from others."""
+    if not any(character.isalpha() for character in contact):
+        return re.sub(r"\D", "", contact)
+    plain = _AT.sub("@", _DOT.sub(".", contact.casefold()))
+    return plain if "@" in plain else re.sub(r"[\W_]+", " ", plain).strip()
 
 
 def names_whom_it_reaches(text: str) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 
 from memory_sql.propagation.shape import MAX_CHARACTERS
-from memory_sql.propagation.tokens import stem, tokens_of
+from memory_sql.propagation.tokens import Token, stem, tokens_of
 from memory_sql.propagation.vocabulary import vocabulary
 
 CONTAINED = 0.7  # similarity of a claim to one that says the same and more
@@ -22,10 +22,10 @@ def same_claim(a: str, b: str) -> float:
     """How similar two short statements are, from 0 to 1; from `ALIKE` on they claim the same. Symmetric.
 
     0 if they contradict each other by figures, dates, negation or opposites, if each names something that the other
-    doesn't, or if either claims nothing. Only the first `MAX_CHARACTERS` of each count.
+    doesn't, if they differ in one place alone, or if either claims nothing. Only the first `MAX_CHARACTERS` of each count.
     """
     one, other = claim_of(a[:MAX_CHARACTERS]), claim_of(b[:MAX_CHARACTERS])
-    if not one.words or not other.words or _contradict(one, other):
+    if not one.words or not other.words or _contradict(one, other) or _differ_in_one_place(one.order, other.order):
         return 0.0
     shared = len(one.words & other.words)
     jaccard = shared / len(one.words | other.words)
@@ -35,12 +35,16 @@ def same_claim(a: str, b: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Stems of the content words, the capitalized ones among them, figures and dates, and the number of negations."""
+    """Stems of the content words, the capitalized ones among them, figures and dates, and the number of negations.
+
+    `order`: the stems in their order, and figures as figures.
+    """
 
     words: frozenset[str]
     names: frozenset[str]
     figures: frozenset[str]
     negations: int
+    order: tuple[str, ...] = ()
 
 
 def ungrounded(text: str, sources: Sequence[str]) -> str | None:
@@ -84,11 +88,18 @@ def claim_of(text: str) -> Claim:
         if unit in listed.units
     )
     figures.update(listed.same_words.get(key, key) for key in keys if key in listed.certain_dates)
+    figures.update(token.word for token in tokens if _is_letter(token))
     negations = sum(key in listed.negations or key.endswith("n't") for key in keys)
     content = [token for token in tokens if token.key not in listed.empty and not token.key.isdigit()]
+    order = tuple(listed.figures.get(key) or stem(key) for key in keys if key not in listed.empty)
     words = frozenset(stem(token.key) for token in content)
     names = frozenset(stem(token.key) for token in content if token.capital)
-    return Claim(words, names, frozenset(figures), negations)
+    return Claim(words, names, frozenset(figures), negations, order)
+
+
+def _is_letter(token: Token) -> bool:
+    """Gate B, plan C: a capital that tells things apart as a figure does."""
+    return len(token.word) == 1 and token.capital and not token.first and token.word not in ("I", "\u00c0")
 
 
 def _without_team_names(text: str) -> str:
@@ -110,3 +121,12 @@ def _contradict(one: Claim, other: Claim) -> bool:
     figures = one.figures != other.figures and bool(one.figures) and bool(other.figures)
     things = bool(one.names - other.words) and bool(other.names - one.words)
     return figures or things or bool(one.negations) != bool(other.negations) or _opposed(one, other)
+
+
+def _differ_in_one_place(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether all is the same but for what stands in one place: two values of one thing, such as two mailboxes."""
+    least = min(len(one), len(other))
+    before = next((n for n in range(least) if one[n] != other[n]), least)
+    after = next((n for n in range(least - before) if one[-1 - n] != other[-1 - n]), least - before)
+    mine, theirs = one[before : len(one) - after], other[before : len(other) - after]
+    return bool({*mine} - {*theirs} and {*theirs} - {*mine}) and before + after >= max(len(mine), len(theirs))

@@ -49,6 +49,11 @@ ALIKE_PAIRS = (
     ("The payment provider is changed in May 2026", "The payment provider changes in May 2026"),
 )
 UNLIKE_PAIRS = (
+    ("Invoices of the whole company go to the mailbox harbour", "Invoices of the whole company go to the mailbox quay"),
+    ("Tickets are filed under the key abc by the whole team", "Tickets are filed under the key xyz by the whole team"),
+    ("The supplier of paper for the whole office is acme", "The supplier of paper for the whole office is globex ltd"),
+    ("The spare key of the boathouse lies in locker A", "The spare key of the boathouse lies in locker B"),
+    ("Deliveries to the hall use gate B in the morning", "Deliveries to the hall use gate C in the morning"),
     ("The login page of Atlas doesn't work in old browsers", "The login page of Harbour doesn't work in old browsers"),
     ("The next release of Compass removes the old export", "The next release of Harbour removes the old export"),
     ("Atlas has a slow search on large accounts", "Quill has a slow search on large accounts"),

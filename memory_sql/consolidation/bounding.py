@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from memory_sql.consolidation.replacing import FEWEST, says_something, within_bounds
+from memory_sql.consolidation.replacing import FEWEST, tells_apart, within_bounds
 from memory_sql.db import Session
 from memory_sql.db.repositories.overtaking import OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import moved
 from memory_sql.domain.scopes import Contradiction
+from memory_sql.languages.wording import pieces
 
 OF_OTHERS = FEWEST  # observations of others that one person's words overtake in a day: as many as in one version
 A_DAY = timedelta(days=1)
@@ -54,7 +55,8 @@ async def bounded(
             before = await overtaking.given_way_since(scope, moved(now, -A_DAY))
             pairs = [*before, *((item.newer, seq) for item in contradictions if (seq := item.older) is not None)]
             authors = await overtaking.authors(scope, sorted({seq for pair in pairs for seq in pair}))
-            contradictions = list(_within_a_day(contradictions, common, before, authors))
+            called = pieces(scope.display_name or scope.ref.owner_id or "")
+            contradictions = list(_within_a_day(contradictions, {*common, *called}, before, authors))
     if len(contradictions) <= FEWEST:
         return contradictions
     return within_bounds(contradictions, await StateRepository(session).count_active(scope))
@@ -70,7 +72,7 @@ def _within_a_day(
     counts = Counter(by for newer, older in before for by in _overtakes_others(newer, older, authors))
     for item in contradictions:
         by = () if item.held or item.older is None else _overtakes_others(item.newer, item.older, authors)
-        if by and (not says_something(item.was or "", common) or any(counts[author] >= OF_OTHERS for author in by)):
+        if by and (not tells_apart(item.was or "", common) or any(counts[author] >= OF_OTHERS for author in by)):
             yield _held(item)
             continue
         counts.update(by)

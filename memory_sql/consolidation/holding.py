@@ -25,8 +25,8 @@ def holds_of(still: str, older: str, was: str) -> bool:
         return False
     if stands_in(was, still, 0) or stands_in(older, still, 0):
         return False
-    denied, there = _denials(still), _denials(older)
-    return there - _denials(was) <= denied <= there
+    denied, there = denials(still), denials(older)
+    return there - denials(was) <= denied <= there
 
 
 def _in_words_of(still: str, older: str) -> bool:
@@ -40,7 +40,7 @@ def _of_letters(word: str, letters: Collection[str]) -> bool:
     return is_unspaced(word) and all(one in letters for one in word)
 
 
-def _denials(text: str) -> int:
+def denials(text: str) -> int:
     """How many words deny; of texts without spaces the pieces that do."""
     words = Counter(map(fold, words_in(text)))
     whole = sum(words[word] for word in _negations() if word.isascii() or not is_unspaced(word))

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memory_sql.consolidation.answers import NamedContradiction, NamedRepetition
-from memory_sql.consolidation.holding import holds_of
+from memory_sql.consolidation.holding import denials, holds_of
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
-from memory_sql.languages.anchors import small_words
 from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, one_line
-from memory_sql.languages.wording import SAID_AGAIN, pieces, stands_in
+from memory_sql.languages.wording import SAID_AGAIN, TELLING, is_among, pieces, says_nothing, stands_in, telling
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import mask
+from memory_sql.privacy.contact import other_contact
 
 QUOTE_CHARACTERS = 200  # of the quotation in a contradiction
 MANY = 6  # observations
@@ -122,10 +122,22 @@ def in_most(shown: Shown) -> frozenset[str]:
     return frozenset(word for word, count in counts.items() if count > max(len(texts), MANY) / 2)
 
 
-def says_something(was: str, common: Collection[str] = ()) -> bool:
-    """Not only small words, such as stand in many texts, or a year."""
-    said = pieces(was) - small_words() - set(common)
-    return any(not word.isdigit() or len(word) not in (1, 4) for word in said)
+def says_something(was: str) -> bool:
+    """Not only words that say nothing by themselves in some language, or a year."""
+    return not all(map(says_nothing, pieces(was)))
+
+
+def tells_apart(was: str, common: Collection[str]) -> bool:
+    """Whether these words tell an observation from the others: they are long enough without those that stand in most.
+
+    A short word alone is a function word where a language isn't listed; a short number stands in many dates and times.
+    """
+    said = (word for word in pieces(was) if word not in common and not _is_little(word))
+    return sum(map(len, said)) >= TELLING
+
+
+def _is_little(word: str) -> bool:
+    return says_nothing(word) and not (word.isdigit() and len(word) == 1)
 
 
 def _one_sentence(text: str) -> str | None:
@@ -166,8 +178,14 @@ def _repeating(
 
 
 def says_the_same(newer: str, older: str) -> bool:
-    """Judged by words: the older text has nearly all words of the newer one, and all of its numbers."""
-    return stands_in(newer, older, SAID_AGAIN)
+    """Judged by words: the older text has nearly all words of the newer one, each that tells something, and all numbers.
+
+    Nor does one deny what the other says, or hold other contact data.
+    """
+    if not stands_in(newer, older, SAID_AGAIN) or other_contact(newer, older):
+        return False
+    there = pieces(older)
+    return denials(newer) == denials(older) and all(is_among(word, there) for word in telling(newer))
 
 
 def quoted(text: str | None) -> str | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import ceil
 
 from memory_sql.languages.anchors import small_words
-from memory_sql.languages.words import terms_of, words_in
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import Dates, FunctionWords, Likeness, ToldBy
+from memory_sql.languages.words import fold, is_unspaced, terms_of, words_in
 
 QUOTED = 1 / 3  # of the words may be missing: inflected differently, or inserted
 SAID_AGAIN = 1 / 8  # less tolerant: "with rum" is another fact than "with milk"
 SHORTEST_STEM, STEM_SHARE = 4, 0.6
 TELLING = 4  # a word of at least so many characters shows what a text is about
+_INFLECTING = re.compile("[\u3040-\u309f]+")  # hiragana; what is told is written in Han or katakana
 _MASKED = re.compile(r"\[[a-z]+(?:: [a-z ]+)?\]")  # [secret: code]
 
 
@@ -40,6 +43,29 @@ def telling(text: str, names: Collection[str] = ()) -> frozenset[str]:
         for word in pieces(_MASKED.sub(" ", text)) - called
         if word not in small and (len(word) >= TELLING or word.isdigit() or not word.isascii())
     )
+
+
+def says_nothing(word: str) -> bool:
+    """Whether the folded word says nothing by itself, in some language: it joins, denies or counts time; it is a letter or a
+    year; of scripts without spaces, it is of kana that only inflect.
+    """
+    if word.isdigit():
+        return len(word) in (1, 4)
+    if not any(character.isalnum() for character in word) or (len(word) == 1 and not is_unspaced(word)):
+        return True
+    return word in _fillers() or _INFLECTING.fullmatch(word) is not None
+
+
+@cache
+def _fillers() -> frozenset[str]:
+    small = (one.common | one.claiming for one in of_all(FunctionWords).values())
+    told_by = (one.words for one in of_all(ToldBy).values())
+    denying = (one.negations for one in of_all(Likeness).values())
+    dates = of_all(Dates).values()
+    units = (frozenset(one.units) for one in dates)
+    told = (frozenset(some) for one in dates for some in (one.months, one.numbers))  # May, one
+    every = frozenset[str]().union(*small, *told_by, *denying, *units).difference(*told)
+    return frozenset(map(fold, every))
 
 
 def is_among(word: str, words: Collection[str]) -> bool:

@@ -44,7 +44,13 @@ def overtaking(was: Callable[[str], str], most: int = 3) -> Callable[[Request[An
     return reply
 
 
-@pytest.mark.parametrize(("was", "asked"), [("the", 0), ("is", 0), ("2026", 0), ("boat", 3), ("the boat number", 3)])
+@pytest.mark.parametrize(
+    ("was", "asked"),
+    [
+        *(("the", 0), ("is", 0), ("2026", 0), ("boat", 3), ("the boat number", 3)),
+        *(("at", 0), ("o'clock in", 3), ("in 2026", 0), ("6", 0), ("crew", 0)),
+    ],
+)
 async def test_words_that_say_nothing_of_an_observation_overtake_nothing(
     memory: Memory, llm: Scripted, was: str, asked: int
 ) -> None:
@@ -57,6 +63,50 @@ async def test_words_that_say_nothing_of_an_observation_overtake_nothing(
     done = await memory.scopes.consolidate(**ADA, scope_id=f"s{scope}")
     assert (done.superseded, await statuses(memory)) == (0, {})
     assert len(await memory.work.reviews(**ADA)) == asked
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "was"),
+    [
+        ("Das Boot {} fährt für den Hafen.", "Das Boot 13 fährt nicht für den Hafen.", "für"),
+        ("El barco {} está en el puerto.", "El barco 13 está en la playa.", "está"),
+        ("Het bootje {} is van de haven.", "Het bootje 13 is van het strand.", "van"),
+        ("Łódka {} jest w porcie.", "Łódka 13 nie jest w porcie.", "jest"),
+        ("ボート{}号は港に来ます。", "ボート13号は海に来ます。", "ます"),
+    ],
+)
+async def test_small_words_of_other_languages_overtake_nothing_either(
+    memory: Memory, llm: Scripted, before: str, after: str, was: str
+) -> None:
+    for n in range(4):
+        said = await memory.observe(before.format(n + 30), **CREW, user_id=OTHERS[n % 3], observed_at=MONDAY)
+    await consolidated(memory, llm, said.scope.key, " ".join(before.format(n + 30) for n in range(4)))
+    await memory.observe(after, **CREW, user_id="eve", observed_at=MONDAY.replace(year=2027))
+    llm.then(overtaking(lambda _: was))
+    done = await memory.scopes.consolidate(**ADA, scope_id=f"s{said.scope.key}")
+    assert (done.superseded, await statuses(memory), await memory.work.reviews(**ADA)) == (0, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "was", "asked"),
+    [
+        ("A {} hajó egy parton van.", "egy", True),
+        ("Лодка {} это в порту.", "это", True),
+        ("The {} boat belongs to Mia's uncle, 12 metres long.", "12", True),
+        ("The {} boat belongs to Mia's uncle.", "to Mia's uncle", False),
+        ("Лодка {} стоит в порту.", "стоит в порту", False),
+        ("红色的船{}号停在港口。", "停在港口", False),
+    ],
+)
+async def test_a_word_or_number_too_short_to_tell_waits_for_a_person(
+    memory: Memory, llm: Scripted, before: str, was: str, asked: bool
+) -> None:
+    said = await memory.observe(before.format("red"), **CREW, user_id="mia", observed_at=MONDAY)
+    await consolidated(memory, llm, said.scope.key, before.format("red"))
+    await memory.observe(before.format("blue"), **CREW, user_id="eve", observed_at=MONDAY + timedelta(days=1))
+    llm.then(overtaking(lambda _: was))
+    done = await memory.scopes.consolidate(**ADA, scope_id=f"s{said.scope.key}")
+    assert (done.superseded, len(await memory.work.reviews(**ADA))) == ((0, 1) if asked else (1, 0))
 
 
 @pytest.mark.slow
@@ -97,6 +147,7 @@ async def test_what_one_said_oneself_is_not_bounded(memory: Memory, llm: Scripte
 DECISIONS: dict[str, Callable[[Memory, str], Awaitable[Any]]] = {
     "confirmed": lambda memory, id: memory.observations.confirm(id, **MIA),
     "disputed": lambda memory, id: memory.observations.dispute(id, **MIA),
+    "said again": lambda memory, id: memory.observe("Mia drinks tea.", **MIA),
     "held": lambda memory, id: memory.holds.place(**ADA, user_id="mia", reason="audit"),
 }
 

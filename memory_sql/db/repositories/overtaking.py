@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, select, union
+from sqlalchemy import and_, func, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.arrays import among
@@ -62,6 +62,8 @@ class OvertakingRepository:
     ) -> set[int]:
         """Those of which a person has decided something since then, and older ones said again after this run had begun.
 
+        Again by what another run found, or by somebody's own statement.
+
         A legal hold that was placed or ended meanwhile may concern each of them.
         """
         seqs = {*newer, *older}
@@ -71,7 +73,8 @@ class OvertakingRepository:
             _v.created_at > since,
         )
         about = select(_v.seq).where(*by_people, in_scope(_v, scope), among(_v.seq, seqs))
-        again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, older), _e.run_id > run_id)
+        stated = and_(_e.run_id.is_(None), _e.said_at.is_not(None), _e.created_at > since)
+        again = select(_e.seq).where(in_scope(_e, scope), among(_e.seq, older), or_(_e.run_id > run_id, stated))
         decided = set(await self._session.scalars(union(about, again)))
         holds = select(func.count()).select_from(_v).where(*by_people, _v.kind == "hold")
         return seqs if await self._session.scalar(holds) else decided

@@ -109,6 +109,20 @@ async def test_a_word_or_number_too_short_to_tell_waits_for_a_person(
     assert (done.superseded, len(await memory.work.reviews(**ADA))) == ((0, 1) if asked else (1, 0))
 
 
+@pytest.mark.parametrize("are_one", [True, False])
+async def test_somebody_with_two_ids_is_one_person(memory: Memory, llm: Scripted, *, are_one: bool) -> None:
+    scope = await crew(memory, llm, 9)
+    if are_one:
+        await memory.people.merge(**ADA, user_id="visitor", into_user_id="eve")
+    for n, user_id in enumerate(("eve", "visitor")):
+        text = f"The boat number {n + 100} is sold, and boat number {n} with it."
+        await memory.observe(text, **CREW, user_id=user_id, observed_at=MONDAY.replace(year=2027 + n))
+        llm.then(overtaking(lambda text: text.strip(".")))
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert len([seq for seq in await statuses(memory) if seq <= 9]) == (3 if are_one else 6)
+    assert len(await memory.work.reviews(**ADA)) == (3 if are_one else 0)
+
+
 @pytest.mark.slow
 async def test_one_members_words_overtake_a_few_of_others_in_a_day(timed: Memory, llm: Scripted, clock: Any) -> None:
     """Ten conversations, three rows of others each."""

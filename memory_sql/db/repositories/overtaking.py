@@ -22,9 +22,10 @@ class OvertakingRepository:
     _session: AsyncSession
 
     async def authors(self, scope: ScopeState, seqs: Sequence[int]) -> dict[int, set[str | None]]:
-        """Who said each of these; None: the host."""
+        """Who said each of these, whichever of their ids they said it under; None: the host."""
+        person = func.memory.person(_e.agent_key, _e.user_id)
         found = await self._session.execute(
-            select(_e.seq, _e.user_id).where(in_scope(_e, scope), among(_e.seq, seqs), _e.withdrawn_by.is_(None))
+            select(_e.seq, person).where(in_scope(_e, scope), among(_e.seq, seqs), _e.withdrawn_by.is_(None))
         )
         authors: dict[int, set[str | None]] = {seq: set() for seq in seqs}
         for seq, user_id in found:

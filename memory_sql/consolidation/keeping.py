@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from memory_sql.consolidation.names import renames
+from memory_sql.consolidation.altered import LOST, altered
+from memory_sql.consolidation.names import CAPITALIZING, renames
 from memory_sql.domain.scopes import PendingObservation
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import FunctionWords, ToldBy
 from memory_sql.languages.text import count_words, sentence_ends, sentences
-from memory_sql.languages.wording import is_among, pieces, telling
+from memory_sql.languages.wording import pieces, share_among, telling
 from memory_sql.languages.words import words_in
 
 FEW = 3  # a sentence with fewer telling words says nothing that could be made up
@@ -26,7 +27,6 @@ SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sente
 TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
 TOLD_AT_ALL = 1 / 4
 LONGEST_WORD = 12  # characters per word, on average
-LOST = 0.4  # of its words, and of those that only it had, fewer stand in one new sentence: by honest answers it is half
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
 SPARE = 1.2  # how far above the limit a text may be: no model can count
 SURE = 2  # function words of a language by which a text is known to be in it
@@ -86,8 +86,14 @@ def kept(
     problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
-    silent = untold(current, told, whose, explained) if is_comparable(text, current or "", max_words) else []
-    if not any(problems) and fits(text, max_words) and not silent:
+    silent, otherwise = list[int](), list[int]()
+    if is_comparable(text, current or "", max_words):
+        silent = untold(current, told, whose, explained)
+        done = {*explained, *(n + 1 for n in silent)}
+        has_names = _language(current or "") not in CAPITALIZING
+        news = [pieces(item.content) for item in inputs]
+        otherwise = altered(current or "", parts, told, whose, done, news, has_names=has_names)
+    if not any(problems) and fits(text, max_words) and not silent and not otherwise:
         return Kept(text)
     new = [telling(item.content, [whose]) for item in inputs]
     stand = {n for n, problem in enumerate(problems) if problem is None}
@@ -101,8 +107,9 @@ def kept(
     gone = len(stand) < len(parts)
     waits = frozenset(item.seq for n, item in enumerate(inputs) if gone and n not in told_now)
     again = {sentence for some in old.values() for sentence in some}
-    silent = [n for n in silent if sentences(current or "")[n] not in again]
-    lost = _put_back_silent(parts, told, stand, old, current or "", silent, whose, max_words)
+    back = [n for n in sorted([*silent, *otherwise]) if sentences(current or "")[n] not in again]
+    no_room = _put_back_silent(parts, told, stand, old, current or "", back, otherwise, new, whose, max_words)
+    lost = [sentences(current or "")[n] for n in no_room if n in silent]
     whole = "".join(_written(parts, stand, old)).strip()
     share = share_of(lost, [current or ""])
     added, beside = _added(parts, sorted(unsaid), stand, old, instead, max_words)
@@ -112,7 +119,7 @@ def kept(
         text = "".join(_written(parts, stand | added, beside)).strip()
         unsaid_in = Unsaid(text, tuple(parts[n].strip() for n in sorted(added)), waits & tells)
     counts = Counter(filter(None, problems))
-    return Kept(whole, waits, counts, len(silent) - len(lost), share, unsaid_in)
+    return Kept(whole, waits, counts, len(back) - len(no_room), share, unsaid_in)
 
 
 def share_of(some: Sequence[str], texts: Sequence[str]) -> float:
@@ -143,7 +150,7 @@ def is_comparable(text: str, current: str, max_words: int) -> bool:
     """A short text may be written anew; one above the limit has to be. In another language none has the same words."""
     is_short = count_words(current) <= SHORT_WORDS and len(current) <= SHORT_CHARACTERS
     languages = {_language(text), _language(current)} - {None}
-    return not is_short and count_words(current) <= max_words and len(languages) < 2
+    return not is_short and fits(current, max_words) and len(languages) < 2
 
 
 def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
@@ -157,7 +164,7 @@ def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, expl
         own = [word for word in words if counts[word] == 1]
         if n + 1 in explained or not own or any(words <= there for there in told):
             continue
-        if all(_share(words, there) < LOST or _share(own, there) < LOST for there in told):
+        if all(share_among(words, there) < LOST or share_among(own, there) < LOST for there in told):
             found.append(n)
     return found
 
@@ -178,8 +185,22 @@ def _remnants(
         for k in stand
         if (words := telling(parts[k], [whose]))
         and words <= old[n]
-        and all(_share(other, told[k]) < LOST for other in stays)
+        and all(share_among(other, told[k]) < LOST for other in stays)
     }
+
+
+def _instead(
+    told: Sequence[frozenset[str]],
+    stand: Collection[int],
+    old: Sequence[frozenset[str]],
+    n: int,
+    back: Collection[int],
+    new: Sequence[Collection[str]],
+) -> set[int]:
+    """The places of sentences that tell the old one `n` otherwise, and neither another one that stays nor anything new."""
+    stays = [*(words for m, words in enumerate(old) if m not in back), *new]
+    of_it = (k for k in stand if share_among(old[n], told[k]) >= LOST)
+    return {k for k in of_it if all(share_among(words, told[k]) < LOST for words in stays)}
 
 
 def _put_back_silent(
@@ -189,25 +210,28 @@ def _put_back_silent(
     old: dict[int, list[str]],
     current: str,
     silent: Sequence[int],
+    otherwise: Collection[int],
+    new: Sequence[Collection[str]],
     whose: str,
     max_words: int,
-) -> list[str]:
+) -> list[int]:
     """Adds these sentences of the old text to `old`, each behind what tells the last before it, in the place of what is left
-    of it. Returns what has no room.
+    of it. Returns the places of those that have no room.
     """
-    before, lost = sentences(current), list[str]()
+    before, lost = sentences(current), list[int]()
     words_of = [telling(sentence, [whose]) for sentence in before] if silent else []
     for n in silent:
         remnants = _remnants(parts, told, stand, words_of, n, silent, whose)
+        remnants |= _instead(told, stand, words_of, n, silent, new) if n in otherwise else set()
         stand -= remnants
         ahead = [m for m in range(n) if m not in silent]
         words = telling(before[ahead[-1]]) if ahead else frozenset[str]()
-        place = max(range(len(parts)), key=lambda k: (k in stand) * _share(words, told[k]), default=0)
+        place = max(range(len(parts)), key=lambda k: (k in stand) * share_among(words, told[k]), default=0)
         old.setdefault(place, []).append(before[n])
         if not fits("".join(_written(parts, stand, old)).strip(), max_words):
             old[place].pop()
             stand |= remnants
-            lost.append(before[n])
+            lost.append(n)
     return lost
 
 
@@ -244,12 +268,8 @@ def _written(parts: Sequence[str], stand: Collection[int], old: dict[int, list[s
         yield from (f"{sentence} " for sentence in old.get(n, ()))
 
 
-def _share(words: Collection[str], there: Collection[str]) -> float:
-    return sum(is_among(word, there) for word in words) / len(words) if words else 1.0
-
-
 def _best(words: Collection[str], among: Sequence[Collection[str]]) -> float:
-    return max((_share(words, there) for there in among), default=0.0)
+    return max((share_among(words, there) for there in among), default=0.0)
 
 
 def _made_up(
@@ -266,7 +286,7 @@ def _made_up(
     found = list[int]()
     for n, part in enumerate(parts):
         words = {word for word in telling(part, [whose]) if not word.isdigit()}
-        if problems[n] is None and len(words) >= FEW and _share(words, said) < SOURCED:
+        if problems[n] is None and len(words) >= FEW and share_among(words, said) < SOURCED:
             found.append(n)
     if not found:
         return set()
@@ -291,8 +311,8 @@ def _put_back(
     gone = [n for n in range(len(told)) if n not in stand]
     for sentence in sentences(current or "") if gone else ():
         words = telling(sentence, [whose])
-        place = max(gone, key=lambda n: _share(words, told[n]))
-        if words and _share(words, told[place]) >= TOLD and _best(words, [told[n] for n in stand]) < TOLD:
+        place = max(gone, key=lambda n: share_among(words, told[n]))
+        if words and share_among(words, told[place]) >= TOLD and _best(words, [told[n] for n in stand]) < TOLD:
             back.setdefault(place, []).append(sentence)
     return back
 
@@ -307,7 +327,7 @@ def _beyond(
 ) -> Iterator[int]:
     """What has to go, from the end, until the rest fits: first what tells nothing new, then what waits for the next text."""
     left = set(stand)
-    tells = {n for n in stand if any(words and _share(words, told[n]) >= TOLD for words in new)}
+    tells = {n for n in stand if any(words and share_among(words, told[n]) >= TOLD for words in new)}
     for n in (*sorted(left - tells, reverse=True), *sorted(tells, reverse=True)):
         if fits("".join(_written(parts, left, old)).strip(), max_words) or len(left) == 1:
             return

@@ -77,6 +77,11 @@ def is_among(word: str, words: Collection[str]) -> bool:
     return any(other.startswith(stem) and _are_forms(word, other) for other in words)
 
 
+def share_among(words: Collection[str], there: Collection[str]) -> float:
+    """How much of the words is there; 1 where there are none."""
+    return sum(is_among(word, there) for word in words) / len(words) if words else 1.0
+
+
 @lru_cache(maxsize=1024)
 def pieces(text: str) -> frozenset[str]:
     """The folded words: compounds by their parts, text without spaces by pairs of characters."""

@@ -1,0 +1,94 @@
+"""A sentence of the old text about which nothing is new stays as it was; what is new may change it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memory_sql.consolidation.keeping import Kept, kept
+from memory_sql.domain.scopes import PendingObservation
+
+AROUND = [
+    "Rosa cleans the kitchen windows on Thursdays.",
+    "The boat was painted green by the crew in May.",
+    "Jonas repairs old bicycles in the shed behind the mill.",
+    "The choir rehearses in the parish hall every Tuesday evening.",
+    "A new roof for the barn will cost about nine thousand euros.",
+    "Lena teaches chess to the children of the village school.",
+]
+FERRY = "The ferry to the island sails hourly."
+
+
+def rewritten(old: str, new: str, said: str = FERRY, max_words: int = 500) -> Kept:
+    current, text = (" ".join([*AROUND[:3], one, *AROUND[3:]]) for one in (old, new))
+    pending = [PendingObservation(99, said, datetime(2026, 11, 23, tzinfo=UTC))]
+    return kept(f"{text} {said}", current, pending, [], "crew", max_words, lambda parts: [None] * len(parts))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Mia likes green tea.", "Jon likes green tea."),
+        ("Mia is allergic to peanuts.", "Jon is allergic to peanuts."),
+        ("Mia does not eat meat.", "Mia eats meat."),
+        ("Mia eats meat on Sundays.", "Mia doesn't eat meat on Sundays."),
+        ("Mia never drinks coffee after noon.", "Mia drinks coffee after noon."),
+        ("The rent is 1,200 euros a month.", "The rent is 1,400 euros a month."),
+        ("The rent is 1,200 euros a month.", "The rent is paid each month."),
+        ("The exam is on 3 March 2027.", "The exam is on 3 May 2027."),
+        ("The meeting is on Monday at 10.", "The meeting is on Monday."),
+        ("Mia's doctor is Dr. Kovacs in Graz.", "Mia has a doctor in Graz."),
+        ("Mia has two children, Tom and Eva.", "Mia has children."),
+        ("Mia lent Jonas 200 euros.", "Jonas lent Mia 200 euros."),
+        ("Mia is Jonas's boss.", "Jonas is Mia's boss."),
+        ("Mia moved from Graz to Linz.", "Mia moved from Linz to Graz."),
+        ("The key hangs behind the red door.", "The key hangs behind the blue door."),
+        ("Invoices go to anna@x.org only.", "Invoices go to ben@y.org only."),
+        ("Mia hates cilantro.", "Mia loves cilantro."),
+        ("Mia isst kein Fleisch.", "Mia isst Fleisch."),
+        ("Mia no come carne.", "Mia come carne."),
+    ],
+)
+def test_what_nothing_new_is_about_stays_as_it_was(old: str, new: str) -> None:
+    of = rewritten(old, new)
+    assert old in of.text
+    assert new not in of.text
+    assert of.text.endswith(FERRY)
+    assert of.put_back == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("The rent is 1,200 euros a month.", "The rent is 1,400 euros a month.", "The rent was raised to 1,400 euros."),
+        ("Mia does not eat meat.", "Mia eats meat.", "Mia eats meat again."),
+        ("The key hangs behind the red door.", "The key hangs behind the blue door.", "The key has a new place."),
+        ("Mia's doctor is Dr. Kovacs.", "Mia's doctor is Dr. Novak.", "Mia goes to Dr. Novak, her new doctor."),
+    ],
+)
+def test_what_something_new_is_about_may_change(old: str, new: str, said: str) -> None:
+    assert new in rewritten(old, new, said).text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Mia does not eat meat.", "Meat isn't eaten by Mia."),
+        ("The rent is 1,200 euros a month.", "A month's rent is 1200 euros."),
+        ("Mia has two children, Tom and Eva.", "Tom and Eva are the two children of Mia."),
+        ("Mia has two children. Mia works in Graz.", "Mia, who has two children, works in Graz."),
+        ("The regatta is on 3 May.", "The regatta was on 3 May."),
+    ],
+)
+def test_what_is_told_in_other_words_is_not_put_back(old: str, new: str) -> None:
+    assert new in rewritten(old, new).text
+    assert rewritten(old, new).put_back == 0
+
+
+@pytest.mark.parametrize("limit", [930, 900, 800])
+def test_a_text_a_little_above_its_limit_loses_nothing_in_silence(limit: int) -> None:
+    """62 sentences, of which the model drops 25 and lists none."""
+    said = [f"The sail of boathouse {n + 100} was repaired by crew {n + 300} of the dock in winter." for n in range(62)]
+    of = kept(" ".join(said[:37]), " ".join(said), [], [], "crew", limit, lambda parts: [None] * len(parts))
+    assert (of.put_back, of.lost) == (25, 0)

@@ -14,7 +14,7 @@ from memory_sql.consolidation.keeping import LONGEST_WORD, SHORT_CHARACTERS, SHO
 from memory_sql.consolidation.replacing import FEWEST, Shown, says_the_same
 from memory_sql.domain.scopes import Contradiction
 from memory_sql.languages.text import count_words
-from memory_sql.languages.wording import TELLING, is_among, pieces, stands_in
+from memory_sql.languages.wording import TELLING, is_among, pieces, share_among, stands_in
 
 GONE = 1 / 4  # of the old text may be dropped as over or slight, in one version and in a week
 SLIGHT_INPUTS = 3 / 4  # of the new observations may be dropped as slight
@@ -109,7 +109,11 @@ def _given_way(contradictions: Sequence[Contradiction], sentences: Sequence[str]
         was, older = item.was or "", contents.get(item.older or 0)
         found = [n for n, text in enumerate(sentences, 1) if stands_in(was, text)]
         if older is not None:
-            yield from (n for n in found if _tells(sentences[n - 1], older))
+            tells = [n for n in found if _tells(sentences[n - 1], older)]
+            nearest = max((_nearness(sentences[n - 1], older) for n in tells), default=0.0)
+            yield from (
+                n for n in tells if _nearness(sentences[n - 1], older) == nearest or _is_of(sentences[n - 1], older)
+            )
         elif of_text < FEWEST:
             of_text += 1
             yield from found[:1]
@@ -117,6 +121,16 @@ def _given_way(contradictions: Sequence[Contradiction], sentences: Sequence[str]
 
 def _tells(sentence: str, older: str) -> bool:
     return stands_in(older, sentence, TOLD) or stands_in(sentence, older, TOLD)
+
+
+def _nearness(sentence: str, older: str) -> float:
+    one, other = pieces(sentence), pieces(older)
+    return share_among(one, other) + share_among(other, one)
+
+
+def _is_of(sentence: str, older: str) -> bool:
+    """Whether it says nothing but what the observation says, or that and more."""
+    return says_the_same(sentence, older) or says_the_same(older, sentence)
 
 
 def _has_ended(sentence: str, ended: list[str]) -> bool:
@@ -130,7 +144,7 @@ def _has_ended(sentence: str, ended: list[str]) -> bool:
 def _says_again(sentence: str, by: str | None, shown: Shown) -> bool:
     """Whether a new observation says it; one that is known may be the sentence's own source."""
     other = shown.find(by) if by is not None and by.startswith("n") else None
-    return other is not None and stands_in(sentence, other.content)
+    return other is not None and says_the_same(sentence, other.content)
 
 
 def size_of(text: str) -> int:

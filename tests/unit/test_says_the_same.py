@@ -13,6 +13,7 @@ PAINT = "The crew of the red boat at the north pier must {} the hull in winter a
     [
         (WHOLE.format("ben@y.org"), WHOLE.format("anna@x.org")),
         (WHOLE.format("Jonas"), WHOLE.format("Lena")),
+        (WHOLE.format("Jon"), WHOLE.format("Mia")),
         (PAINT.format("not paint"), PAINT.format("paint")),
         (PAINT.format("paint"), PAINT.format("never paint")),
         (PAINT.format("scrape"), PAINT.format("paint")),

@@ -70,6 +70,11 @@ def nothing_new(kept: Kept, inputs: int, max_words: int) -> Refusal | None:
     """Why what is kept of a text serves for nothing; None: it does."""
     if kept.text and len(kept.waits) < inputs and fits(kept.text, max_words):
         return None
+    if not kept.left_out:
+        return Refusal(
+            "the new text tells none of the new observations, and the answer doesn't say why",
+            "It tells none of the new observations: tell them, or name in left_out each that your text doesn't tell.",
+        )
     said = ", ".join(f"{count} for {reason}" for reason, count in kept.left_out.items())
     return Refusal(
         f"nothing new is left of the text: sentences left out: {said}",

@@ -93,9 +93,10 @@ def kept(
         has_names = _language(current or "") not in CAPITALIZING
         news = [pieces(item.content) for item in inputs]
         otherwise = altered(current or "", parts, told, whose, done, news, has_names=has_names)
-    if not any(problems) and fits(text, max_words) and not silent and not otherwise:
-        return Kept(text)
     new = [telling(item.content, [whose]) for item in inputs]
+    passed_over = frozenset(inputs[n].seq for n in _passed_over(new, inputs, text, current or "", told))
+    if not any(problems) and fits(text, max_words) and not silent and not otherwise:
+        return Kept(text, passed_over)
     stand = {n for n, problem in enumerate(problems) if problem is None}
     old = _put_back(told, stand, current, whose)
     instead = {place: len(some) for place, some in old.items()}
@@ -105,7 +106,7 @@ def kept(
         problems[n] = "too_long"
     told_now = _told(new, told, stand, old)
     gone = len(stand) < len(parts)
-    waits = frozenset(item.seq for n, item in enumerate(inputs) if gone and n not in told_now)
+    waits = passed_over.union(item.seq for n, item in enumerate(inputs) if gone and n not in told_now)
     again = {sentence for some in old.values() for sentence in some}
     back = [n for n in sorted([*silent, *otherwise]) if sentences(current or "")[n] not in again]
     no_room = _put_back_silent(parts, told, stand, old, current or "", back, otherwise, new, whose, max_words)
@@ -148,9 +149,12 @@ def _added(
 
 def is_comparable(text: str, current: str, max_words: int) -> bool:
     """A short text may be written anew; one above the limit has to be. In another language none has the same words."""
-    is_short = count_words(current) <= SHORT_WORDS and len(current) <= SHORT_CHARACTERS
     languages = {_language(text), _language(current)} - {None}
-    return not is_short and fits(current, max_words) and len(languages) < 2
+    return not _is_short(current) and fits(current, max_words) and len(languages) < 2
+
+
+def _is_short(text: str) -> bool:
+    return count_words(text) <= SHORT_WORDS and len(text) <= SHORT_CHARACTERS
 
 
 def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
@@ -233,6 +237,26 @@ def _put_back_silent(
             stand |= remnants
             lost.append(n)
     return lost
+
+
+def _passed_over(
+    new: Sequence[Collection[str]],
+    inputs: Sequence[PendingObservation],
+    text: str,
+    current: str,
+    told: Sequence[frozenset[str]],
+) -> Iterator[int]:
+    """The places of the observations in the language of the text that no sentence tells. A short text may be written anew."""
+    if _is_short(" ".join([current, *(item.content for item in inputs)])):
+        return
+    small = _small_words().get(_language(text) or "", frozenset())
+    for n, words in enumerate(new):
+        if (
+            words
+            and _best(words, told) < TOLD_AT_ALL
+            and small.intersection(map(str.lower, words_in(inputs[n].content)))
+        ):
+            yield n
 
 
 def _told(

@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from memory_sql.consolidation.accounting import Spent, account
+from memory_sql.consolidation.answers import NamedLeftOut
 from memory_sql.consolidation.keeping import Kept, kept
-from memory_sql.domain.scopes import PendingObservation
+from memory_sql.consolidation.replacing import Shown
+from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation
 
 AROUND = [
     "Rosa cleans the kitchen windows on Thursdays.",
@@ -18,11 +21,12 @@ AROUND = [
     "Lena teaches chess to the children of the village school.",
 ]
 FERRY = "The ferry to the island sails hourly."
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 
 def rewritten(old: str, new: str, said: str = FERRY, max_words: int = 500) -> Kept:
     current, text = (" ".join([*AROUND[:3], one, *AROUND[3:]]) for one in (old, new))
-    pending = [PendingObservation(99, said, datetime(2026, 11, 23, tzinfo=UTC))]
+    pending = [PendingObservation(99, said, NOW)]
     return kept(f"{text} {said}", current, pending, [], "crew", max_words, lambda parts: [None] * len(parts))
 
 
@@ -92,3 +96,61 @@ def test_a_text_a_little_above_its_limit_loses_nothing_in_silence(limit: int) ->
     said = [f"The sail of boathouse {n + 100} was repaired by crew {n + 300} of the dock in winter." for n in range(62)]
     of = kept(" ".join(said[:37]), " ".join(said), [], [], "crew", limit, lambda parts: [None] * len(parts))
     assert (of.put_back, of.lost) == (25, 0)
+
+
+@pytest.mark.parametrize("names", ["Jonas Lena Olaf Petra Rosa Anna", "Jon Mia Tom Eva Kim Ada"])
+def test_one_contradiction_takes_no_sentence_about_somebody_else(names: str) -> None:
+    said = [f"{name} likes strong black coffee with a little milk in the morning." for name in names.split()]
+    newer = PendingObservation(9, f"{names.split()[0]} drinks tea now.", NOW)
+    shown = Shown([newer], [AbsorbedObservation(1, said[0], NOW)], " ".join(said))
+    overtaken = Contradiction(newer=9, older=1, was="strong black coffee", now="tea")
+    assert account([], [overtaken], said, shown, "crew", Spent(is_own=False)).explained == {1}
+
+
+def test_what_tells_the_same_observation_twice_goes_with_it() -> None:
+    said = [
+        "Jonas likes strong black coffee.",
+        "Jonas likes strong black coffee, with milk.",
+        "Lena likes black coffee.",
+    ]
+    shown = Shown(
+        [PendingObservation(9, "Jonas drinks tea.", NOW)], [AbsorbedObservation(1, said[0], NOW)], " ".join(said)
+    )
+    overtaken = Contradiction(newer=9, older=1, was="black coffee", now="tea")
+    assert account([], [overtaken], said, shown, "crew", Spent(is_own=False)).explained == {1, 2}
+
+
+def test_where_several_speak_a_sentence_is_repeated_by_what_says_all_of_it() -> None:
+    said = [f"{name} likes strong black coffee with a little milk in the morning." for name in ("Lena", "Tom", "Jonas")]
+    newer = PendingObservation(9, f"So {said[2]}", NOW)
+    listed = [NamedLeftOut(what=f"s{n}", why="repeated", by="n1") for n in (1, 2, 3)]
+    counted = account(listed, [], said, Shown([newer], [], " ".join(said)), "crew", Spent(is_own=False))
+    assert counted.replaced == pytest.approx(1 / 3)
+
+
+NEWS = [
+    "Tom is allergic to peanuts and carries a pen.",
+    "The gate code is kept in the blue drawer.",
+    "Die Fähre zur Insel fährt im Sommer jede Stunde.",
+]
+
+
+@pytest.mark.parametrize(
+    ("told", "waits"),
+    [
+        ([], {1, 2}),
+        ([NEWS[0]], {2}),
+        (["Tom carries a pen, since he is allergic to peanuts. In the blue drawer lies the code of the gate."], set()),
+    ],
+)
+def test_what_is_new_and_not_told_stays_pending(told: list[str], waits: set[int]) -> None:
+    """What is in another language may have been translated."""
+    pending = [PendingObservation(n, text, NOW) for n, text in enumerate(NEWS, 1)]
+    current = " ".join(AROUND)
+    of = kept(" ".join([current, *told]), current, pending, [], "crew", 500, lambda parts: [None] * len(parts))
+    assert of.waits == waits
+
+
+def test_a_short_text_may_be_written_anew() -> None:
+    pending = [PendingObservation(1, "Tom is allergic to peanuts.", NOW)]
+    assert not kept("They meet.", "They met.", pending, [], "crew", 500, lambda parts: [None] * len(parts)).waits

@@ -13,7 +13,7 @@ from memory_sql.consolidation.holding import denials
 from memory_sql.consolidation.numbers import FIGURE, values_in, values_of
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import sentences
-from memory_sql.languages.wording import is_among, pieces, says_nothing, share_among, telling
+from memory_sql.languages.wording import is_among, pieces, saying, share_among, telling
 from memory_sql.languages.words import fold, words_in
 
 LOST = 0.4  # of its words, and of those that only it had, fewer stand in one new sentence: by honest answers it is half
@@ -38,15 +38,15 @@ def altered(
     `explained`: the numbers of those of which that is known; `has_names`: a capital says something, unlike in German.
     """
     before = sentences(current)
-    saying = [_saying([sentence]) for sentence in before]
-    counts = Counter(word for words in saying for word in words)
+    said = [saying(sentence) for sentence in before]
+    counts = Counter(word for words in said for word in words)
     names = _named(before) - pieces(whose) if has_names else frozenset[str]()
     found = list[int]()
     for n, sentence in enumerate(before):
         if n + 1 in explained or any(sentence == part.strip() for part in parts):
             continue
-        own = [word for word in saying[n] if counts[word] == 1]
-        if any(share_among(saying[n], there) >= ABOUT or any(is_among(word, there) for word in own) for there in news):
+        own = [word for word in said[n] if counts[word] == 1]
+        if any(share_among(said[n], there) >= ABOUT or any(is_among(word, there) for word in own) for there in news):
             continue
         words = telling(sentence, [whose])
         tells = [k for k, there in enumerate(told) if share_among(words, there) >= LOST]
@@ -54,7 +54,7 @@ def altered(
             continue  # it isn't told at all
         near = sorted({k for m in tells for k in (m - 1, m) if k >= 0})
         there = frozenset[str]().union(*(told[k] for k in near))
-        is_whole = all(is_among(word, there) for word in saying[n] & names)
+        is_whole = all(is_among(word, there) for word in said[n] & names)
         most = max(share_among(words, told[k]) for k in tells)
         best = [k for k in tells if share_among(words, told[k]) == most]
         if (
@@ -68,8 +68,9 @@ def altered(
 
 def _has_figures_of(sentence: str, text: str) -> bool:
     """By value: 1200 is 1,200, and two is 2. An ordinal (2nd) may be written in words."""
-    there, figures = values_in(text), (found[0] for found in FIGURE.finditer(_ORDINAL.sub(" ", sentence)))
-    return all(figure in text or any(value in there for value in values_of(figure)) for figure in figures)
+    there, whole = values_in(text), FIGURE.findall(text)
+    figures = FIGURE.findall(_ORDINAL.sub(" ", sentence))
+    return all(figure in whole or any(value in there for value in values_of(figure)) for figure in figures)
 
 
 def _named(before: Sequence[str]) -> frozenset[str]:
@@ -100,15 +101,11 @@ def _differ_in_one_place(old: Sequence[str], new: Sequence[str]) -> bool:
     least = min(len(old), len(new))
     before = next((n for n in range(least) if old[n] != new[n]), least)
     after = next((n for n in range(least - before) if old[-1 - n] != new[-1 - n]), least - before)
-    was, now = (_saying(words[before : len(words) - after]) for words in (old, new))
+    was, now = (saying(" ".join(words[before : len(words) - after])) for words in (old, new))
     if any(word[0].isdigit() for word in (*was, *now)):
         return False  # figures are compared by their values
     is_other = any(not is_among(word, now) for word in was) and any(not is_among(word, was) for word in now)
     return is_other and before + after >= max(len(old), len(new)) / 2
-
-
-def _saying(words: Sequence[str]) -> set[str]:
-    return {word for word in pieces(" ".join(words)) if not says_nothing(word)}
 
 
 def _is_denied(sentence: str, parts: Sequence[str], told: Sequence[frozenset[str]], tells: Sequence[int]) -> bool:

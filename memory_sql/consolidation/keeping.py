@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -18,14 +18,15 @@ from memory_sql.consolidation.names import CAPITALIZING, renames
 from memory_sql.domain.scopes import PendingObservation
 from memory_sql.languages.data import of_all
 from memory_sql.languages.tables import FunctionWords, ToldBy
-from memory_sql.languages.text import count_words, sentence_ends, sentences
-from memory_sql.languages.wording import pieces, share_among, telling
+from memory_sql.languages.text import count_words, normal_form, sentence_ends, sentences
+from memory_sql.languages.wording import pieces, saying, share_among, telling
 from memory_sql.languages.words import words_in
 
 FEW = 3  # a sentence with fewer telling words says nothing that could be made up
 SOURCED = 1 / 3  # of its telling words have to be somewhere; of 59 honest sentences each has two thirds
 TOLD = 1 / 2  # of an observation's telling words stand in the sentence that tells it
 TOLD_AT_ALL = 1 / 4
+FEW_WORDS = 4  # a line with fewer may stand under several headings
 LONGEST_WORD = 12  # characters per word, on average
 SHORT_WORDS, SHORT_CHARACTERS = 40, 240  # an old text shorter than this may shrink freely
 SPARE = 1.2  # how far above the limit a text may be: no model can count
@@ -81,7 +82,8 @@ def kept(
 
     `explained`: the numbers of those of the old text of which the answer says why it drops them.
     """
-    parts = list(_parts(text))
+    parts = list(_once(_parts(text)))
+    text = "".join(parts).strip()
     told = [pieces(part) for part in parts]
     problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
@@ -89,10 +91,9 @@ def kept(
     silent, otherwise = list[int](), list[int]()
     if is_comparable(text, current or "", max_words):
         silent = untold(current, told, whose, explained)
-        done = {*explained, *(n + 1 for n in silent)}
         has_names = _language(current or "") not in CAPITALIZING
         news = [pieces(item.content) for item in inputs]
-        otherwise = altered(current or "", parts, told, whose, done, news, has_names=has_names)
+        otherwise = altered(current or "", parts, told, whose, explained, news, has_names=has_names)
     new = [telling(item.content, [whose]) for item in inputs]
     passed_over = frozenset(inputs[n].seq for n in _passed_over(new, inputs, text, current or "", told))
     if not any(problems) and fits(text, max_words) and not silent and not otherwise:
@@ -108,7 +109,7 @@ def kept(
     gone = len(stand) < len(parts)
     waits = passed_over.union(item.seq for n, item in enumerate(inputs) if gone and n not in told_now)
     again = {sentence for some in old.values() for sentence in some}
-    back = [n for n in sorted([*silent, *otherwise]) if sentences(current or "")[n] not in again]
+    back = [n for n in sorted({*silent, *otherwise}) if sentences(current or "")[n] not in again]
     no_room = _put_back_silent(parts, told, stand, old, current or "", back, otherwise, new, whose, max_words)
     lost = [sentences(current or "")[n] for n in no_room if n in silent]
     whole = "".join(_written(parts, stand, old)).strip()
@@ -160,15 +161,18 @@ def _is_short(text: str) -> bool:
 def untold(current: str | None, told: Sequence[frozenset[str]], whose: str, explained: Collection[int]) -> list[int]:
     """The places of the old text's sentences that have no counterpart, though the answer doesn't say that it drops them.
 
-    Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number.
+    Judged by the words that no other sentence of the old text has: alike sentences tell them apart by a name or a number. One
+    that has none of its own is told by what has all of its words.
     """
-    old = [telling(sentence, [whose]) for sentence in sentences(current or "")]
+    called = pieces(whose)
+    old = [(telling(sentence) | saying(sentence)) - called for sentence in sentences(current or "")]
     counts, found = Counter(word for words in old for word in words), list[int]()
     for n, words in enumerate(old):
         own = [word for word in words if counts[word] == 1]
-        if n + 1 in explained or not own or any(words <= there for there in told):
+        if n + 1 in explained or not words or any(words <= there for there in told):
             continue
-        if all(share_among(words, there) < LOST or share_among(own, there) < LOST for there in told):
+        least = LOST if own else 1
+        if all(share_among(words, there) < least or share_among(own, there) < LOST for there in told):
             found.append(n)
     return found
 
@@ -283,6 +287,16 @@ def _parts(text: str) -> Iterator[str]:
         if text[begin:until].strip():
             yield text[begin:until]
         begin = until
+
+
+def _once(parts: Iterable[str]) -> Iterator[str]:
+    """Without sentences that stand there already: they would leave no room for others."""
+    seen = set[str]()
+    for part in parts:
+        normal = normal_form(part)
+        if normal not in seen or count_words(part) < FEW_WORDS:
+            yield part
+        seen.add(normal)
 
 
 def _written(parts: Sequence[str], stand: Collection[int], old: dict[int, list[str]]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from memory_sql.consolidation.holding import denials, holds_of
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation, Repetition
 from memory_sql.languages.invisible import cut_before
 from memory_sql.languages.text import clean, one_line
-from memory_sql.languages.wording import SAID_AGAIN, TELLING, is_among, pieces, says_nothing, stands_in
+from memory_sql.languages.wording import SAID_AGAIN, TELLING, is_among, pieces, saying, says_nothing, stands_in
 from memory_sql.llm.notation import as_written
 from memory_sql.privacy.classify import mask
 from memory_sql.privacy.contact import other_contact
@@ -185,8 +185,7 @@ def says_the_same(newer: str, older: str) -> bool:
     if not stands_in(newer, older, SAID_AGAIN) or other_contact(newer, older):
         return False
     there = pieces(older)
-    said = (word for word in pieces(newer) if not says_nothing(word))
-    return denials(newer) == denials(older) and all(is_among(word, there) for word in said)
+    return denials(newer) == denials(older) and all(is_among(word, there) for word in saying(newer))
 
 
 def quoted(text: str | None) -> str | None:

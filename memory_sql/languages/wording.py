@@ -56,6 +56,11 @@ def says_nothing(word: str) -> bool:
     return word in _fillers() or _INFLECTING.fullmatch(word) is not None
 
 
+def saying(text: str) -> frozenset[str]:
+    """Its figures, and its words but those that say nothing by themselves, also short ones: names, say."""
+    return frozenset(word for word in pieces(text) if word.isdigit() or not says_nothing(word))
+
+
 @cache
 def _fillers() -> frozenset[str]:
     small = (one.common | one.claiming for one in of_all(FunctionWords).values())

@@ -40,6 +40,7 @@ def rewritten(old: str, new: str, said: str = FERRY, max_words: int = 500) -> Ke
         ("Mia never drinks coffee after noon.", "Mia drinks coffee after noon."),
         ("The rent is 1,200 euros a month.", "The rent is 1,400 euros a month."),
         ("The rent is 1,200 euros a month.", "The rent is paid each month."),
+        ("Mia takes 5 mg of Ramipril each morning.", "Mia takes 50 mg of Ramipril each morning."),
         ("The exam is on 3 March 2027.", "The exam is on 3 May 2027."),
         ("The meeting is on Monday at 10.", "The meeting is on Monday."),
         ("Mia's doctor is Dr. Kovacs in Graz.", "Mia has a doctor in Graz."),
@@ -154,3 +155,27 @@ def test_what_is_new_and_not_told_stays_pending(told: list[str], waits: set[int]
 def test_a_short_text_may_be_written_anew() -> None:
     pending = [PendingObservation(1, "Tom is allergic to peanuts.", NOW)]
     assert not kept("They meet.", "They met.", pending, [], "crew", 500, lambda parts: [None] * len(parts)).waits
+
+
+DUTIES = [
+    f"{name} works on {day} in the harbour office."
+    for name in ("Ben", "Anna", "Mia")
+    for day in ("Mondays", "Fridays", "Sundays")
+]
+
+
+@pytest.mark.parametrize("gone", range(9))
+def test_a_sentence_without_a_word_of_its_own_is_missed(gone: int) -> None:
+    left = [one for n, one in enumerate(DUTIES) if n != gone]
+    of = kept(" ".join(left), " ".join(DUTIES), [], [], "crew", 500, lambda parts: [None] * len(parts))
+    assert DUTIES[gone] in of.text
+
+
+def test_a_text_that_was_doubled_loses_nothing() -> None:
+    """Nor does it stand twice in a new one."""
+    once = " ".join(AROUND)
+    of = kept(f"{once} {once}", once, [], [], "crew", 500, lambda parts: [None] * len(parts))
+    assert of.text == once
+    of = kept(" ".join(AROUND[:2]), f"{once} {once}", [], [], "crew", 500, lambda parts: [None] * len(parts))
+    assert all(one in of.text for one in AROUND)
+    assert kept(once, f"{once} {once}", [], [], "crew", 500, lambda parts: [None] * len(parts)).text == once

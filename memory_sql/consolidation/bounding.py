@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from memory_sql.consolidation.replacing import FEWEST, tells_apart, within_bounds
 from memory_sql.db import Session
-from memory_sql.db.repositories.overtaking import OvertakingRepository
+from memory_sql.db.repositories.overtaking import Authors, OvertakingRepository
 from memory_sql.db.repositories.scopes import ScopeState
 from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import moved
@@ -22,8 +22,6 @@ from memory_sql.languages.wording import pieces
 
 OF_OTHERS = FEWEST  # observations of others that one person's words overtake in a day: as many as in one version
 A_DAY = timedelta(days=1)
-
-Authors = Mapping[int, set[str | None]]
 
 
 async def bounded(
@@ -53,8 +51,8 @@ async def bounded(
         ]
         if scope.kind != "individual":  # where all is its owner's
             before = await overtaking.given_way_since(scope, moved(now, -A_DAY))
-            pairs = [*before, *((item.newer, seq) for item in contradictions if (seq := item.older) is not None)]
-            authors = await overtaking.authors(scope, sorted({seq for pair in pairs for seq in pair}))
+            pairs = [(item.newer, seq) for item in contradictions if (seq := item.older) is not None]
+            authors = await overtaking.authors(scope, {seq for pair in pairs for seq in pair})
             called = pieces(scope.display_name or scope.ref.owner_id or "")
             contradictions = list(_within_a_day(contradictions, {*common, *called}, before, authors))
     if len(contradictions) <= FEWEST:
@@ -65,13 +63,13 @@ async def bounded(
 def _within_a_day(
     contradictions: Sequence[Contradiction],
     common: Collection[str],
-    before: Sequence[tuple[int, int]],
-    authors: Authors,
+    before: Sequence[tuple[Authors, Authors]],
+    authors: Mapping[int, Authors],
 ) -> Iterator[Contradiction]:
     """Counts for each author, with what gave way before: beyond the bound it is held, and what common words overtake."""
-    counts = Counter(by for newer, older in before for by in _overtakes_others(newer, older, authors))
+    counts = Counter(by for newer, older in before for by in _overtakes_others(newer, older))
     for item in contradictions:
-        by = () if item.held or item.older is None else _overtakes_others(item.newer, item.older, authors)
+        by = () if item.held or item.older is None else _overtakes_others(authors[item.newer], authors[item.older])
         if by and (not tells_apart(item.was or "", common) or any(counts[author] >= OF_OTHERS for author in by)):
             yield _held(item)
             continue
@@ -79,9 +77,8 @@ def _within_a_day(
         yield item
 
 
-def _overtakes_others(newer: int, older: int, authors: Authors) -> Sequence[str | None]:
+def _overtakes_others(said: Authors, theirs: Authors) -> Sequence[str | None]:
     """Who said the newer one, where somebody else said the older one or nobody knows who; None: the host."""
-    said, theirs = authors[newer], authors[older]
     return () if theirs and theirs <= said else sorted(said, key=str) or (None,)
 
 

@@ -25,10 +25,11 @@ def rule(n: int) -> str:
     return f"The {['red', 'blue', 'green', 'white'][n % 4]} boat number {n} sails at {n % 12 + 6} o'clock in 2026."
 
 
-async def crew(memory: Memory, llm: Scripted, count: int) -> int:
+async def crew(memory: Memory, llm: Scripted, count: int, **more: Any) -> int:
     """A group's scope with so many things that three members have said, all of it in its text."""
     for n in range(count):
-        said = await memory.observe(rule(n), **CREW, user_id=OTHERS[n % 3], observed_at=MONDAY + timedelta(minutes=n))
+        at = MONDAY + timedelta(minutes=n)
+        said = await memory.observe(rule(n), **CREW, user_id=OTHERS[n % 3], observed_at=at, **more)
     await consolidated(memory, llm, said.scope.key, " ".join(map(rule, range(count))))
     return said.scope.key
 
@@ -121,6 +122,20 @@ async def test_somebody_with_two_ids_is_one_person(memory: Memory, llm: Scripted
         await memory.scopes.consolidate(**ADA, scope_id=f"s{scope}")
     assert len([seq for seq in await statuses(memory) if seq <= 9]) == (3 if are_one else 6)
     assert len(await memory.work.reviews(**ADA)) == (3 if are_one else 0)
+
+
+async def test_all_scopes_of_a_group_count_together(memory: Memory, llm: Scripted) -> None:
+    places: list[dict[str, Any]] = [{}, {"scope": "boats"}]
+    for n, where in enumerate(places):
+        if where:
+            await memory.scopes.create("group", **ADA, owner_id="crew", name="boats")
+        scope = await crew(memory, llm, 9, **where)
+        text = f"The boat number {n + 100} is sold, and boat number {n} with it."
+        await memory.observe(text, **CREW, **where, user_id="eve", observed_at=MONDAY.replace(year=2027))
+        llm.then(overtaking(lambda text: text.strip(".")))
+        await memory.scopes.consolidate(**ADA, scope_id=f"s{scope}")
+    assert await rows(memory, "SELECT count(*) FROM memory.observation_states WHERE status = 'superseded'") == [(3,)]
+    assert len(await memory.work.reviews(**ADA)) == 3
 
 
 @pytest.mark.slow

@@ -82,14 +82,15 @@ def kept(
 
     `explained`: the numbers of those of the old text of which the answer says why it drops them.
     """
-    parts = list(_once(_parts(text)))
+    is_compared = is_comparable(text, current or "", max_words)
+    parts = list(_once(_parts(text)) if is_compared else _parts(text))
     text = "".join(parts).strip()
     told = [pieces(part) for part in parts]
     problems = list(problems_of(parts))
     made_up = _made_up(parts, told, problems, current, inputs, known, whose)
     problems = [problem or ("made_up" if n in made_up else None) for n, problem in enumerate(problems)]
     silent, otherwise = list[int](), list[int]()
-    if is_comparable(text, current or "", max_words):
+    if is_compared:
         silent = untold(current, told, whose, explained)
         has_names = _language(current or "") not in CAPITALIZING
         news = [pieces(item.content) for item in inputs]

@@ -8,15 +8,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from difflib import SequenceMatcher
 
 from memory_sql.consolidation.holding import denials
 from memory_sql.consolidation.numbers import FIGURE, values_in, values_of
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import sentences
-from memory_sql.languages.wording import is_among, pieces, saying, share_among, telling
+from memory_sql.languages.wording import is_among, pieces, saying, says_nothing, share_among, telling
 from memory_sql.languages.words import fold, words_in
 
 LOST = 0.4  # of its words, and of those that only it had, fewer stand in one new sentence: by honest answers it is half
+COPIED = 0.6  # of the words of both sentences stand in both, in one order
+SHORT = 3  # characters of a word that has another ending all the same
 ABOUT = 1 / 3  # of a sentence's words stand in what is new about it
 _ORDINAL = re.compile(r"\b\d+(?:st|nd|rd|th|er|e|re|ère)\b")
 _OWNED = re.compile("['\u2019]s?$")
@@ -32,12 +35,13 @@ def altered(
     *,
     has_names: bool,
 ) -> list[int]:
-    """The places of the old text's sentences that are told otherwise, though nothing new is about them: without a figure or
-    name, denied or no longer denied, with something else in one place, or with two words exchanged.
+    """The places of the old text's sentences that are told otherwise, though nothing new is about them: the text has not one
+    of its figures, or their copies in it are without a figure or name, denied or no longer denied, with something else in
+    one place, or with two words exchanged. What is told in other words altogether can't be judged by words.
 
     `explained`: the numbers of those of which that is known; `has_names`: a capital says something, unlike in German.
     """
-    before = sentences(current)
+    before, text = sentences(current), " ".join(parts)
     said = [saying(sentence) for sentence in before]
     counts = Counter(word for words in said for word in words)
     names = _named(before) - pieces(whose) if has_names else frozenset[str]()
@@ -52,18 +56,29 @@ def altered(
         tells = [k for k, there in enumerate(told) if share_among(words, there) >= LOST]
         if not tells:
             continue  # it isn't told at all
-        near = sorted({k for m in tells for k in (m - 1, m) if k >= 0})
-        there = frozenset[str]().union(*(told[k] for k in near))
-        is_whole = all(is_among(word, there) for word in said[n] & names)
         most = max(share_among(words, told[k]) for k in tells)
-        best = [k for k in tells if share_among(words, told[k]) == most]
-        if (
-            not (is_whole and _has_figures_of(sentence, " ".join(parts[k] for k in near)))
-            or _is_denied(sentence, parts, told, best)
-            or _is_replaced(sentence, parts, best)
-        ):
+        turned = all(_turns(sentence, parts[k]) for k in tells if share_among(words, told[k]) == most)
+        if turned or not _has_figures_of(sentence, text):
+            found.append(n)
+            continue
+        copies = [parts[k] for k in tells if _is_copy(sentence, parts[k])]
+        if copies and not any(_is_true_copy(copy, sentence, said[n] & names) for copy in copies):
             found.append(n)
     return found
+
+
+def _is_copy(old: str, new: str) -> bool:
+    return SequenceMatcher(None, _in_order(old), _in_order(new), autojunk=False).ratio() >= COPIED
+
+
+def _is_true_copy(new: str, old: str, names: Collection[str]) -> bool:
+    there = pieces(new)
+    has_all = all(is_among(name, there) for name in names) and _has_figures_of(old, new)
+    return has_all and not _turns(old, new) and not _differ_in_one_place(_in_order(old), _in_order(new))
+
+
+def _turns(old: str, new: str) -> bool:
+    return _is_denied(old, new) or _are_exchanged(_in_order(old), _in_order(new))
 
 
 def _has_figures_of(sentence: str, text: str) -> bool:
@@ -77,12 +92,6 @@ def _named(before: Sequence[str]) -> frozenset[str]:
     """What has a capital inside of a sentence, by its pieces."""
     inside = (word for sentence in before for word in words_in(sentence)[1:] if word[0].isupper())
     return frozenset[str]().union(*map(pieces, inside)) - small_words()
-
-
-def _is_replaced(sentence: str, parts: Sequence[str], tells: Sequence[int]) -> bool:
-    """Whether each of these is the same but for one place, or for two words in each other's."""
-    old, new = _in_order(sentence), [_in_order(parts[k]) for k in tells]
-    return bool(new) and all(_are_exchanged(old, one) or _differ_in_one_place(old, one) for one in new)
 
 
 def _in_order(text: str) -> list[str]:
@@ -105,12 +114,24 @@ def _differ_in_one_place(old: Sequence[str], new: Sequence[str]) -> bool:
     if any(word[0].isdigit() for word in (*was, *now)):
         return False  # figures are compared by their values
     is_other = any(not is_among(word, now) for word in was) and any(not is_among(word, was) for word in now)
-    return is_other and before + after >= max(len(old), len(new)) / 2
+    return is_other and before + after >= COPIED * max(len(old), len(new))
 
 
-def _is_denied(sentence: str, parts: Sequence[str], told: Sequence[frozenset[str]], tells: Sequence[int]) -> bool:
-    """Whether it denies what none of these does, or each of them denies it and says nothing else."""
-    if denials(sentence):
-        return not any(denials(parts[k]) for k in tells)
-    there = pieces(sentence)
-    return all(denials(parts[k]) and all(is_among(word, there) for word in telling(parts[k])) for k in tells)
+def _is_denied(old: str, new: str) -> bool:
+    """Whether one of them denies what the other one says, and neither says anything else."""
+    if bool(denials(old)) == bool(denials(new)):
+        return False
+    one, other = _without(old, new), _without(new, old)
+    says_more = any(not says_nothing(word) for word in telling(f"{one} {other}"))
+    return not says_more and bool(denials(one)) != bool(denials(other))
+
+
+def _without(text: str, other: str) -> str:
+    there = pieces(other)
+    return " ".join(word for word in words_in(text) if not all(_has_form(piece, there) for piece in pieces(word)))
+
+
+def _has_form(word: str, there: Collection[str]) -> bool:
+    """Of a short word too: eat, eats."""
+    short = (one for one in there if min(len(one), len(word)) == SHORT)
+    return is_among(word, there) or any(one.startswith(word) or word.startswith(one) for one in short)

@@ -31,10 +31,11 @@ DEAD = ("evicted", "superseded", "archived", "quarantined")
 _FILL = (
     """
     INSERT INTO memory.observations
-        (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version, lane, related_users, fact_key, tags)
+        (agent_key, scope_id, seq, content, observed_at, source_kind, hash_version, lane, related_users, fact_key, tags,
+         categories)
     SELECT agent_key, scope_id, n, format('The tea of day %s was %s.', n, CASE WHEN n % 50 = 7 THEN 'pearl' ELSE 'green' END),
            timestamptz '2026-03-01 08:00Z' + n * interval '1 second', 'observe', 1, :lane, ARRAY[:who],
-           CASE WHEN n <= :many - :in_use THEN 'cup' END, ARRAY['cup']
+           CASE WHEN n <= :many - :in_use THEN 'cup' END, ARRAY['cup'], '{}'
     FROM memory.scopes CROSS JOIN generate_series(1, :many) n WHERE owner = 'u:' || :who
     """,
     """
@@ -57,6 +58,17 @@ _DEAD = """
     SELECT agent_key, scope_id, seq, :status, CASE WHEN :status = 'superseded' THEN :dead + 1 + seq % :in_use END
     FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = 'u:mia' AND seq <= :dead
 """
+_SHARED = (  # what a group has was made of the newest of each
+    """
+    INSERT INTO memory.lineage (agent_key, scope_id, seq, source_scope_id, source_seq)
+    SELECT c.agent_key, c.scope_id, 1, s.scope_id, s.last_seq
+    FROM memory.scopes c JOIN memory.scopes s USING (agent_key) WHERE c.kind = 'group' AND s.kind = 'individual'
+    """,
+    """
+    INSERT INTO memory.judged (agent_key, source_scope_id, source_seq, target_scope_id, outcome, reason, seq)
+    SELECT agent_key, source_scope_id, source_seq, scope_id, 'propagated', '', seq FROM memory.lineage
+    """,
+)
 _PAGES = """
     SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::bigint
     FROM pg_statio_user_tables WHERE schemaname = 'memory' AND relname NOT LIKE '%retrievals'
@@ -114,6 +126,8 @@ async def fill(memory: Memory, lane: str, status: str, dead: int) -> None:
         for sql in _FILL:
             given = {"who": who, "lane": lane, "many": many, "in_use": IN_USE}
             await rows(memory, sql, **{name: value for name, value in given.items() if f":{name}" in sql})
+    for sql in _SHARED:
+        await rows(memory, sql)
     await rows(memory, _DEAD, status=status, dead=dead, in_use=IN_USE)
 
 
@@ -144,6 +158,7 @@ async def measured(
         for who in (KIM, MIA):
             await memory.scopes.create("individual", **ADA, owner_id=who["user_id"], settings=ScopeSettings(lanes=lane))
         await memory.observe("Tea is a drink.", **ADA, collective=True)
+        await memory.observe("Tea is served.", **ADA, group_id="crew", user_id="jon")
         await memory.work.embed()
         await fill(memory, lane, status, dead)
     found: dict[str, tuple[int, int]] = {}

@@ -20,6 +20,9 @@ from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.db.repositories.states import StateRepository
 
+Changed = Collection[ObservationKey] | None
+"""What has changed; None: anything may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
@@ -55,25 +58,28 @@ class FollowingRepository:
         return {*scope_ids, *await self._session.scalars(_REACH, self._given(scope_ids))}
 
     async def refresh(
-        self, scope_id: int, keys: Collection[ObservationKey], threshold: int, now: datetime
+        self, scope_id: int, keys: Collection[ObservationKey], of: Changed, threshold: int, now: datetime
     ) -> tuple[bool, bool]:
-        """`refresh_due` of the scope; whether a text holds any of these, and whether `settle` has anything to do."""
-        given = self._given([scope_id]) | Taken(tuple(keys)).arrays | {"scopes": []}
+        """`refresh_due` of the scope; whether a text holds any of `keys`, and whether `settle` has anything to do."""
+        given = self._given([scope_id]) | self._looked_at([scope_id], of) | Taken(tuple(keys)).arrays | {"scopes": []}
         row = (await self._session.execute(_REFRESH, {**given, "threshold": threshold, "now": now})).one()
         return row.holds, row.is_unsettled
 
     async def settle(
-        self, scope_ids: Iterable[int], threshold: int, now: datetime, **cause: Any
+        self, scope_ids: Iterable[int], threshold: int, now: datetime, of: Changed = None, **cause: Any
     ) -> tuple[list[ObservationKey], list[int]]:
         """What lies in these scopes or was made of what does, and changed with its sources; and the scopes to be rewritten.
 
-        The texts go back to before they took in what goes. The caller has locked the scopes by `lock`.
+        The texts go back to before they took in what goes. The caller has locked the scopes by `lock`. `of`: all that has
+        changed there; whatever else there is is left unread.
         """
         wanted, changed, tainted = {*scope_ids}, set[ObservationKey](), set[int]()
-        while unsettled := await self._unsettled(wanted):
-            tainted |= await self._rewind([one.key for one in unsettled if one.status == "active"], now)
+        while unsettled := await self._unsettled(wanted, of):
+            back, lets_stand = await self._rewind([one.key for one in unsettled if one.status == "active"], now)
+            tainted |= back
             await self._follow(unsettled, now, **cause)
             changed |= {one.key for one in unsettled}
+            of = None if of is None or lets_stand else {*of, *changed}
             wanted |= {scope_id for scope_id, _ in changed} | tainted
         touched = sorted({scope_id for scope_id, _ in changed} | tainted)
         if not touched:
@@ -82,19 +88,26 @@ class FollowingRepository:
         await ScopeRepository(self._session).refresh_due(self._agent_key, touched, threshold, now)
         return sorted(changed), withheld
 
-    async def _unsettled(self, scope_ids: Collection[int]) -> list[Unsettled]:
-        rows = await self._session.execute(_UNSETTLED, self._given(scope_ids))
+    async def _unsettled(self, scope_ids: Collection[int], of: Changed) -> list[Unsettled]:
+        rows = await self._session.execute(_UNSETTLED, self._given(()) | self._looked_at(scope_ids, of))
         return [Unsettled((row.scope_id, row.seq), row.status, row.becomes) for row in rows]
 
     def _given(self, scope_ids: Collection[int]) -> dict[str, Any]:
         return {"agent_key": self._agent_key, "within": sorted(scope_ids)}
 
-    async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> set[int]:
-        """The scopes whose texts held any of these."""
+    @staticmethod
+    def _looked_at(scope_ids: Collection[int], of: Changed) -> dict[str, Any]:
+        if of is None:
+            return {"of_scopes": sorted(scope_ids), "of_seqs": None}
+        keys = sorted(of)
+        return {"of_scopes": [scope_id for scope_id, _ in keys], "of_seqs": [seq for _, seq in keys]}
+
+    async def _rewind(self, keys: Collection[ObservationKey], now: datetime) -> tuple[set[int], bool]:
+        """The scopes whose texts held any of these, and whether something may stand again in one."""
         holding = Closure(Taken(tuple(keys)))
         tainted = await ForgettingRepository(self._session, self._agent_key).first_tainted((), holding)
-        await ConsolidationRepository(self._session).rewind(self._agent_key, tainted, "retract", now)
-        return {*tainted}
+        rewound = await ConsolidationRepository(self._session).rewind(self._agent_key, tainted, "retract", now)
+        return {*tainted}, any(one.lets_stand for one in rewound.values())
 
     async def _follow(self, unsettled: Iterable[Unsettled], now: datetime, **cause: Any) -> None:
         by_scope = defaultdict[int, dict[str, list[int]]](lambda: defaultdict(list))
@@ -113,7 +126,9 @@ class FollowingRepository:
 
 
 _AGENT, _SCOPES = bindparam("agent_key", type_=BigInteger), bindparam("within", type_=ARRAY(BigInteger))
-_unsettled = func.memory.unsettled(_AGENT, _SCOPES).table_valued("scope_id", "seq", "status", "becomes")
+_unsettled = func.memory.unsettled(
+    _AGENT, bindparam("of_scopes", type_=ARRAY(BigInteger)), bindparam("of_seqs", type_=ARRAY(Integer))
+).table_valued("scope_id", "seq", "status", "becomes")
 _UNSETTLED = select(_unsettled).order_by(_unsettled.c.scope_id, _unsettled.c.seq)
 _tainted = TAINTED.subquery()
 _REFRESH = select(

@@ -102,7 +102,7 @@ async def update(
         await StateRepository(session).append(old.scope, {old.key[1]: key[1]})
     if not (saved.known or holds or is_linked):
         return observation_of(draft, key, "active", None, asked.now)
-    await rewritten_with(session, asked.settings, asked.entry, old.scope, [key], holds=holds)
+    await rewritten_with(session, asked.settings, asked.entry, old.scope, [key], [old.key, key], holds=holds)
     return await observation_at(session, old.agent_key, key)
 
 
@@ -198,7 +198,7 @@ async def reinstate(session: Session, asked: Asked, wanted: str, if_version: int
     line = await repository.successors(standing)
     await repository.change([Change(standing, "active", "reinstate")], asked.entry)
     await _whole_again(session, asked, locked.agent_key, [locked.key])
-    await rebuild_with(session, asked.settings, asked.entry, locked.scope, line, line)
+    await rebuild_with(session, asked.settings, asked.entry, locked.scope, line, line, None)
     return await locked.reread(session)
 
 
@@ -272,4 +272,4 @@ async def _give_way(
     """Each of these of the scope is superseded by the one that `by` names."""
     await StateRepository(session).give_way(scope, by, entry.at, actor=entry.actor, reason=entry.reason)
     old, new = [(scope.scope_id, seq) for seq in by], [(scope.scope_id, seq) for seq in {*by.values()}]
-    await rebuild_with(session, settings, entry, scope, old, new)
+    await rebuild_with(session, settings, entry, scope, old, new, old)

@@ -37,7 +37,7 @@ async def resolve(
             must_be_active(one)
         await repository.resolve(one, locked.key, resolved, asked.entry)
     told = [locked.key] if is_told else []  # that text may say how it ended, or say no more of it
-    await rebuild_with(session, asked.settings, asked.entry, locked.scope, [locked.key], told)
+    await rebuild_with(session, asked.settings, asked.entry, locked.scope, [locked.key], told, [locked.key])
     return await locked.reread(session)
 
 

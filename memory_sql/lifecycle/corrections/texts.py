@@ -11,7 +11,7 @@ from memory_sql.db.locks import Locks
 from memory_sql.db.repositories.consolidations import ConsolidationRepository, Rewinding
 from memory_sql.db.repositories.corrections import Cause
 from memory_sql.db.repositories.erasure import ForgettingRepository
-from memory_sql.db.repositories.following import FollowingRepository
+from memory_sql.db.repositories.following import Changed, FollowingRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.scopes import ScopeRepository, ScopeState
 from memory_sql.lifecycle.corrections.request import Asked
@@ -64,16 +64,17 @@ async def rebuild_with(
     scope: ScopeState,
     old: Collection[ObservationKey],
     new: Collection[ObservationKey],
+    changed: Changed,
 ) -> None:
     """If the scope's text holds any of `old`, it is to be rebuilt with `new`, which it doesn't hold until then.
 
-    What was made of observations of the scope follows them.
+    What was made of observations of the scope that have `changed` follows them.
     """
     await ScopeRepository(session).take_lease(scope)
     following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
-    holds, is_unsettled = await following.refresh(scope.scope_id, old, threshold, entry.at)
+    holds, is_unsettled = await following.refresh(scope.scope_id, old, changed, threshold, entry.at)
     if holds or is_unsettled:
-        await rewritten_with(session, settings, entry, scope, new, holds=holds)
+        await rewritten_with(session, settings, entry, scope, new, changed, holds=holds)
 
 
 async def rewritten_with(
@@ -82,6 +83,7 @@ async def rewritten_with(
     entry: Cause,
     scope: ScopeState,
     new: Collection[ObservationKey],
+    changed: Changed,
     *,
     holds: bool,
 ) -> None:
@@ -90,9 +92,11 @@ async def rewritten_with(
     following, threshold = FollowingRepository(session, scope.agent_key), settings.consolidation_threshold
     if holds:
         holding = await _first_holding(repository, new)
-        await ConsolidationRepository(session).rewind(scope.agent_key, holding, "retract", entry.at)
+        rewound = await ConsolidationRepository(session).rewind(scope.agent_key, holding, "retract", entry.at)
         await repository.await_rebuild([scope.scope_id])
-    await following.settle([scope.scope_id], threshold, entry.at, actor=entry.actor, reason=entry.reason)
+        if any(one.lets_stand for one in rewound.values()):
+            changed = None
+    await following.settle([scope.scope_id], threshold, entry.at, changed, actor=entry.actor, reason=entry.reason)
     await scopes.refresh_due(scope.agent_key, [scope.scope_id], threshold, entry.at)
 
 

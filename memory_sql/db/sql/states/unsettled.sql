@@ -1,19 +1,21 @@
--- memory.unsettled(agent_key, scopes): the derived observations whose status doesn't match that of their sources: those in
--- these scopes, and those derived from observations in these scopes (null: all scopes). One row per observation: its status,
--- and the one that it must get. An observation derived from one source alone (lineage.whole) is in use while such a source
+-- memory.unsettled(agent_key, scopes, seqs): the derived observations whose status doesn't match that of their sources: those in
+-- these scopes, and those derived from observations in these scopes (null: all scopes); or with `seqs`, of each scope the number beside
+-- it, so that what gave way long ago isn't read. One row per observation: its status, and the one that it must get. An observation derived from one source alone (lineage.whole) is in use while such a source
 -- supports it; otherwise it gets its sources' status, and if these differ, the mildest. One that somebody has also stated
 -- in its own scope stays; but a correction there is set aside with the sources, since it has inherited the sources of what
 -- it corrects. An observation merged from several is set aside with any of them that is quarantined (it is then erased,
 -- unless a legal hold keeps it); otherwise it stays as it was said. Only observations in use change, and only those that
 -- changed for this reason (observation_states.follows) are restored.
-CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
+CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[], p_seqs integer[] DEFAULT NULL)
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
 LANGUAGE sql STABLE AS $$
     WITH concerned AS (  -- here and below: one look by the index for each, whatever the planner thinks of how many there are
         SELECT l.scope_id, l.seq
         FROM (
+            SELECT k.scope_id, k.seq FROM unnest(p_scopes, p_seqs) k(scope_id, seq) WHERE p_seqs IS NOT NULL
+            UNION ALL
             SELECT s.scope_id, s.seq FROM memory.observation_states s
-            WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_scopes) AND NOT memory.supports(s.status)
+            WHERE p_seqs IS NULL AND s.agent_key = p_agent AND s.scope_id = ANY (p_scopes) AND NOT memory.supports(s.status)
             UNION ALL
             SELECT s.scope_id, s.seq FROM memory.observation_states s
             WHERE p_scopes IS NULL AND s.agent_key = p_agent AND NOT memory.supports(s.status)
@@ -22,14 +24,16 @@ LANGUAGE sql STABLE AS $$
             SELECT l.* FROM memory.lineage l WHERE (l.agent_key, l.source_scope_id, l.source_seq) = (p_agent, t.scope_id, t.seq) OFFSET 0
         ) l
         UNION
+        SELECT k.scope_id, k.seq FROM unnest(p_scopes, p_seqs) k(scope_id, seq) WHERE p_seqs IS NOT NULL
+        UNION
         SELECT l.scope_id, l.seq FROM memory.lineage l
-        WHERE l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND EXISTS (
+        WHERE p_seqs IS NULL AND l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND EXISTS (
             SELECT FROM memory.observation_states t
             WHERE (t.agent_key, t.scope_id, t.seq) = (p_agent, l.source_scope_id, l.source_seq) AND NOT memory.supports(t.status) OFFSET 0
         )
         UNION
         SELECT t.scope_id, t.seq FROM memory.observation_states t
-        WHERE t.agent_key = p_agent AND t.follows AND EXISTS (
+        WHERE p_seqs IS NULL AND t.agent_key = p_agent AND t.follows AND EXISTS (
             SELECT FROM memory.lineage l
             WHERE (l.agent_key, l.scope_id, l.seq) = (p_agent, t.scope_id, t.seq)
               AND (p_scopes IS NULL OR l.source_scope_id = ANY (p_scopes) OR l.scope_id = ANY (p_scopes)) OFFSET 0

@@ -1,11 +1,13 @@
-CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[])
+CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[], p_seqs integer[] DEFAULT NULL)
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
 LANGUAGE sql STABLE AS $$
     WITH concerned AS (  -- here and below: one look by the index for each, whatever the planner thinks of how many there are
         SELECT l.scope_id, l.seq
         FROM (
+            SELECT k.scope_id, k.seq FROM unnest(p_scopes, p_seqs) k(scope_id, seq) WHERE p_seqs IS NOT NULL
+            UNION ALL
             SELECT s.scope_id, s.seq FROM memory.observation_states s
-            WHERE s.agent_key = p_agent AND s.scope_id = ANY (p_scopes) AND NOT memory.supports(s.status)
+            WHERE p_seqs IS NULL AND s.agent_key = p_agent AND s.scope_id = ANY (p_scopes) AND NOT memory.supports(s.status)
             UNION ALL
             SELECT s.scope_id, s.seq FROM memory.observation_states s
             WHERE p_scopes IS NULL AND s.agent_key = p_agent AND NOT memory.supports(s.status)
@@ -14,14 +16,16 @@ LANGUAGE sql STABLE AS $$
             SELECT l.* FROM memory.lineage l WHERE (l.agent_key, l.source_scope_id, l.source_seq) = (p_agent, t.scope_id, t.seq) OFFSET 0
         ) l
         UNION
+        SELECT k.scope_id, k.seq FROM unnest(p_scopes, p_seqs) k(scope_id, seq) WHERE p_seqs IS NOT NULL
+        UNION
         SELECT l.scope_id, l.seq FROM memory.lineage l
-        WHERE l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND EXISTS (
+        WHERE p_seqs IS NULL AND l.agent_key = p_agent AND l.scope_id = ANY (p_scopes) AND EXISTS (
             SELECT FROM memory.observation_states t
             WHERE (t.agent_key, t.scope_id, t.seq) = (p_agent, l.source_scope_id, l.source_seq) AND NOT memory.supports(t.status) OFFSET 0
         )
         UNION
         SELECT t.scope_id, t.seq FROM memory.observation_states t
-        WHERE t.agent_key = p_agent AND t.follows AND EXISTS (
+        WHERE p_seqs IS NULL AND t.agent_key = p_agent AND t.follows AND EXISTS (
             SELECT FROM memory.lineage l
             WHERE (l.agent_key, l.scope_id, l.seq) = (p_agent, t.scope_id, t.seq)
               AND (p_scopes IS NULL OR l.source_scope_id = ANY (p_scopes) OR l.scope_id = ANY (p_scopes)) OFFSET 0

@@ -15,6 +15,7 @@ from memory_sql.config import ScopeSettings, Settings
 from memory_sql.memory import Memory
 from tests import recycling
 from tests.database import owners_url, rows, serving
+from tests.factories import message
 from tests.fakes import Meanings, Scripted
 from tests.recycling import administer, copy
 
@@ -106,6 +107,10 @@ def of_pins(memory: Memory) -> Calls:
         "observe a fact": lambda who: memory.observe("The cup is red.", **who, fact_key="cup"),
         "observe it anew": lambda who: memory.observe("The cup is blue.", **who, fact_key="cup"),
     }
+
+
+def of_messages(memory: Memory) -> Calls:
+    return {"messages": lambda who: memory.conversations.messages(**who, limit=10)}
 
 
 async def pages(memory: Memory) -> int:
@@ -206,6 +211,47 @@ async def test_a_hundred_thousand_dead_rows_cost_nothing(server_url: str, templa
     finally:
         await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
     assert too_much(status, found) == {}, found
+
+
+# Everything that was said before the newest has lost its text, or is behind something that is quarantined.
+_SAID_BEFORE = """
+    INSERT INTO memory.messages
+        (agent_key, conversation_id, number, message_id, role, weight, said_at, owner, user_id, content)
+    SELECT agent_key, 'mia', n, n, 'user', 1, now(), 'u:mia', 'mia', CASE WHEN :has_text THEN 'A word.' END
+    FROM memory.agents CROSS JOIN generate_series(2, 3000) n
+"""
+_BEHIND = """
+    INSERT INTO memory.evidence (agent_key, scope_id, seq, user_id, conversation_id, number)
+    SELECT agent_key, scope_id, seq, 'mia', 'mia', n
+    FROM memory.observation_states CROSS JOIN generate_series(2, 3000) n WHERE status = 'quarantined' AND :has_text
+"""
+_LATER = """
+    UPDATE memory.conversations
+    SET last_number = 3000, formed_number = 3000, unformed_messages = 0, unformed_tokens = 0, unformed_since = NULL
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_text", [False, True])
+async def test_messages_that_no_search_shows_cost_nothing(database_url: str, has_text: bool) -> None:
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        for who in (KIM, MIA):
+            poison = await memory.observe("Tea is poison.", **who)
+            await memory.observations.quarantine(poison.id, **who)
+            await memory.add([message("Tea!")], **who, conversation_id=who["user_id"])
+        await rows(memory, _SAID_BEFORE, has_text=has_text)
+        await rows(memory, _BEHIND, has_text=has_text)
+        await rows(memory, _LATER)
+        for who in (KIM, MIA):
+            said = [message(f"The tea of day {n} was green.", n=n) for n in range(10_000, 10_020)]
+            await memory.add(said, **who, conversation_id=who["user_id"])
+    found: dict[str, tuple[int, int]] = {}
+    async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
+        for name, call in (calls(memory) | of_messages(memory)).items():
+            await call(KIM), await call(MIA)
+            found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))
+    bounded = ("search for what all", "search of", "messages") if has_text else ()  # by how many are looked at
+    assert {name for name in too_much("", found) if not name.startswith(bounded)} == set(), found
 
 
 _MERGED = (

@@ -119,12 +119,22 @@ BEGIN
                     ORDER BY v.newer, v.last_number
                     LIMIT 25
                 ) v
-                CROSS JOIN LATERAL (
-                    SELECT m.search, (array_position(v_languages, m.language) - 1) * 32 AS at
-                    FROM memory.messages_since(v_agent, v.conversation_id, v_since, p_as_of) m
+                CROSS JOIN LATERAL (  -- not beyond the newest numbers: there may be thousands that have no text or are set aside
+                    SELECT m.number, m.search, (array_position(v_languages, m.language) - 1) * 32 AS at
+                    FROM memory.messages m
+                    WHERE m.agent_key = v_agent AND m.conversation_id = v.conversation_id
+                      AND m.number > v.last_number - 250 AND memory.is_kept(m, v_since, p_as_of)
                     ORDER BY m.number DESC
                     LIMIT 25
                 ) m
+                WHERE NOT (v_aside AND EXISTS (  -- as memory.messages_since
+                    SELECT
+                    FROM memory.evidence e
+                    JOIN memory.observation_states t ON t.agent_key = e.agent_key AND t.scope_id = e.scope_id AND t.seq = e.seq
+                    WHERE e.agent_key = v_agent AND e.conversation_id = v.conversation_id AND e.number = m.number
+                      AND memory.is_aside(t.status) AND t.status <> 'withdrawn'
+                    OFFSET 0
+                ))
             )
             SELECT array_agg(x.found * v_total ORDER BY x.g)
             INTO v_common
@@ -233,7 +243,7 @@ BEGIN
             FROM unnest(v_recent, v_recent_numbers, v_newer) v(conversation_id, last_number, newer)
             JOIN memory.messages m
                 ON m.agent_key = v_agent AND m.conversation_id = v.conversation_id AND m.number > v.last_number - w.newest
-            WHERE (v_all OR v_dated) AND v.newer < w.newest
+            WHERE (v_all OR v_dated) AND v.newer < w.newest AND memory.is_kept(m, v_since, p_as_of)
               AND (v_all OR (m.said_at AT TIME ZONE 'UTC')::date <@ f.spans)
         ) c
         GROUP BY c.conversation_id, c.number

@@ -55,8 +55,9 @@ _FILL = (
     """,
 )
 _DEAD = """
-    INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, superseded_by)
-    SELECT agent_key, scope_id, seq, :status, CASE WHEN :status = 'superseded' THEN :dead + 1 + seq % :in_use END
+    INSERT INTO memory.observation_states (agent_key, scope_id, seq, status, verification, superseded_by)
+    SELECT agent_key, scope_id, seq, :status, :verification,
+           CASE WHEN :status = 'superseded' THEN :dead + 1 + seq % :in_use END
     FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id) WHERE owner = 'u:mia' AND seq <= :dead
 """
 _SHARED = (  # what a group has was made of the newest of each
@@ -109,6 +110,10 @@ def of_pins(memory: Memory) -> Calls:
     }
 
 
+def of_contexts(memory: Memory) -> Calls:
+    return {name: call for name, call in calls(memory).items() if name in ("context", "list", "digest")}
+
+
 def of_messages(memory: Memory) -> Calls:
     return {"messages": lambda who: memory.conversations.messages(**who, limit=10)}
 
@@ -126,14 +131,14 @@ async def read(memory: Memory, call: Awaitable[object]) -> int:
     return await pages(memory) - before
 
 
-async def fill(memory: Memory, lane: str, status: str, dead: int) -> None:
+async def fill(memory: Memory, lane: str, status: str, verification: str, dead: int) -> None:
     for who, many in (("kim", IN_USE), ("mia", dead + IN_USE)):
         for sql in _FILL:
             given = {"who": who, "lane": lane, "many": many, "in_use": IN_USE}
             await rows(memory, sql, **{name: value for name, value in given.items() if f":{name}" in sql})
     for sql in _SHARED:
         await rows(memory, sql)
-    await rows(memory, _DEAD, status=status, dead=dead, in_use=IN_USE)
+    await rows(memory, _DEAD, status=status, verification=verification, dead=dead, in_use=IN_USE)
 
 
 @asynccontextmanager
@@ -154,7 +159,12 @@ async def cleaned(url: str) -> AsyncIterator[None]:
 
 
 async def measured(
-    url: str, status: str, dead: int, settings: Settings = SETTINGS, calls: Callable[[Memory], Calls] = calls
+    url: str,
+    status: str,
+    dead: int,
+    settings: Settings = SETTINGS,
+    calls: Callable[[Memory], Calls] = calls,
+    verification: str = "unverified",
 ) -> dict[str, tuple[int, int]]:
     """Pages that each call reads, beside no dead row and beside so many."""
     lane = "buffer" if status == "evicted" else "absorb"
@@ -165,7 +175,7 @@ async def measured(
         await memory.observe("Tea is a drink.", **ADA, collective=True)
         await memory.observe("Tea is served.", **ADA, group_id="crew", user_id="jon")
         await memory.work.embed()
-        await fill(memory, lane, status, dead)
+        await fill(memory, lane, status, verification, dead)
     found: dict[str, tuple[int, int]] = {}
     async with cleaned(url), Memory(url, Scripted(), settings, embeddings=model) as memory:
         for name, call in calls(memory).items():
@@ -190,6 +200,13 @@ def too_much(status: str, found: dict[str, tuple[int, int]]) -> dict[str, tuple[
 async def test_dead_rows_cost_nothing(database_url: str, status: str) -> None:
     found = await measured(database_url, status, 3_000)
     assert too_much(status, found) == {}, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", DEAD)
+async def test_what_was_disputed_until_it_gave_way_costs_a_context_nothing(database_url: str, status: str) -> None:
+    found = await measured(database_url, status, 3_000, calls=of_contexts, verification="disputed")
+    assert max(found["context"]) < 50, found  # somebody else's context reads them neither
 
 
 @pytest.mark.slow

@@ -357,6 +357,13 @@ class ObservationStateRow(Base):
             "seq",
             postgresql_where=text("verification = 'disputed'"),
         ),
+        Index(  # as memory.in_use: a context shows these, whatever has become of others
+            "observation_states_verification_seq_idx",
+            "agent_key",
+            "scope_id",
+            "seq",
+            postgresql_where=text("verification = 'disputed' AND (status IS NULL OR status = 'active')"),
+        ),
         Index(
             "observation_states_expires_at_idx",
             "agent_key",

@@ -1219,6 +1219,7 @@ CREATE INDEX observation_states_status_at_idx ON memory.observation_states (agen
 CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';
+CREATE INDEX observation_states_verification_seq_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed' AND (status IS NULL OR status = 'active');
 CREATE INDEX observation_states_withdrawn_by_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE withdrawn_by IS NOT NULL;
 COMMENT ON TABLE memory.observation_states IS 'One row per observation whose state differs from the defaults: the part that may change.';
 COMMENT ON COLUMN memory.observation_states.agent_key IS 'The agent.';

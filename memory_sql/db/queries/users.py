@@ -15,24 +15,17 @@ from sqlalchemy import (
     cast,
     exists,
     func,
+    literal_column,  # as in the condition of an index: a plan for any parameter can't use it
     null,
     select,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from memory_sql.db.models import (
-    AgentRow,
-    ConversationRow,
-    MemberRow,
-    ObservationRow,
-    ObservationStateRow,
-    ScopeRow,
-    UserAliasRow,
-)
+from memory_sql.db.models import AgentRow, ConversationRow, MemberRow, ObservationRow, ScopeRow, UserAliasRow
 from memory_sql.domain.people import UserSummary
 
-_c, _s, _o, _t, _m, _a = ConversationRow, ScopeRow, ObservationRow, ObservationStateRow, MemberRow, UserAliasRow
+_c, _s, _o, _m, _a = ConversationRow, ScopeRow, ObservationRow, MemberRow, UserAliasRow
 _key = select(AgentRow.agent_key).where(AgentRow.agent_id == bindparam("agent_id", type_=Text)).scalar_subquery()
 _after = func.coalesce(bindparam("after", type_=Text), "")
 
@@ -56,7 +49,7 @@ def _wrote() -> Select[Any]:
 def _owns() -> Select[Any]:
     """The users with observations, not all withdrawn, in a scope of their own."""
     user = func.substr(_s.owner, 3)
-    is_left = exists().where(*_of_scope(), ~exists().where(*_state(), _t.withdrawn_by.is_not(None)))
+    is_left = exists().where(*_of_scope(), _o.standing != "withdrawn")
     return _without_conversations(user, cast(0, BigInteger)).where(
         _s.agent_key == _key, _s.kind == "individual", user > _after, is_left
     )
@@ -76,10 +69,6 @@ def _of_scope() -> tuple[Any, ...]:
     return _o.agent_key == _s.agent_key, _o.scope_id == _s.scope_id
 
 
-def _state() -> tuple[Any, ...]:
-    return _t.agent_key == _o.agent_key, _t.scope_id == _o.scope_id, _t.seq == _o.seq
-
-
 _known = union_all(_wrote(), _owns(), _belongs()).subquery("known")
 _page = (
     select(
@@ -97,8 +86,7 @@ _observations = (
     select(func.count())
     .select_from(_s)
     .join(_o, and_(*_of_scope()))
-    .outerjoin(_t, and_(*_state()))
-    .where(_s.agent_key == _key, _s.owner == "u:" + _page.c.user_id, func.memory.in_use(_t.status))
+    .where(_s.agent_key == _key, _s.owner == "u:" + _page.c.user_id, _o.standing == literal_column("'active'"))
     .correlate(_page)
     .scalar_subquery()
 )

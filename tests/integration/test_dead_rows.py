@@ -273,6 +273,49 @@ async def test_messages_that_no_search_shows_cost_nothing(database_url: str, has
     assert {name for name in too_much("", found) if not name.startswith(bounded)} == set(), found
 
 
+_TALKS = (
+    """
+    INSERT INTO memory.conversations
+        (agent_key, conversation_id, user_id, participants, last_number, formed_number, text_since)
+    SELECT agent_key, 'x' || n, 'mia', '{mia}', 1, 1, now() FROM memory.agents CROSS JOIN generate_series(1, 3000) n
+    """,
+    """
+    INSERT INTO memory.messages
+        (agent_key, conversation_id, number, message_id, role, weight, said_at, owner, user_id, content)
+    SELECT agent_key, conversation_id, 1, 'm', 'user', 1, now(), 'u:mia', 'mia', 'A word.'
+    FROM memory.conversations WHERE last_number = formed_number
+    """,
+    "UPDATE memory.evidence SET conversation_id = user_id, number = 1",
+)
+
+
+@pytest.mark.slow
+async def test_conversation_that_is_named_is_looked_up_by_its_key(database_url: str) -> None:
+    """Beside thousands of the same user, and so is what an observation comes from."""
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        known = {}
+        for who in (KIM, MIA):
+            known[who["user_id"]] = (await memory.observe("Tea is hot.", **who)).id
+            await memory.add([message("Tea is hot.")], **who, conversation_id=who["user_id"])
+        for sql in _TALKS:
+            await rows(memory, sql)
+    found: dict[str, tuple[int, int]] = {}
+    async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
+        of = memory.conversations
+        named: Calls = {
+            "takes part": lambda who: of.takes_part(**who, conversation_id=who["user_id"]),
+            "messages": lambda who: of.messages(**who, conversation_id=who["user_id"]),
+            "sources": lambda who: memory.observations.sources(known[who["user_id"]], **who),
+        }
+        for name, call in named.items():
+            for who in (KIM, MIA):
+                assert await call(who)
+            found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))
+    assert max(found["takes part"] + found["messages"]) < 60, found
+    few, many = found["sources"]
+    assert many < few + 300, found  # which conversations they may see is read, but not what was said there
+
+
 _MERGED = (
     "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id)"
     " SELECT agent_key, 'visitor' || n, 'mia' FROM memory.agents CROSS JOIN generate_series(1, 2000) n",

@@ -10,10 +10,14 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
         WHERE a.agent_id = p_agent AND memory.asks_for(p_agent, p_user)
         OFFSET 0
     ) a
-    JOIN memory.conversations s ON (
-            p_conversation IS NULL AND s.agent_key IS NOT DISTINCT FROM a.agent_key
-            AND memory.user_tokens(s.agent_key, s.participants) && memory.user_tokens(a.agent_key, a.users)
-        ) OR (s.agent_key = a.agent_key AND s.conversation_id = p_conversation)
+    CROSS JOIN LATERAL (  -- apart: a plan for any conversation would read all of the user's for a given one
+        SELECT s.*
+        FROM memory.conversations s
+        WHERE p_conversation IS NULL AND s.agent_key IS NOT DISTINCT FROM a.agent_key
+          AND memory.user_tokens(s.agent_key, s.participants) && memory.user_tokens(a.agent_key, a.users)
+        UNION ALL
+        SELECT s.* FROM memory.conversations s WHERE s.agent_key = a.agent_key AND s.conversation_id = p_conversation
+    ) s
     WHERE s.participants && a.users
       AND NOT s.excluded
       AND NOT s.group_ids && a.left_groups

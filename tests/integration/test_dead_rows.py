@@ -273,6 +273,24 @@ async def test_messages_that_no_search_shows_cost_nothing(database_url: str, has
     assert {name for name in too_much("", found) if not name.startswith(bounded)} == set(), found
 
 
+_WORKED = """
+    INSERT INTO memory.runs (agent_key, kind, scope_id, from_seq, to_seq, fence, state, finished_at)
+    SELECT agent_key, 'consolidation', scope_id, n, n + 1, 1, 'succeeded', now()
+    FROM memory.scopes CROSS JOIN generate_series(1, 3000) n
+"""
+
+
+@pytest.mark.slow
+async def test_what_was_given_up_is_looked_for_without_what_succeeded(database_url: str) -> None:
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        await memory.observe("Tea is hot.", **MIA)
+        await rows(memory, _WORKED)
+    async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
+        for call in (memory.work.dead, memory.work.catch_up):
+            await call()
+            assert await read(memory, call()) < 30
+
+
 _TALKS = (
     """
     INSERT INTO memory.conversations

@@ -7,7 +7,21 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, and_, bindparam, func, insert, literal, null, or_, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    Select,
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -20,6 +34,9 @@ from memory_sql.domain.results import DeadRun, FailedRun, Usage
 from memory_sql.errors import BudgetError, LanguageModelError, MemorySQLError, StaleError
 
 AGAIN, MOST_AGAIN = timedelta(days=1), timedelta(days=30)  # until what was given up is tried again
+
+# As in the condition of runs_dead_idx: a plan for any state can't use it.
+_IS_DEAD = RunRow.state == literal_column("'dead'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +317,7 @@ class RunRepository:
         statement = (
             select(AgentRow.agent_id, *columns_of(RunRow, DeadRun.model_fields))
             .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
-            .where(RunRow.state == "dead")
+            .where(_IS_DEAD)
             .order_by(RunRow.run_id)
             .limit(limit)
         )
@@ -339,7 +356,7 @@ class RunRepository:
             .join(AgentRow, AgentRow.agent_key == RunRow.agent_key)
             .outerjoin(ConversationRow, and_(*of_conversation))
             .outerjoin(ObservationRow, and_(ObservationRow.agent_key == RunRow.agent_key, *of_scope))
-            .where(RunRow.state == "dead", RunRow.finished_at + waited <= now)
+            .where(_IS_DEAD, RunRow.finished_at + waited <= now)
             .where(or_(ConversationRow.excluded.is_(None), ~ConversationRow.excluded))
             .order_by(RunRow.finished_at)
             .limit(1)

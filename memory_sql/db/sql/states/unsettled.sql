@@ -1,11 +1,12 @@
 -- memory.unsettled(agent_key, scopes, seqs): the derived observations whose status doesn't match that of their sources: those in
--- these scopes, and those derived from observations in these scopes (null: all scopes); or with `seqs`, of each scope the number beside
--- it, so that what gave way long ago isn't read. One row per observation: its status, and the one that it must get. An observation derived from one source alone (lineage.whole) is in use while such a source
--- supports it; otherwise it gets its sources' status, and if these differ, the mildest. One that somebody has also stated
--- in its own scope stays; but a correction there is set aside with the sources, since it has inherited the sources of what
--- it corrects. An observation merged from several is set aside with any of them that is quarantined (it is then erased,
--- unless a legal hold keeps it); otherwise it stays as it was said. Only observations in use change, and only those that
--- changed for this reason (observation_states.follows) are restored.
+-- these scopes, and those derived from observations in these scopes (null: all scopes). With `seqs`, which stand beside their
+-- scopes, only these observations and those derived from them, so that what gave way long ago isn't read. One row per
+-- observation: its status, and the one that it must get. An observation derived from one source alone (lineage.whole) is in use
+-- while such a source supports it; otherwise it gets its sources' status, and if these differ, the mildest. One that somebody
+-- has also stated in its own scope stays; but a correction there is set aside with the sources, since it has inherited the
+-- sources of what it corrects. An observation merged from several is set aside with any of them that is quarantined (it is
+-- then erased, unless a legal hold keeps it); otherwise it stays as it was said. Only observations in use change, and only
+-- those that changed for this reason (observation_states.follows) are restored.
 CREATE OR REPLACE FUNCTION memory.unsettled(p_agent bigint, p_scopes bigint[], p_seqs integer[] DEFAULT NULL)
 RETURNS TABLE (scope_id bigint, seq integer, status text, becomes text)
 LANGUAGE sql STABLE AS $$

@@ -25,6 +25,7 @@ log = logging.getLogger("memory_sql.server")
 OWN = "memory-sql serve"  # who makes a key for its own life
 INSPECTOR_HOURS = 24
 BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep one that they don't use: one may be sending as it closes
 SETTLE_SECONDS = 0.1  # in which the requests of new connections are read
 
 
@@ -89,6 +90,7 @@ async def serve(
         access_log=False,
         server_header=False,
         lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace_seconds)),
     )
     address = _url(host, listening.getsockname()[1])

@@ -9,16 +9,19 @@ from collections.abc import AsyncIterator
 from contextlib import closing, suppress
 
 import aiohttp
+import httpx2
 import pytest
+from fastapi import FastAPI
 from yarl import URL
 
 from memory_sql.memory import Memory
-from memory_sql.server.serving import _listening
+from memory_sql.server.serving import _listening, serve
 from tests.commands import memory_sql
 from tests.server.conftest import BASE
 from tests.server.processes import serving
 
 CLIENTS = 40
+PAUSE_SECONDS = httpx2.Limits().keepalive_expiry or 0.0  # after which the clients of most hosts open a new connection
 
 
 @pytest.mark.slow
@@ -48,6 +51,21 @@ async def test_server_makes_a_key_for_its_own_life(database_url: str) -> None:
     assert server.key not in logged
     async with Memory(database_url) as memory:
         assert await memory.keys.list() == []
+
+
+@pytest.mark.slow
+async def test_a_connection_stays_open_for_longer_than_a_client_keeps_it() -> None:
+    """Else the server closes it while the next request is on its way, which no client may send a second time."""
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(
+        serve(FastAPI(), host="127.0.0.1", port=0, grace_seconds=1, started=started.set_result)
+    )
+    async with httpx2.AsyncClient(base_url=await started) as client:
+        stream = (await client.get("/")).extensions["network_stream"]
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not stream.get_extra_info("is_readable")  # as it is once the other side has closed it
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 async def test_answers_are_sent_at_once() -> None:

@@ -281,6 +281,32 @@ async def test_of_what_waits_for_its_vector_more_words_stand_higher(
         assert [hit.strength for hit in found] == sorted((hit.strength for hit in found), reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("My note 77.{} is kept.", "77.{}"),
+        ("Mia has seen marmot {} in town.", "Has Mia seen marmot {}?"),
+        ("Mia has seen marmot {} in town.", "marmot {} zither"),
+    ],
+)
+async def test_what_has_most_of_the_words_is_first_while_its_vector_is_missing(
+    database_url: str, llm: Scripted, settings: Settings, written: str, asked: str
+) -> None:
+    """The others have the common ones, and whatever chance makes near."""
+    async with Memory(database_url, llm, settings, embeddings=Noise(dimensions=64)) as memory:
+        for number in range(40):
+            await memory.observe(written.format(1000 + number), **MIA)
+        await memory.work.embed()
+        sought = [await memory.observe(written.format(2000 + number), **MIA) for number in range(10)]
+        for number, one in enumerate(sought):
+            found = (await memory.search(asked.format(2000 + number), **MIA, explain=True)).results
+            assert found[0].observation.id == one.id
+            assert [hit.strength for hit in found] == sorted((hit.strength for hit in found), reverse=True)
+            for hit in found:
+                assert hit.explanation is not None
+                assert hit.score == pytest.approx(sum(hit.explanation.parts.values()))
+
+
 HUNG = """
 import asyncio, sys, threading
 from memory_sql.llm.embeddings import LocalEmbeddings

@@ -10,7 +10,7 @@
 -- How it ranks: BM25 of the words, for the share `terms` of those that stand only in an observation's terms (`cues`;
 -- with 0 they aren't looked for); how near it is in meaning; whether it fits the time that is named. Equal ones newest
 -- first. In masks each bit is a word of the query. What has one of them and no vector of p_model yet is nowhere below what has
--- none: `vector` is then what it lacks for that.
+-- none; and what has the most of them, by what they are worth, nowhere below what has less: `vector` is then what it lacks for that.
 -- With `episode` only what belongs to that one. With `scope` only that scope is searched, which the library's own work may ask for without a user
 -- (memory.searched_scopes); with `absorbed` only what is in use and in its scope's text, with `superseded` also what
 -- was superseded. With `overtaken` that comes apart, at most so many, if a consolidation found it contradicted, not where
@@ -409,26 +409,40 @@ BEGIN
            count(*) FILTER (WHERE NOT c.gone AND (c.covered > 0 OR c.date > 0 OR c.close OR v_all)) AS found
     INTO best
     FROM (  -- of what doesn't come apart the best
-        SELECT c.*, y.total, z.own, l.lift, b.strong, z.own + l.lift AS score
+        SELECT c.*, l.lift, c.own + l.lift AS score
         FROM (
-            SELECT p.* FROM pool p WHERE NOT p.gone
-            UNION ALL
-            (
-                SELECT p.*
-                FROM (SELECT FROM wordless b WHERE b.any_gone) b CROSS JOIN pool p
-                WHERE p.gone
-                ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-                LIMIT c_gone
-            )
+            SELECT c.*, greatest(b.score, x.fewer) AS below, greatest(b.strong, x.strong) AS strong
+            FROM (
+                SELECT c.*, max(c.own) FILTER (WHERE c.counts AND c.covered < c.most) OVER () AS less,
+                       max(c.own) FILTER (WHERE c.counts AND c.covered < c.most AND (c.close OR c.date > 0 OR c.covered > 0)) OVER () AS less_strong
+                FROM (
+                    SELECT c.*, y.total, z.own, c.fits AND NOT c.gone AND c.vector > 0 AS counts,
+                           max(c.covered) FILTER (WHERE c.fits AND NOT c.gone) OVER () AS most
+                    FROM (
+                        SELECT p.* FROM pool p WHERE NOT p.gone
+                        UNION ALL
+                        (
+                            SELECT p.*
+                            FROM (SELECT FROM wordless b WHERE b.any_gone) b CROSS JOIN pool p
+                            WHERE p.gone
+                            ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
+                            LIMIT c_gone
+                        )
+                    ) c
+                    CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
+                    CROSS JOIN LATERAL (SELECT y.total * (1 - c.taken_off) AS own) z
+                ) c
+            ) c
+            CROSS JOIN wordless b
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN c.covered = c.most THEN c.less END AS fewer, CASE WHEN c.covered = c.most THEN c.less_strong END AS strong
+            ) x
         ) c
-        CROSS JOIN wordless b
-        CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
-        CROSS JOIN LATERAL (SELECT y.total * (1 - c.taken_off) AS own) z
         CROSS JOIN LATERAL (
-            SELECT CASE WHEN c.unmeasured AND c.mask | c.cues <> 0 AND NOT c.gone AND z.own < b.score AND NOT EXISTS (
+            SELECT CASE WHEN c.unmeasured AND c.mask | c.cues <> 0 AND NOT c.gone AND c.own < c.below AND NOT EXISTS (
                 SELECT FROM memory.observation_vectors e
                 WHERE (e.agent_key, e.scope_id, e.seq, e.model) = (seen.agent, c.scope_id, c.seq, p_model) AND length(e.bits) = length(p_vector)
-            ) THEN b.score + z.own / 1e6 - z.own ELSE 0 END AS lift  -- just above it, the more the words come to
+            ) THEN c.below + c.own / 1e6 - c.own ELSE 0 END AS lift  -- just above it, the more the words come to
         ) l
         WHERE c.fits
         ORDER BY c.gone DESC, score DESC, c.observed_at DESC, c.scope_id, c.seq

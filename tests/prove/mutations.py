@@ -47,6 +47,8 @@ LEFT_BEHIND = ("tests/integration/test_left_behind.py",)
 HEARD_BY_ONE = ("tests/integration/test_heard_by_one.py",)
 EDITS = ("tests/integration/test_replacing.py",)
 MOVING = ("tests/integration/test_moving.py",)
+TOLD = ("tests/unit/test_told_otherwise.py", "tests/unit/test_told_in_other_words.py")
+OTHERS = ("tests/integration/test_overtaking_others.py",)
 FORGET = (
     *("memory_sql/db/sql/forgetting/*.sql", "memory_sql/db/sql/sharing/*.sql"),
     *("migrations/versions/*/forgetting/*.sql", "migrations/versions/*/sharing/*.sql"),
@@ -958,6 +960,36 @@ MUTATIONS = (
     Mutation("requests: what others have said since is erased", (Change(
         "if await requests.said_by_others_since(one):", "if False:",
     ),), ("tests/integration/test_requests.py",)),
+    # What one person, or a weak model, can do to others' memory
+    Mutation("texts: a sentence told otherwise stays so", (
+        Change("        if turned or not _has_figures_of(sentence, text):", "        if False:"),
+        Change("if copies and not any(", "if False and not any("),
+    ), TOLD),
+    Mutation("texts: what is told in other words is put back", (Change("COPIED = 0.6", "COPIED = 0.0"),), TOLD),
+    Mutation("texts: what is passed over is absorbed", (Change(
+        "passed_over = frozenset(", "passed_over = frozenset[int]() and frozenset(",
+    ),), TOLD),
+    Mutation("overtaking: any word tells others' rows apart", (Change(
+        'not tells_apart(item.was or "", common)', "False",
+    ),), OTHERS),
+    Mutation("overtaking: said again while the model wrote", (Change(
+        "or_(_e.run_id > run_id, stated)", "_e.run_id > run_id",
+    ),), OTHERS),
+    Mutation("overtaking: counted in one scope of a group", (Change(
+        "self._named_since(scope, since, of_owner=True)", "self._named_since(scope, since)",
+    ),), OTHERS),
+    Mutation("overtaking: each id of a person counts apart", (Change(
+        "person = func.memory.person(_e.agent_key, _e.user_id)", "person = _e.user_id",
+    ),), OTHERS),
+    Mutation("contact: a dot or a dash tells nothing", (Change(
+        'return plain if "@" in plain else re.sub', "return re.sub",
+    ),), ("tests/unit/test_other_contact.py",)),
+    Mutation("likeness: two values of one thing are one claim", (Change(
+        "or _differ_in_one_place(one.order, other.order)", "",
+    ),), ("tests/unit/test_screening.py",)),
+    Mutation("vectors: who has fewer words is above who waits for its vector", (Change(
+        "CASE WHEN c.covered = c.most THEN c.less END AS fewer", "NULL::double precision AS fewer",
+    ),), ("tests/integration/test_vectors_missing.py",)),
 )  # fmt: skip
 
 

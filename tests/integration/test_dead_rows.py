@@ -334,6 +334,43 @@ async def test_conversation_that_is_named_is_looked_up_by_its_key(database_url: 
     assert many < few + 300, found  # which conversations they may see is read, but not what was said there
 
 
+_LEFT = (
+    "INSERT INTO memory.scopes (agent_key, kind, owner) SELECT agent_key, 'group', 'g:x' || n"
+    " FROM memory.agents CROSS JOIN generate_series(1, 3000) n",
+    "INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at, left_at)"
+    " SELECT agent_key, scope_id, 'mia', now(), now() FROM memory.scopes WHERE owner LIKE 'g:x%'",
+)
+
+
+@pytest.mark.slow
+async def test_groups_that_were_left_cost_nothing(database_url: str) -> None:
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        for who in (KIM, MIA):
+            await memory.add(
+                [message("Tea is hot.")], **who, conversation_id=who["user_id"], group_ids=["crew", "cooks"]
+            )
+            await memory.observe("Tea is hot.", **who)
+            await memory.groups.remove_member(**who, group_id="cooks")
+            await memory.add(
+                [message("Tea is cold.")], **who, conversation_id="since-" + who["user_id"], group_ids=["crew"]
+            )
+        for sql in _LEFT:
+            await rows(memory, sql)
+    found: dict[str, tuple[int, int]] = {}
+    async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
+        of = memory.conversations
+        of_one: Calls = {
+            "takes part": lambda who: of.takes_part(**who, conversation_id="since-" + who["user_id"]),
+            "messages of one": lambda who: of.messages(**who, conversation_id="since-" + who["user_id"]),
+        }
+        for name, call in (calls(memory) | of_messages(memory) | of_one).items():
+            await call(KIM), await call(MIA)
+            found[name] = (await read(memory, call(KIM)), await read(memory, call(MIA)))
+        for who in (KIM, MIA):
+            assert [seen.content for seen in await of.messages(**who)] == ["Tea is cold."]
+    assert too_much("", found) == {}, found
+
+
 _MERGED = (
     "INSERT INTO memory.user_aliases (agent_key, user_id, into_user_id)"
     " SELECT agent_key, 'visitor' || n, 'mia' FROM memory.agents CROSS JOIN generate_series(1, 2000) n",

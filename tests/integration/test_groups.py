@@ -528,21 +528,6 @@ async def test_leaving_costs_readers_no_statement(memory: Memory) -> None:
         assert len(seen) == 1
 
 
-@pytest.mark.slow
-async def test_groups_that_were_left_are_found_by_an_index(memory: Memory) -> None:
-    await crew(memory, "mia")
-    await rows(
-        memory,
-        "INSERT INTO memory.members (agent_key, scope_id, user_id, joined_at, left_at)"
-        " SELECT agent_key, scope_id, 'u' || n, now(), now() FROM memory.scopes, generate_series(1, 20000) n",
-    )
-    await rows(memory, "ANALYZE")
-    plan = await rows(memory, "EXPLAIN SELECT * FROM memory.visible_conversations('ada', 'u7')")
-    shown = "\n".join(line for (line,) in plan)
-    assert "members_left_at_idx" in shown
-    assert "Seq Scan on members" not in shown
-
-
 # What is formed while somebody leaves
 
 

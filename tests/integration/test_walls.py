@@ -893,7 +893,7 @@ async def test_functions_that_read_for_whom_they_are_told_are_for_the_applicatio
 
 
 READERS = """
-agent_settings digest_candidates entity episode_observations episode_of episodes_seen known_at listed my_agent
+agent_settings digest_candidates entity episode_observations episode_of episodes_seen known_at listed my_agent my_groups
 my_left_groups my_scopes my_user_ids observation_version
 read_messages search search_messages search_observations served_agent static_layer static_layer_at topics
 """.split()

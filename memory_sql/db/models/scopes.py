@@ -283,7 +283,6 @@ class MemberRow(Base):
             postgresql_where=text("left_at IS NULL"),
         ),
         Index("members_user_id_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NULL")),
-        Index("members_left_at_idx", "agent_key", "user_id", postgresql_where=text("left_at IS NOT NULL")),
         {
             "comment": "One row per period in which a user belonged to a group; an open one lets the user see its memory."
         },

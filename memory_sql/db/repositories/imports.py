@@ -102,7 +102,7 @@ _JOINING = """
         JOIN memory.members m ON m.agent_key = g.agent_key AND m.scope_id = g.scope_id AND m.user_id = u.user_id
         WHERE g.agent_key = :agent_key AND g.owner = 'g:' || :group_id AND g.name = ''
     ) AND NOT EXISTS (
-        SELECT FROM memory.left_groups(:agent_key, u.user_id, NULL) l WHERE l.group_id = :group_id
+        SELECT FROM memory.left_groups(:agent_key, u.user_id, NULL, ARRAY[CAST(:group_id AS text)])
     )
     ORDER BY u.place
 """

@@ -610,7 +610,6 @@ CREATE TABLE memory.members (
     CONSTRAINT members_left_at_check CHECK (left_at >= joined_at),
     CONSTRAINT members_kept_check CHECK (NOT kept OR left_at IS NOT NULL)
 );
-CREATE INDEX members_left_at_idx ON memory.members (agent_key, user_id) WHERE left_at IS NOT NULL;
 CREATE UNIQUE INDEX members_scope_id_user_id_key ON memory.members (agent_key, scope_id, user_id) WHERE left_at IS NULL;
 CREATE INDEX members_user_id_idx ON memory.members (agent_key, user_id) WHERE left_at IS NULL;
 COMMENT ON TABLE memory.members IS 'One row per period in which a user belonged to a group; an open one lets the user see its memory.';

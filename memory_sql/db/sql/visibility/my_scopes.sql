@@ -1,6 +1,6 @@
 -- memory.my_scopes(): the scopes that the principal of this transaction may see, by memory.visible_scopes; empty without a
 -- principal and for the library's own work. Row-level policies compare with this and with my_agent, my_user_ids,
--- my_left_groups, served_agent and serves_all. These functions run as their owner: otherwise reading scopes would apply the
+-- my_groups, my_left_groups, served_agent and serves_all. These functions run as their owner: otherwise reading scopes would apply the
 -- policy of scopes, which calls them. They take no argument, so they reveal to a caller only what belongs to the principal.
 -- They are in PL/pgSQL, which keeps their plans, since each statement calls them several times.
 CREATE OR REPLACE FUNCTION memory.my_scopes() RETURNS bigint[]
@@ -55,12 +55,35 @@ $$;
 
 COMMENT ON FUNCTION memory.my_user_ids IS 'The ids of the user on whose behalf this transaction works.';
 
--- memory.my_left_groups(): the groups that the user has left.
-CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
+-- memory.my_groups(): the groups of which the user is a member now.
+CREATE OR REPLACE FUNCTION memory.my_groups() RETURNS text[]
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
 BEGIN
-    RETURN ARRAY(SELECT l.group_id FROM memory.left_groups(memory.my_agent(), memory.principal() ->> 'user') l);
+    RETURN ARRAY(
+        SELECT substr(g.owner, 3) FROM memory.members m
+        CROSS JOIN LATERAL (SELECT g.owner FROM memory.scopes g WHERE g.agent_key = m.agent_key AND g.scope_id = m.scope_id LIMIT 1) g
+        WHERE m.agent_key = memory.my_agent() AND m.user_id = ANY (memory.my_user_ids()) AND m.left_at IS NULL
+    );
 END
 $$;
 
-COMMENT ON FUNCTION memory.my_left_groups IS 'The groups that the user on whose behalf this transaction works has left.';
+COMMENT ON FUNCTION memory.my_groups IS 'The groups of the user on whose behalf this transaction works.';
+
+-- memory.my_left_groups(): of the groups of the user's conversations, those that the user has left. It reads these
+-- conversations, so the policy asks only about one of a group of which they are no member.
+CREATE OR REPLACE FUNCTION memory.my_left_groups() RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
+DECLARE
+    v_agent bigint := memory.my_agent();
+    v_users text[] := memory.my_user_ids();
+    v_groups text[] := ARRAY(
+        SELECT DISTINCT unnest(c.group_ids) FROM memory.conversations c
+        WHERE memory.user_tokens(c.agent_key, c.participants) && memory.user_tokens(v_agent, v_users)
+          AND c.agent_key IS NOT DISTINCT FROM v_agent AND c.participants && v_users
+    );
+BEGIN
+    RETURN ARRAY(SELECT l.group_id FROM memory.left_groups(v_agent, memory.principal() ->> 'user', NULL, v_groups) l);
+END
+$$;
+
+COMMENT ON FUNCTION memory.my_left_groups IS 'Of the groups of the conversations of the user on whose behalf this transaction works, those that they have left.';

@@ -95,7 +95,7 @@ CREATE POLICY users ON memory.judged FOR SELECT USING (
 CREATE POLICY users ON memory.conversations FOR SELECT USING (
     memory.user_tokens(agent_key, participants) && (SELECT memory.user_tokens(memory.my_agent(), memory.my_user_ids()))
     AND agent_key IS NOT DISTINCT FROM (SELECT memory.my_agent()) AND participants && (SELECT memory.my_user_ids())
-    AND NOT group_ids && (SELECT memory.my_left_groups())
+    AND (group_ids = '{}' OR group_ids <@ (SELECT memory.my_groups()) OR NOT group_ids && (SELECT memory.my_left_groups()))
 );
 
 CREATE POLICY users ON memory.messages FOR SELECT USING (

@@ -9,7 +9,7 @@ BEGIN
         JOIN memory.conversations t ON t.agent_key = a.agent_key
         WHERE a.agent_id = p_agent AND t.conversation_id = p_conversation AND NOT t.excluded
           AND t.participants && ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i)
-          AND NOT t.group_ids && ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l)
+          AND NOT EXISTS (SELECT FROM memory.left_groups(a.agent_key, p_user, p_as_of, t.group_ids) OFFSET 0)
     );
 END
 $$;

@@ -2,26 +2,29 @@ CREATE OR REPLACE FUNCTION memory.visible_conversations(
     p_agent text, p_user text, p_as_of timestamptz DEFAULT NULL, p_conversation text DEFAULT NULL
 ) RETURNS SETOF memory.conversations
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT s.*
-    FROM (
-        SELECT a.agent_key, ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i) AS users,
-               ARRAY(SELECT l.group_id FROM memory.left_groups(a.agent_key, p_user, p_as_of) l) AS left_groups
-        FROM memory.agents a
-        WHERE a.agent_id = p_agent AND memory.asks_for(p_agent, p_user)
-        OFFSET 0
-    ) a
-    CROSS JOIN LATERAL (  -- apart: a plan for any conversation would read all of the user's for a given one
+    WITH mine AS MATERIALIZED (
         SELECT s.*
-        FROM memory.conversations s
-        WHERE p_conversation IS NULL AND s.agent_key IS NOT DISTINCT FROM a.agent_key
-          AND memory.user_tokens(s.agent_key, s.participants) && memory.user_tokens(a.agent_key, a.users)
-        UNION ALL
-        SELECT s.* FROM memory.conversations s WHERE s.agent_key = a.agent_key AND s.conversation_id = p_conversation
-    ) s
-    WHERE s.participants && a.users
-      AND NOT s.excluded
-      AND NOT s.group_ids && a.left_groups
-      AND (p_as_of IS NULL OR s.created_at <= p_as_of)
+        FROM (
+            SELECT a.agent_key, ARRAY(SELECT i.user_id FROM memory.user_ids(a.agent_key, p_user, p_as_of) i) AS users
+            FROM memory.agents a WHERE a.agent_id = p_agent AND memory.asks_for(p_agent, p_user) OFFSET 0
+        ) a
+        CROSS JOIN LATERAL (  -- apart: a plan for any conversation would read all of the user's for a given one
+            SELECT s.* FROM memory.conversations s
+            WHERE p_conversation IS NULL AND s.agent_key IS NOT DISTINCT FROM a.agent_key
+              AND memory.user_tokens(s.agent_key, s.participants) && memory.user_tokens(a.agent_key, a.users)
+            UNION ALL
+            SELECT s.* FROM memory.conversations s WHERE s.agent_key = a.agent_key AND s.conversation_id = p_conversation
+        ) s
+        WHERE s.participants && a.users AND NOT s.excluded AND (p_as_of IS NULL OR s.created_at <= p_as_of)
+    )
+    SELECT s.* FROM mine s
+    CROSS JOIN (
+        SELECT ARRAY(
+            SELECT l.group_id FROM (SELECT m.agent_key, array_agg(g.id) AS ids FROM mine m CROSS JOIN unnest(m.group_ids) g(id) GROUP BY m.agent_key) g
+            CROSS JOIN LATERAL memory.left_groups(g.agent_key, p_user, p_as_of, g.ids) l
+        ) AS groups OFFSET 0
+    ) gone
+    WHERE NOT s.group_ids && gone.groups
 $$;
 COMMENT ON FUNCTION memory.visible_conversations(text, text, timestamptz, text) IS
     'The conversations whose messages a user of an agent may see; one row per conversation.';

@@ -16,7 +16,7 @@ from memory_sql.memory import Memory
 from tests import recycling
 from tests.database import owners_url, rows, serving
 from tests.factories import message
-from tests.fakes import Meanings, Scripted
+from tests.fakes import Meanings, Scripted, extracted
 from tests.recycling import administer, copy
 
 ADA: dict[str, Any] = {"agent_id": "ada"}
@@ -289,6 +289,61 @@ async def test_what_was_given_up_is_looked_for_without_what_succeeded(database_u
         for call in (memory.work.dead, memory.work.catch_up):
             await call()
             assert await read(memory, call()) < 30
+
+
+_ENDED = (
+    _WORKED,
+    """
+    INSERT INTO memory.runs (agent_key, kind, conversation_id, from_number, to_number, fence, state, finished_at)
+    SELECT agent_key, 'formation', conversation_id, 0, 1, 1, 'succeeded', now()
+    FROM memory.conversations CROSS JOIN generate_series(1, 3000) n
+    """,
+    """
+    INSERT INTO memory.events (agent_key, kind, scope_id, seq, reason, detail, created_at)
+    SELECT agent_key, e.kind, scope_id, n, 'Forget that.', jsonb_build_object('request', format('o%s-%s', scope_id, n)), now()
+    FROM memory.scopes CROSS JOIN generate_series(1000, 4000) n
+    CROSS JOIN unnest('{status, review, verification}'::text[]) e (kind)
+    """,
+)
+
+
+def of_work(memory: Memory) -> dict[str, Callable[[], Awaitable[object]]]:
+    work, of, talk = memory.work, memory.conversations, {**ADA, "conversation_id": "mia"}
+    return {
+        "reviews": lambda: work.reviews(agent_id="ada"),
+        "failures": lambda: work.failures(agent_id="ada"),
+        "failures of all": work.failures,
+        "exclude": lambda: of.exclude(**talk),
+        "include": lambda: of.exclude(**talk, excluded=False),
+        "form": lambda: of.form(agent_id="ada", conversation_id="kim"),
+    }
+
+
+@pytest.mark.slow
+async def test_work_that_has_ended_costs_nothing(database_url: str) -> None:
+    llm = Scripted()
+    found: dict[str, list[int]] = {}
+    async with Memory(database_url, llm, SETTINGS) as memory:
+        for n in range(2):
+            for who in (KIM, MIA):
+                await memory.observe(f"Tea is hot on day {n}.", **who)
+                await memory.add([message(f"Tea is hot on day {n}.")], **who, conversation_id=who["user_id"])
+        heard = await memory.observe("Mia drinks tea.", **MIA)
+        await memory.observations.quarantine(heard.id, **MIA, reason="Forget that.")
+    for dead in ((), _ENDED):
+        async with Memory(database_url, llm, SETTINGS) as memory:
+            for sql in dead:
+                await rows(memory, sql)
+        async with cleaned(database_url), Memory(database_url, llm, SETTINGS) as memory:
+            for name, call in of_work(memory).items():
+                if name != "form":
+                    await call()
+                else:
+                    llm.then(extracted())
+                found.setdefault(name, []).append(await read(memory, call()))
+    few, many = found.pop("form")
+    assert many <= MOST * few, found
+    assert max(map(max, found.values())) < 20, found
 
 
 _TALKS = (

@@ -23,6 +23,7 @@ _IS_REQUEST: ColumnElement[bool] = literal_column(
     "events.kind = 'status' AND events.detail ? 'request' AND events.reason IS NOT NULL"
 )
 _IS_SPOKEN = EventRow.kind == literal_column("'spoken'")  # as in the condition of events_spoken_idx
+_IS_QUARANTINED = ObservationStateRow.status == literal_column("'quarantined'")  # and of observation_states_status_idx
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +260,11 @@ def _is_decision(decided: type[EventRow]) -> ColumnElement[bool]:
     )
 
 
+def looked_up(of: Any, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether there is such a row: for each by a key, where a join would read all that have ever been decided."""
+    return select(literal_column("1")).select_from(of).where(*conditions).offset(0).exists()
+
+
 _numbers = (
     func.jsonb_array_elements_text(EventRow.detail["numbers"]).table_valued("number", name="numbers").render_derived()
 )
@@ -276,14 +282,14 @@ _said = (  # the first of the messages that asked which has its text
     .correlate(EventRow)
     .lateral("said")
 )
-_formed_anew = exists().where(
-    RunRow.agent_key == EventRow.agent_key, RunRow.run_id == EventRow.run_id, RunRow.state == "retired"
+_formed_anew = looked_up(
+    RunRow, RunRow.agent_key == EventRow.agent_key, RunRow.run_id == EventRow.run_id, RunRow.state == "retired"
 )
 
 
 def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
     e, decided = EventRow, aliased(EventRow)
-    is_decided = exists().where(_is_decision(decided))
+    is_decided = looked_up(decided, _is_decision(decided))
     return (
         select(*wanted)
         .select_from(e)
@@ -295,7 +301,8 @@ def _spoken(agent_key: int, *wanted: Any) -> Select[Any]:
 def _waiting(*columns: Any) -> Select[Any]:
     """Of what is still quarantined for that alone: whatever was decided about it later counts instead."""
     e, t, later = EventRow, ObservationStateRow, aliased(EventRow)
-    overtaken = exists().where(
+    overtaken = looked_up(
+        later,
         later.agent_key == e.agent_key,
         later.scope_id == e.scope_id,
         later.seq == e.seq,
@@ -307,5 +314,5 @@ def _waiting(*columns: Any) -> Select[Any]:
         select(*columns)
         .select_from(e)
         .join(t, and_(t.agent_key == e.agent_key, t.scope_id == e.scope_id, t.seq == e.seq))
-        .where(_IS_REQUEST, t.status == "quarantined", func.coalesce(t.follows, false()).is_(False), ~overtaken)
+        .where(_IS_REQUEST, _IS_QUARANTINED, func.coalesce(t.follows, false()).is_(False), ~overtaken)
     )

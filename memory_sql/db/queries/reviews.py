@@ -14,12 +14,13 @@ from memory_sql.config import Settings
 from memory_sql.db.models import ConversationRow, EventRow, JudgedRow, ObservationRow, RunRow, ScopeRow
 from memory_sql.db.participants import members_who_spoke
 from memory_sql.db.queries.held_claims import can_be_shared, defaults_of, of_agents, rules
-from memory_sql.db.queries.requests import RequestKey, Requests, SpokenKey
+from memory_sql.db.queries.requests import RequestKey, Requests, SpokenKey, looked_up
 from memory_sql.db.scope_parts import pending_observations
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.results import Review
 from memory_sql.errors import InvalidIdError
 
+_IS_ALIAS = EventRow.kind == literal_column("'alias'")  # as in the condition of its index
 HEARD_BY_ONE = "heard_by_one"  # in the event of a merge: the keys of what it has found
 REVIEW_IDS = "must look like o12-3>s4, s12v3-4, g12-3, r17, q12-3 or q17"
 _ID = re.compile(
@@ -154,7 +155,10 @@ class Reviews:
 
     async def _texts(self, limit: int) -> list[Review]:
         """Of scopes that are as they were, with all that these texts would absorb."""
-        r, s = RunRow, ScopeRow
+        s = ScopeRow
+        # In the order of their index, since nothing tells the planner how few they are: it would read all runs.
+        held = select(RunRow).where(RunRow.agent_key == self._agent_key, literal_column("runs.held IS NOT NULL"))
+        r = held.order_by(RunRow.scope_id, RunRow.run_id).offset(0).subquery("held").c
         absorbed = func.jsonb_array_elements_text(r.held["inputs"]).column_valued("absorbed")
         pending = pending_observations(s.agent_key, s.scope_id, s.done_seq)
         waits = absorbed.cast(Integer).in_(select(pending.c.seq))
@@ -170,8 +174,6 @@ class Reviews:
             )
             .join(s, and_(s.agent_key == r.agent_key, s.scope_id == r.scope_id))
             .where(
-                r.agent_key == self._agent_key,
-                literal_column("runs.held IS NOT NULL"),
                 r.held["version"].astext.cast(Integer) == s.version,
                 r.held["epoch"].astext.cast(Integer) == s.epoch,
                 ~exists(select(absorbed).where(~waits)),
@@ -201,7 +203,8 @@ class Reviews:
             .render_derived()
         )
         scope_id, seq = item.c.key[0].astext.cast(BigInteger), item.c.key[1].astext.cast(Integer)
-        decided = exists().where(
+        decided = looked_up(
+            v,
             v.agent_key == e.agent_key,
             v.kind == "review",
             v.event_id > e.event_id,
@@ -220,7 +223,7 @@ class Reviews:
             .join(main, and_(main.agent_key == s.agent_key, main.owner == s.owner, main.name == ""))
             .join(c, and_(c.agent_key == o.agent_key, c.conversation_id == o.conversation_id))
             .join(counted, true())
-            .where(e.agent_key == self._agent_key, e.kind == "alias", e.detail.has_key(HEARD_BY_ONE))
+            .where(e.agent_key == self._agent_key, _IS_ALIAS, e.detail.has_key(HEARD_BY_ONE))
             .where(o.standing == "active", counted.c.person, ~decided)
             .where(true() if key is None else and_(o.scope_id == key.scope_id, o.seq == key.seq))
             .group_by(o.scope_id, o.seq, o.content)

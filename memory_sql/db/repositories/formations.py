@@ -336,7 +336,7 @@ _resting = (  # no parameter is called like a column: where an engine is the hos
 )
 _CLAIM_RESTING = _leasing(_resting)
 
-_after, _open = bindparam("after", type_=BigInteger), _r.state.in_(("running", "answered"))
+_after, _open = bindparam("after", type_=BigInteger), _r.finished_at.is_(None)
 
 
 def _read_after(agent_key: Any, conversation_id: Any, after: Any) -> Any:

@@ -417,7 +417,8 @@ ABANDONED: dict[str, Any] = {
 
 
 def didnt_end() -> Any:
-    return RunRow.state.in_(("running", "answered"))
+    """Running or answered: told as the condition of an index has it."""
+    return RunRow.finished_at.is_(None)
 
 
 def _stands(agent_key: int, conversation_id: str) -> tuple[Any, ...]:

@@ -346,6 +346,27 @@ async def test_work_that_has_ended_costs_nothing(database_url: str) -> None:
     assert max(map(max, found.values())) < 20, found
 
 
+_REWRITTEN = """
+    INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)
+    SELECT agent_key, scope_id, n, n - 1, 0, 0, 'Tea is hot and the cup is red.', 8, 'asked'
+    FROM memory.scopes CROSS JOIN generate_series(1, :versions) n WHERE owner = :owner
+"""
+
+
+@pytest.mark.slow
+async def test_history_reads_no_more_versions_than_it_shows(database_url: str) -> None:
+    async with Memory(database_url, Scripted(), SETTINGS) as memory:
+        for who, versions in ((KIM, 100), (MIA, 3000)):
+            await memory.observe("Tea is hot.", **who)
+            await rows(memory, _REWRITTEN, versions=versions, owner=f"u:{who['user_id']}")
+    async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
+        for past in (None, memory.now()):
+            for who in (KIM, MIA):
+                assert len(await memory.scopes.history(**who, as_of=past)) == 50
+            few, many = [await read(memory, memory.scopes.history(**who, as_of=past)) for who in (KIM, MIA)]
+            assert many <= MOST * few < 40, (few, many)
+
+
 _TALKS = (
     """
     INSERT INTO memory.conversations

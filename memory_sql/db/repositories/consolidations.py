@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, join, literal, or_, select, update
+from sqlalchemy import and_, bindparam, cast, exists, false, func, insert, join, literal, or_, select, true, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.types import ARRAY, BigInteger, Integer, Interval
+from sqlalchemy.types import ARRAY, BigInteger, DateTime, Integer, Interval
 
 from memory_sql.db.arrays import among
 from memory_sql.db.direct import ask
@@ -270,8 +270,11 @@ class ConsolidationRepository:
         self, principal: Mapping[str, Any], scope_id: int | None, limit: int, as_of: datetime | None = None
     ) -> list[Consolidation]:
         """Versions of the visible scopes' texts, newest first; if a past moment is given, as they were then."""
-        statement = _VERSIONS if as_of is None else _VERSIONS.where(_c.created_at <= as_of)
-        found = await self._session.execute(statement, {**principal, "scope_id": scope_id, "limit": limit})
+        given = {**principal, "scope_id": scope_id, "limit": limit}
+        if as_of is None:
+            found = await self._session.execute(_VERSIONS, given)
+        else:
+            found = await self._session.execute(_VERSIONS_THEN, given | {"moment": as_of})
         return [
             Consolidation(
                 scope=scope_ref(row.scope_id, row.kind, row.owner, row.name),
@@ -298,26 +301,33 @@ _c, _o, _t = ConsolidationRow, ObservationRow, ObservationStateRow
 _s = ScopeRow.__table__
 _visible = visible_scopes()
 _VERSION_COLUMNS = columns_of(ConsolidationRow, Consolidation.model_fields)
-_VERSIONS = (
-    select(
-        ScopeRow.scope_id,
-        ScopeRow.kind,
-        ScopeRow.owner,
-        ScopeRow.name,
-        *_VERSION_COLUMNS,
-        ConsolidationRow.live_until,
-    )
-    .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
-    .join(ConsolidationRow, is_visible(ConsolidationRow, ScopeRow.__table__))
-    .where(
-        or_(
-            bindparam("scope_id", type_=BigInteger).is_(None),
-            ScopeRow.scope_id == bindparam("scope_id", type_=BigInteger),
+_LIMIT = bindparam("limit", type_=BigInteger)
+
+
+def _versions(*conditions: Any) -> Any:
+    """Of each scope by its key, as many as are wanted at most: it may have had thousands, and the planner would take all."""
+    its = select(_c).where(is_visible(_c, _s), *conditions).order_by(_c.version.desc()).limit(_LIMIT)
+    version = its.correlate(_s).lateral("newest")
+    wanted = bindparam("scope_id", type_=BigInteger)
+    return (
+        select(
+            ScopeRow.scope_id,
+            ScopeRow.kind,
+            ScopeRow.owner,
+            ScopeRow.name,
+            *(version.c[column.key] for column in _VERSION_COLUMNS),
+            version.c.live_until,
         )
+        .join_from(_visible, ScopeRow, is_visible(ScopeRow, _visible))
+        .join(version, true())
+        .where(or_(wanted.is_(None), ScopeRow.scope_id == wanted))
+        .order_by(version.c.created_at.desc(), version.c.version.desc())
+        .limit(_LIMIT)
     )
-    .order_by(ConsolidationRow.created_at.desc(), ConsolidationRow.version.desc())
-    .limit(bindparam("limit", type_=BigInteger))
-)
+
+
+_VERSIONS = _versions()
+_VERSIONS_THEN = _versions(_c.created_at <= bindparam("moment", type_=DateTime(timezone=True)))
 
 _SPANS = (
     select(

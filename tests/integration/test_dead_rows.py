@@ -348,7 +348,7 @@ async def test_work_that_has_ended_costs_nothing(database_url: str) -> None:
 
 _REWRITTEN = """
     INSERT INTO memory.consolidations (agent_key, scope_id, version, base, from_seq, to_seq, content, words, reason)
-    SELECT agent_key, scope_id, n, n - 1, 0, 0, 'Tea is hot and the cup is red.', 8, 'asked'
+    SELECT agent_key, scope_id, n, n - 1, 0, 0, repeat('Tea is hot. ', 20), 60, 'asked'
     FROM memory.scopes CROSS JOIN generate_series(1, :versions) n WHERE owner = :owner
 """
 
@@ -365,6 +365,20 @@ async def test_history_reads_no_more_versions_than_it_shows(database_url: str) -
                 assert len(await memory.scopes.history(**who, as_of=past)) == 50
             few, many = [await read(memory, memory.scopes.history(**who, as_of=past)) for who in (KIM, MIA)]
             assert many <= MOST * few < 40, (few, many)
+
+
+@pytest.mark.slow
+async def test_fact_that_no_text_holds_is_replaced_without_reading_former_texts(database_url: str) -> None:
+    found: list[int] = []
+    for versions in (0, 3000):
+        async with Memory(database_url, Scripted(), SETTINGS) as memory:
+            await memory.observe("The cup is red.", **MIA, fact_key="cup")
+            await rows(memory, _REWRITTEN, versions=versions, owner="u:mia")
+        async with cleaned(database_url), Memory(database_url, Scripted(), SETTINGS) as memory:
+            await memory.observe("The cup is blue.", **MIA, fact_key="cup")
+            found.append(await read(memory, memory.observe("The cup is green.", **MIA, fact_key="cup")))
+    few, many = found
+    assert many <= MOST * few, found
 
 
 _TALKS = (

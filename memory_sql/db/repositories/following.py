@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, bindparam, exists, func, select
+from sqlalchemy import ARRAY, BigInteger, DateTime, Integer, and_, bindparam, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.closures import TAINTED, Closure, Taken, reached_from
@@ -131,11 +131,17 @@ _unsettled = func.memory.unsettled(
 ).table_valued("scope_id", "seq", "status", "becomes")
 _UNSETTLED = select(_unsettled).order_by(_unsettled.c.scope_id, _unsettled.c.seq)
 _tainted = TAINTED.subquery()
+_old = func.unnest(bindparam("scope_ids", type_=ARRAY(BigInteger)), bindparam("seqs", type_=ARRAY(Integer)))
+_given = _old.table_valued("scope_id", "seq", name="old").render_derived()
+# No live text has anything behind its watermark: then its versions, which may be thousands, are left unread.
+_may_hold = exists().where(
+    ScopeRow.agent_key == _AGENT, ScopeRow.scope_id == _given.c.scope_id, ScopeRow.done_seq >= _given.c.seq
+)
 _REFRESH = select(
     func.memory.refresh_due(
         _AGENT, _SCOPES, bindparam("threshold", type_=Integer), bindparam("now", type_=DateTime(timezone=True))
     ),
-    exists(select(_tainted.c.scope_id)).label("holds"),
+    and_(_may_hold, exists(select(_tainted.c.scope_id))).label("holds"),
     exists(select(_unsettled.c.seq).select_from(_unsettled)).label("is_unsettled"),
 )
 _REACH = reached_from(select(func.unnest(_SCOPES).label("scope_id")), _AGENT)

@@ -413,11 +413,11 @@ def _verdict(loaded: Loaded, error: BaseException, settings: Settings, now: date
 
 async def _set_aside(session: Session, loaded: Loaded, settings: Settings, now: datetime) -> int | None:
     """Gives up the batch's only observation and what was derived from it. Returns None if it isn't active any more."""
-    scope, cause = loaded.scope, {"run_id": loaded.run.run_id}
+    scope, run_id = loaded.scope, loaded.run.run_id
     await ScopeRepository(session).raise_epochs(scope.agent_key, [scope.scope_id])
-    given_up = await StateRepository(session).give_up(scope, [item.seq for item in loaded.inputs], now, **cause)
+    given_up = await StateRepository(session).give_up(scope, [item.seq for item in loaded.inputs], now, run_id=run_id)
     following = FollowingRepository(session, scope.agent_key)
-    await following.settle([scope.scope_id], settings.consolidation_threshold, now, **cause)
+    await following.settle([scope.scope_id], settings.consolidation_threshold, now, run_id=run_id)
     return next(iter(given_up), None)
 
 

@@ -250,18 +250,24 @@ def _passed_over(
     text: str,
     current: str,
     told: Sequence[frozenset[str]],
-) -> Iterator[int]:
-    """The places of the observations in the language of the text that no sentence tells. A short text may be written anew."""
+) -> list[int]:
+    """The places of the observations in the language of the text that no sentence tells. A short text may be written anew.
+
+    A sentence that says something else than the old text and any of them may tell one of them in other words.
+    """
     if _is_short(" ".join([current, *(item.content for item in inputs)])):
-        return
+        return []
     small = _small_words().get(_language(text) or "", frozenset())
-    for n, words in enumerate(new):
-        if (
-            words
-            and _best(words, told) < TOLD_AT_ALL
-            and small.intersection(map(str.lower, words_in(inputs[n].content)))
-        ):
-            yield n
+    found = [
+        n
+        for n, words in enumerate(new)
+        if words
+        and _best(words, told) < TOLD_AT_ALL
+        and small.intersection(map(str.lower, words_in(inputs[n].content)))
+    ]
+    known = [pieces(sentence) for sentence in sentences(current)] if found else []
+    others = [there for there in told if _best(telling(" ".join(there)), [*known, *new]) < TOLD_AT_ALL]
+    return found if len(found) > len(others) else []
 
 
 def _told(

@@ -152,6 +152,24 @@ def test_what_is_new_and_not_told_stays_pending(told: list[str], waits: set[int]
     assert of.waits == waits
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Mia is pregnant.", "She is expecting a baby."),
+        ("Mia is fluent in Spanish.", "Spain's language comes easily to her."),
+        ("Mia is married to somebody.", "She has a husband now."),
+    ],
+)
+def test_what_is_told_in_one_sentence_of_other_words_does_not_wait(said: str, told: str) -> None:
+    current = " ".join(AROUND)
+    text = f"{current} {told}"
+    pending = [PendingObservation(1, said, NOW)]
+    of = kept(text, current, pending, [], "Mia", 500, lambda parts: [None] * len(parts))
+    assert (of.text, of.waits) == (text, frozenset())
+    of = kept(current, current, pending, [], "Mia", 500, lambda parts: [None] * len(parts))
+    assert (of.text, of.waits) == (current, {1})
+
+
 def test_a_short_text_may_be_written_anew() -> None:
     pending = [PendingObservation(1, "Tom is allergic to peanuts.", NOW)]
     assert not kept("They meet.", "They met.", pending, [], "crew", 500, lambda parts: [None] * len(parts)).waits

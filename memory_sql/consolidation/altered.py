@@ -14,7 +14,7 @@ from memory_sql.consolidation.holding import denials
 from memory_sql.consolidation.numbers import FIGURE, values_in, values_of
 from memory_sql.languages.anchors import small_words
 from memory_sql.languages.text import sentences
-from memory_sql.languages.wording import is_among, pieces, saying, says_nothing, share_among, telling
+from memory_sql.languages.wording import is_among, pieces, same_ends, saying, says_nothing, share_among, telling
 from memory_sql.languages.words import fold, words_in
 
 LOST = 0.4  # of its words, and of those that only it had, fewer stand in one new sentence: by honest answers it is half
@@ -107,9 +107,7 @@ def _are_exchanged(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _differ_in_one_place(old: Sequence[str], new: Sequence[str]) -> bool:
-    least = min(len(old), len(new))
-    before = next((n for n in range(least) if old[n] != new[n]), least)
-    after = next((n for n in range(least - before) if old[-1 - n] != new[-1 - n]), least - before)
+    before, after = same_ends(old, new)
     was, now = (saying(" ".join(words[before : len(words) - after])) for words in (old, new))
     if any(word[0].isdigit() for word in (*was, *now)):
         return False  # figures are compared by their values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
 from math import ceil
 
@@ -85,6 +85,14 @@ def is_among(word: str, words: Collection[str]) -> bool:
 def share_among(words: Collection[str], there: Collection[str]) -> float:
     """How much of the words is there; 1 where there are none."""
     return sum(is_among(word, there) for word in words) / len(words) if words else 1.0
+
+
+def same_ends(one: Sequence[str], other: Sequence[str]) -> tuple[int, int]:
+    """How many words both begin with, and how many of the rest both end with."""
+    least = min(len(one), len(other))
+    before = next((n for n in range(least) if one[n] != other[n]), least)
+    after = next((n for n in range(least - before) if one[-1 - n] != other[-1 - n]), least - before)
+    return before, after
 
 
 @lru_cache(maxsize=1024)

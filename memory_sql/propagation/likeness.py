@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
+from memory_sql.languages.wording import same_ends
 from memory_sql.propagation.shape import MAX_CHARACTERS
 from memory_sql.propagation.tokens import Token, stem, tokens_of
 from memory_sql.propagation.vocabulary import vocabulary
@@ -125,8 +126,6 @@ def _contradict(one: Claim, other: Claim) -> bool:
 
 def _differ_in_one_place(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether all is the same but for what stands in one place: two values of one thing, such as two mailboxes."""
-    least = min(len(one), len(other))
-    before = next((n for n in range(least) if one[n] != other[n]), least)
-    after = next((n for n in range(least - before) if one[-1 - n] != other[-1 - n]), least - before)
+    before, after = same_ends(one, other)
     mine, theirs = one[before : len(one) - after], other[before : len(other) - after]
     return bool({*mine} - {*theirs} and {*theirs} - {*mine}) and before + after >= max(len(mine), len(theirs))

@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, redirect_stdout
 from functools import partial
 from typing import Any
@@ -36,7 +36,7 @@ from memory_sql.memory import Memory
 from memory_sql.worker import Worker
 from tests.commands import memory_sql
 from tests.pooler import Pooler
-from tests.recycling import administer
+from tests.recycling import administer, named
 
 pytestmark = pytest.mark.slow  # each makes one schema or two
 
@@ -67,11 +67,22 @@ async def url(empty_database: str) -> str:
     return empty_database
 
 
-@pytest.fixture
-async def both(url: str) -> AsyncIterator[tuple[Memory, Memory]]:
-    """The default one, and the other."""
+@pytest.fixture(scope="module")
+def both_made(server_url: str) -> Iterator[str]:
+    """The name of a database with both, to be copied: making them takes longer than most of these tests."""
+    name = f"memory_sql_both_{os.getpid()}"
+    asyncio.run(administer(server_url, f"CREATE DATABASE {name}"))
     for schema in ("memory", ODD):
-        await asyncio.to_thread(migrate.upgrade, url, schema=schema)
+        migrate.upgrade(named(server_url, name), schema=schema)
+    yield name
+    asyncio.run(administer(server_url, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def both(server_url: str, url: str, both_made: str) -> AsyncIterator[tuple[Memory, Memory]]:
+    """The default one, and the other."""
+    name = asyncpg_url(url).database
+    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)", f"CREATE DATABASE {name} TEMPLATE {both_made}")
     async with Memory(url, settings=of("memory")) as default, Memory(url, settings=of(ODD)) as other:
         yield default, other
 

@@ -9,10 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
+from functools import cache
 
 from memory_sql.consolidation.holding import denials
 from memory_sql.consolidation.numbers import FIGURE, values_in, values_of
 from memory_sql.languages.anchors import small_words
+from memory_sql.languages.data import of_all
+from memory_sql.languages.tables import Dates
 from memory_sql.languages.text import sentences
 from memory_sql.languages.wording import is_among, pieces, same_ends, saying, says_nothing, share_among, telling
 from memory_sql.languages.words import fold, words_in
@@ -84,14 +87,26 @@ def _turns(old: str, new: str) -> bool:
 def _has_figures_of(sentence: str, text: str) -> bool:
     """By value: 1200 is 1,200, and two is 2. An ordinal (2nd) may be written in words."""
     there, whole = values_in(text), FIGURE.findall(text)
-    figures = FIGURE.findall(_ORDINAL.sub(" ", sentence))
+    figures = FIGURE.findall(_ORDINAL.sub(" ", _undated(sentence)))
     return all(figure in whole or any(value in there for value in values_of(figure)) for figure in figures)
+
+
+def _undated(sentence: str) -> str:
+    """Without the days beside a month: what was to be on one may be over."""
+    words = sentence.split()
+    near = {k for n, word in enumerate(words) if fold(word.strip(".,;")) in _months() for k in range(n - 3, n + 2)}
+    return " ".join(word for n, word in enumerate(words) if n not in near or not word[:1].isdigit())
+
+
+@cache
+def _months() -> frozenset[str]:
+    return frozenset(fold(month) for one in of_all(Dates).values() for month in one.months)
 
 
 def _named(before: Sequence[str]) -> frozenset[str]:
     """What has a capital inside of a sentence, by its pieces."""
     inside = (word for sentence in before for word in words_in(sentence)[1:] if word[0].isupper())
-    return frozenset[str]().union(*map(pieces, inside)) - small_words()
+    return frozenset[str]().union(*map(pieces, inside)) - small_words() - _months()
 
 
 def _in_order(text: str) -> list[str]:

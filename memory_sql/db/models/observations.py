@@ -358,7 +358,7 @@ class ObservationStateRow(Base):
             postgresql_where=text("verification = 'disputed'"),
         ),
         Index(  # as memory.in_use: a context shows these, whatever has become of others
-            "observation_states_verification_seq_idx",
+            "observation_states_scope_id_seq_idx",
             "agent_key",
             "scope_id",
             "seq",

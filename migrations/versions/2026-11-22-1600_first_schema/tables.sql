@@ -1214,11 +1214,11 @@ CREATE TABLE memory.observation_states (
 CREATE INDEX observation_states_expires_at_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE expires_at IS NOT NULL AND status = 'active' OR resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_follows_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE follows;
 CREATE INDEX observation_states_repend_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE repend AND (status IS NULL OR status = 'active');
+CREATE INDEX observation_states_scope_id_seq_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed' AND (status IS NULL OR status = 'active');
 CREATE INDEX observation_states_status_at_idx ON memory.observation_states (agent_key, scope_id, status_at) WHERE resolved IS NOT NULL AND status = 'archived';
 CREATE INDEX observation_states_status_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE status IN ('quarantined', 'given_up', 'withdrawn');
 CREATE INDEX observation_states_superseded_by_idx ON memory.observation_states (agent_key, scope_id, superseded_by) WHERE superseded_by IS NOT NULL;
 CREATE INDEX observation_states_verification_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed';
-CREATE INDEX observation_states_verification_seq_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE verification = 'disputed' AND (status IS NULL OR status = 'active');
 CREATE INDEX observation_states_withdrawn_by_idx ON memory.observation_states (agent_key, scope_id, seq) WHERE withdrawn_by IS NOT NULL;
 COMMENT ON TABLE memory.observation_states IS 'One row per observation whose state differs from the defaults: the part that may change.';
 COMMENT ON COLUMN memory.observation_states.agent_key IS 'The agent.';

@@ -419,14 +419,9 @@ BEGIN
                     SELECT c.*, y.total, z.own, c.fits AND NOT c.gone AND c.vector > 0 AS counts,
                            max(c.covered) FILTER (WHERE c.fits AND NOT c.gone) OVER () AS most
                     FROM (
-                        SELECT p.* FROM pool p WHERE NOT p.gone
-                        UNION ALL
-                        (
-                            SELECT p.*
-                            FROM (SELECT FROM wordless b WHERE b.any_gone) b CROSS JOIN pool p
-                            WHERE p.gone
-                            ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id
-                            LIMIT c_gone
+                        SELECT p.* FROM pool p WHERE NOT p.gone UNION ALL (
+                            SELECT p.* FROM (SELECT FROM wordless b WHERE b.any_gone) b CROSS JOIN pool p WHERE p.gone
+                            ORDER BY p.words + p.terms + p.vector DESC, p.seq DESC, p.scope_id LIMIT c_gone
                         )
                     ) c
                     CROSS JOIN LATERAL (SELECT c.words + c.terms + c.date + c.vector AS total) y
@@ -434,9 +429,7 @@ BEGIN
                 ) c
             ) c
             CROSS JOIN wordless b
-            CROSS JOIN LATERAL (
-                SELECT CASE WHEN c.covered = c.most THEN c.less END AS fewer, CASE WHEN c.covered = c.most THEN c.less_strong END AS strong
-            ) x
+            CROSS JOIN LATERAL (SELECT CASE WHEN c.covered = c.most THEN c.less END AS fewer, CASE WHEN c.covered = c.most THEN c.less_strong END AS strong) x
         ) c
         CROSS JOIN LATERAL (
             SELECT CASE WHEN c.unmeasured AND c.mask | c.cues <> 0 AND NOT c.gone AND c.own < c.below AND NOT EXISTS (

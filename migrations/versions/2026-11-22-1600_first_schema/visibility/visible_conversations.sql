@@ -17,14 +17,12 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
         ) s
         WHERE s.participants && a.users AND NOT s.excluded AND (p_as_of IS NULL OR s.created_at <= p_as_of)
     )
-    SELECT s.* FROM mine s
-    CROSS JOIN (
+    SELECT s.* FROM mine s CROSS JOIN (
         SELECT ARRAY(
             SELECT l.group_id FROM (SELECT m.agent_key, array_agg(g.id) AS ids FROM mine m CROSS JOIN unnest(m.group_ids) g(id) GROUP BY m.agent_key) g
             CROSS JOIN LATERAL memory.left_groups(g.agent_key, p_user, p_as_of, g.ids) l
         ) AS groups OFFSET 0
-    ) gone
-    WHERE NOT s.group_ids && gone.groups
+    ) gone WHERE NOT s.group_ids && gone.groups
 $$;
 COMMENT ON FUNCTION memory.visible_conversations(text, text, timestamptz, text) IS
     'The conversations whose messages a user of an agent may see; one row per conversation.';

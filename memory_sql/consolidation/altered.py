@@ -61,7 +61,7 @@ def altered(
             continue  # it isn't told at all
         most = max(share_among(words, told[k]) for k in tells)
         turned = all(_turns(sentence, parts[k]) for k in tells if share_among(words, told[k]) == most)
-        if turned or not _has_figures_of(sentence, text):
+        if turned or not _has_figures_of(_undated(sentence), text):
             found.append(n)
             continue
         copies = [parts[k] for k in tells if _is_copy(sentence, parts[k])]
@@ -76,8 +76,11 @@ def _is_copy(old: str, new: str) -> bool:
 
 def _is_true_copy(new: str, old: str, names: Collection[str]) -> bool:
     there = pieces(new)
-    has_all = all(is_among(name, there) for name in names) and _has_figures_of(old, new)
-    return has_all and not _turns(old, new) and not _differ_in_one_place(_in_order(old), _in_order(new))
+    has_others = not _has_figures_of(old, new) and not _has_figures_of(new, old)
+    has_all = all(is_among(name, there) for name in names) and _has_figures_of(_undated(old), new)
+    return (
+        has_all and not has_others and not _turns(old, new) and not _differ_in_one_place(_in_order(old), _in_order(new))
+    )
 
 
 def _turns(old: str, new: str) -> bool:
@@ -87,7 +90,7 @@ def _turns(old: str, new: str) -> bool:
 def _has_figures_of(sentence: str, text: str) -> bool:
     """By value: 1200 is 1,200, and two is 2. An ordinal (2nd) may be written in words."""
     there, whole = values_in(text), FIGURE.findall(text)
-    figures = FIGURE.findall(_ORDINAL.sub(" ", _undated(sentence)))
+    figures = FIGURE.findall(_ORDINAL.sub(" ", sentence))
     return all(figure in whole or any(value in there for value in values_of(figure)) for figure in figures)
 
 

@@ -42,6 +42,8 @@ def rewritten(old: str, new: str, said: str = FERRY, max_words: int = 500) -> Ke
         ("The rent is 1,200 euros a month.", "The rent is paid each month."),
         ("Mia takes 5 mg of Ramipril each morning.", "Mia takes 50 mg of Ramipril each morning."),
         ("The exam is on 3 March 2027.", "The exam is on 3 May 2027."),
+        ("The exam is on 3 March 2027.", "The exam is on 5 March 2027."),
+        ("Mia is away from 7 to 11 December.", "Mia is away from 7 to 12 December."),
         ("The meeting is on Monday at 10.", "The meeting is on Monday."),
         ("Mia's doctor is Dr. Kovacs in Graz.", "Mia has a doctor in Graz."),
         ("Mia has two children, Tom and Eva.", "Mia has children."),
@@ -84,6 +86,7 @@ def test_what_something_new_is_about_may_change(old: str, new: str, said: str) -
         ("Mia has two children, Tom and Eva.", "Tom and Eva are the two children of Mia."),
         ("Mia has two children. Mia works in Graz.", "Mia, who has two children, works in Graz."),
         ("The regatta is on 3 May.", "The regatta was on 3 May."),
+        ("Tomek bakes with Mia and is away from 7 to 11 December.", "Tomek bakes with Mia."),
     ],
 )
 def test_what_is_told_in_other_words_is_not_put_back(old: str, new: str) -> None:

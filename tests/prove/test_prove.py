@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,10 @@ def test_a_pair_of_operations_leaves_what_one_after_the_other_leaves(empty_datab
 
 
 @pytest.mark.prove
-def test_every_pair_of_operations_leaves_what_one_after_the_other_leaves(empty_database: str) -> None:
-    run("interleavings", "--url", empty_database)
+def test_a_sixteenth_of_all_pairs_leaves_what_one_after_the_other_leaves(empty_database: str) -> None:
+    """Another one each day: all of them take eight hours."""
+    part = datetime.now(UTC).toordinal() % 16 + 1
+    run("interleavings", "--url", empty_database, "--part", f"{part}/16")
 
 
 @pytest.mark.prove

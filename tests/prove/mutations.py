@@ -962,7 +962,7 @@ MUTATIONS = (
     ),), ("tests/integration/test_requests.py",)),
     # What one person, or a weak model, can do to others' memory
     Mutation("texts: a sentence told otherwise stays so", (
-        Change("        if turned or not _has_figures_of(sentence, text):", "        if False:"),
+        Change("        if turned or not _has_figures_of(_undated(sentence), text):", "        if False:"),
         Change("if copies and not any(", "if False and not any("),
     ), TOLD),
     Mutation("texts: what is told in other words is put back", (Change("COPIED = 0.6", "COPIED = 0.0"),), TOLD),

@@ -34,6 +34,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
+        self.servers = []  # none before it has started
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -51,6 +52,11 @@ class Server(uvicorn.Server):
                     await asyncio.sleep(0)
         await asyncio.sleep(SETTLE_SECONDS)
         await super().shutdown(sockets)
+
+    def close(self) -> None:
+        """Accepts nothing more. A loop that still watches a closed socket is deaf to the next one of that number."""
+        for server in self.servers:
+            server.close()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -94,8 +100,8 @@ async def serve(
         timeout_graceful_shutdown=max(1, round(grace_seconds)),
     )
     address = _url(host, listening.getsockname()[1])
-    with closing(listening):
-        await Server(config, lambda: started(address)).serve([listening])
+    with closing(listening), closing(Server(config, lambda: started(address))) as server:
+        await server.serve([listening])
 
 
 def is_loopback(host: str) -> bool:

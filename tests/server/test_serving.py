@@ -68,6 +68,24 @@ async def test_a_connection_stays_open_for_longer_than_a_client_keeps_it() -> No
     await asyncio.gather(serving, return_exceptions=True)
 
 
+async def test_who_cancels_a_server_can_listen_again() -> None:
+    """The next listener gets the number of the old one's socket, which its loop must not watch any more."""
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    server = asyncio.create_task(
+        serve(FastAPI(), host="127.0.0.1", port=0, grace_seconds=1, started=started.set_result)
+    )
+    await started
+    server.cancel()
+    await asyncio.gather(server, return_exceptions=True)
+
+    with closing(_listening("127.0.0.1", 0)) as listening:
+        accepting = asyncio.create_task(asyncio.get_running_loop().sock_accept(listening))
+        await asyncio.sleep(0)  # until it waits
+        with closing(_connected(listening)):
+            accepted, _ = await asyncio.wait_for(accepting, 10)
+            accepted.close()
+
+
 async def test_answers_are_sent_at_once() -> None:
     """Else the body waits 40 ms for the client to acknowledge the headers."""
     accepted = asyncio.get_running_loop().create_future()

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pgbouncer", action="store_true", help="run behind a PgBouncer in transaction mode")
     parser.addoption("--schema", metavar="NAME", help="run in a schema of this name, while there is no default one")
     parser.addoption("--walled", action="store_true", help="run as the role of an application behind walls")
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Of `-n auto`: one more than there are processors, since many tests wait for a process or a lock."""
+    return 1 + (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from memory_sql.config import Settings
 from memory_sql.db import migrate, replica
 from memory_sql.errors import ConfigurationError, InputError
 from memory_sql.memory import Memory
-from memory_sql.shards import places
+from memory_sql.shards import moving, places
 from tests import recycling
 from tests.asgi import lived
 from tests.integration.test_replica import caught_up, is_answered_by_replica, pause, said, until
@@ -55,6 +55,7 @@ async def shards(
     monkeypatch.setattr(replica, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(replica, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(places, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(moving, "LATE_SECONDS", 0.0)
     primary, standby = pair
     async with joined(primary.url, template, "a", "b") as urls:
         try:

@@ -28,6 +28,7 @@ from memory_sql.server import create_app
 from memory_sql.server.serving import Server
 from tests.database import rows
 from tests.server.conftest import ADA
+from tests.sizes import few_in_ci
 
 playwright = pytest.importorskip("playwright.async_api")
 CHROMIUM = Path(os.environ.get("MEMORY_SQL_CHROMIUM", "/usr/bin/chromium"))
@@ -202,34 +203,38 @@ async def _browser() -> AsyncIterator[Any]:
             await browser.close()
 
 
-async def test_every_page_is_well_light_dark_and_narrow(shown: Shown) -> None:
-    wrong: list[str] = []
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    few_in_ci(
+        [("light", "wide"), ("dark", "wide"), ("light", "narrow"), ("dark", "narrow")],
+        [("light", "wide"), ("dark", "narrow")],
+    ),
+)
+async def test_every_page_is_well_light_dark_and_narrow(shown: Shown, scheme: str, width: str) -> None:
     async with _browser() as browser:
-        for scheme, width in (("light", "wide"), ("dark", "wide"), ("light", "narrow"), ("dark", "narrow")):
-            context = await browser.new_context(
-                color_scheme=scheme, viewport={"width": WIDTHS[width], "height": 900}, bypass_csp=False
-            )
-            watched = Watched(await context.new_page(), shown.url)
-            await watched.visit("/")
-            await watched.check(f"sign-in-{scheme}-{width}")
-            await watched.sign_in(shown.operator)
-            for name, path in shown.pages.items():
-                await watched.visit(path)
-                await watched.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-                await watched.check(f"{name}-{scheme}-{width}")
-            await watched.visit(shown.pages["ask"])
-            await watched.page.get_by_label("A message").fill("Do you remember which tea I prefer?")
-            await watched.page.get_by_role("button", name="Show").click()
-            await watched.page.get_by_text("What the prompt would contain").wait_for()
-            await watched.check(f"asked-{scheme}-{width}")
-            await watched.visit("/keys")
-            await watched.page.get_by_label("Name").fill("chat service")
-            await watched.page.get_by_role("button", name="Make it").click()
-            await watched.page.get_by_text("shown only this once").wait_for()
-            await watched.check(f"key-made-{scheme}-{width}")
-            wrong += watched.wrong
-            await context.close()
-    wrong = [one for one in wrong if "404" not in one]  # the hidden one's page is meant to be
+        context = await browser.new_context(
+            color_scheme=scheme, viewport={"width": WIDTHS[width], "height": 900}, bypass_csp=False
+        )
+        watched = Watched(await context.new_page(), shown.url)
+        await watched.visit("/")
+        await watched.check(f"sign-in-{scheme}-{width}")
+        await watched.sign_in(shown.operator)
+        for name, path in shown.pages.items():
+            await watched.visit(path)
+            await watched.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            await watched.check(f"{name}-{scheme}-{width}")
+        await watched.visit(shown.pages["ask"])
+        await watched.page.get_by_label("A message").fill("Do you remember which tea I prefer?")
+        await watched.page.get_by_role("button", name="Show").click()
+        await watched.page.get_by_text("What the prompt would contain").wait_for()
+        await watched.check(f"asked-{scheme}-{width}")
+        await watched.visit("/keys")
+        await watched.page.get_by_label("Name").fill("chat service")
+        await watched.page.get_by_role("button", name="Make it").click()
+        await watched.page.get_by_text("shown only this once").wait_for()
+        await watched.check(f"key-made-{scheme}-{width}")
+        await context.close()
+    wrong = [one for one in watched.wrong if "404" not in one]  # the hidden one's page is meant to be
     assert wrong == []
 
 

@@ -22,6 +22,7 @@ from tests.database import connect_once
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename <> 'alembic_version'"
+_VERSIONS = re.compile(r"^-- Dumped from database version (\d+).*\n-- Dumped by pg_dump version (\d+)", re.MULTILINE)
 _RANDOM = re.compile(r"^\\(un)?restrict \w+$", re.MULTILINE)  # a token against scripts inside data, new in each dump
 
 
@@ -53,15 +54,17 @@ async def contents(url: str) -> dict[str, str]:
 
 
 def dump(url: str, *options: str) -> str:
-    """What pg_dump says, without what differs from call to call; skips the test where each pg_dump is too old."""
-    too_old = []
+    """What pg_dump says, without what differs from call to call; skips the test where none is of the server's version.
+
+    A newer one sends settings that an older server refuses, and may not know what a later correction of that server left.
+    """
     for program in programs("pg_dump"):
         done = run(program, *options, libpq_url(url), check=False)
-        if done.returncode == 0:
+        assert done.returncode == 0 or "server version mismatch" in done.stderr, done.stderr
+        versions = _VERSIONS.search(done.stdout)
+        if versions is not None and versions[1] == versions[2]:
             return _RANDOM.sub("", done.stdout)
-        assert "server version mismatch" in done.stderr, done.stderr
-        too_old.append(str(program))
-    pytest.skip(f"no pg_dump here is as new as the server: {', '.join(too_old) or 'none found'}")
+    pytest.skip("no pg_dump here is of the server's version")
 
 
 def schema_of(url: str) -> str:

@@ -706,6 +706,12 @@ def test_second_process_and_its_child_end_without_close(database_url: str, monke
     with Memory() as memory:
         memory.add("Alice drinks tea.", user_id="alice", infer=False)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], check=False, capture_output=True, text=True, timeout=60, env=dict(os.environ)
+        # From 3.12 on Python warns of a fork beside threads.
+        [sys.executable, "-W", "ignore::DeprecationWarning:__main__", "-c", SCRIPT],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=dict(os.environ),
     )
     assert (done.stdout, done.stderr) == ("['Alice drinks tea.']\n", "")

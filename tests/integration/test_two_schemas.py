@@ -34,6 +34,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import SchemaError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
+from tests.blocking import libpq
 from tests.commands import memory_sql
 from tests.pooler import Pooler
 from tests.recycling import administer, named
@@ -196,12 +197,13 @@ async def test_both_share_a_hosts_engine(url: str, both: tuple[Memory, Memory]) 
     await engine.dispose()
 
 
+@pytest.mark.open
 def test_code_that_blocks_joins_both(server_url: str, database_url: str) -> None:
     migrate.upgrade(database_url, schema=ODD)
     with (
         sync.Memory(database_url, settings=of("memory")) as default,
         sync.Memory(database_url, settings=of(ODD)) as other,
-        psycopg.connect(plain(database_url)) as host,
+        psycopg.connect(libpq(database_url)) as host,
     ):
         default.observe(CANARY, **MIA, session=host)
         other.observe(OTHERS, **MIA, session=host)

@@ -22,6 +22,7 @@ from memory_sql.config import Settings
 from memory_sql.consolidation.task import ConsolidationTask
 from memory_sql.db import verify
 from memory_sql.db.models import Base
+from memory_sql.db.principals import SERVICE
 from memory_sql.domain.ids import parse_scope_id
 from memory_sql.domain.observations import Observation
 from memory_sql.errors import BusyError, StaleError, UnavailableError
@@ -295,12 +296,12 @@ class Life:
         yield "taken up"
 
     async def die_forming(self, conversation_id: str, *, answers: bool) -> None:
-        async with self.memory.database.transaction() as unit:
+        async with self.memory.database.transaction(principal=SERVICE) as unit:
             _, loaded = await loading(unit, "ada", conversation_id, SETTINGS, self.clock(), "asked")
         assert loaded is not None
         if answers and loaded.answered is None:
             answered = await formation.decide(self.llm, loaded, SETTINGS)
-            async with self.memory.database.transaction() as unit:
+            async with self.memory.database.transaction(principal=SERVICE) as unit:
                 await formation.keep(unit, loaded, answered, SETTINGS)
 
     async def leases_run_out(self) -> None:

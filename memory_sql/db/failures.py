@@ -30,6 +30,7 @@ READ_ONLY = "25006"
 MOVED = "MS001"  # our own: an agent that is in another shard now
 LOST = "the database can't be reached"
 CONNECTION_LOST = "08"  # the class of its error codes
+CLOSED = "connection is closed"  # how the driver says so of a connection that it knows to be closed, without a code
 RAISED = (
     DBAPIError,
     AsyncAdapt_asyncpg_dbapi.Error,
@@ -76,6 +77,8 @@ def _named(error: BaseException | None, url: URL | None) -> DatabaseError:
         return refused(code, url)
     if code in PLAINLY:
         return DatabaseError(f"{PLAINLY[code]} (SQLSTATE {code})")
+    if code is None and isinstance(error, asyncpg.InterfaceError) and CLOSED in str(error):
+        return DatabaseError("the database closed the connection")
     if code is None:
         return DatabaseError(f"the database driver failed: {type(error).__name__}")
     if code.startswith(CONNECTION_LOST):

@@ -247,3 +247,17 @@ async def test_connection_that_is_lost_in_what_is_taken_back_is_named(database_u
     with pytest.raises(DatabaseError, match=r"closed the connection|shutting down"):
         await database.write(look, locks=locks)
     await database.close()
+
+
+async def test_connection_that_the_driver_knows_to_be_closed_is_named(database_url: str) -> None:
+    """Then it sends nothing, and its error has no code."""
+    database = Database(database_url)
+
+    async def end(unit: Session) -> None:
+        driver: Any = (await (await unit.connection()).get_raw_connection()).driver_connection
+        driver.terminate()
+        await unit.execute(select(1))
+
+    with pytest.raises(DatabaseError, match=r"^the database closed the connection$"):
+        await database.write(end)
+    await database.close()

@@ -328,6 +328,7 @@ class Behaviour:
         assert users.count(TEA) <= 1  # it may have come through when the line went on
 
     @pytest.mark.slow
+    @pytest.mark.direct
     async def test_a_full_pool_fails_no_turn(
         self,
         agent: Agent,

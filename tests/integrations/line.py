@@ -22,7 +22,7 @@ class Line:
 
     @property
     def url(self) -> str:
-        by_line = self._real.set(host="127.0.0.1", port=self._port, query={})
+        by_line = self._real.difference_update_query(["host", "port"]).set(host="127.0.0.1", port=self._port)
         return by_line.render_as_string(hide_password=False)
 
     async def connect(self) -> None:

@@ -7,6 +7,7 @@ running loop. Only the greenlet that waits stands still.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import queue
 import socket
@@ -36,6 +37,7 @@ EVENTLET = (
 )
 IN_TRIO = "memory_sql.sync would block the trio loop that runs here; call it with trio.to_thread.run_sync"
 WITHIN = "a call of memory_sql.sync waits for this coroutine; await the methods of the Memory that it was given"
+NO_COROUTINE = "run() takes a function that returns a coroutine, such as `lambda awaited: awaited.context(…)`, not {}"
 NOT_OPEN = "this Memory is not open; use `with Memory(…) as memory`"
 CLOSED = "this Memory was closed by another thread during the call"
 
@@ -223,8 +225,15 @@ class Call(Generic[R]):
 
     def _begin(self) -> None:
         if not self._is_over:
-            self._task = self._loop.create_task(self._work())
+            self._task = self._loop.create_task(self._done())
             self._task.add_done_callback(lambda _: self.inbox.put(None))
+
+    async def _done(self) -> R:
+        """Within the task, so that the caller also gets what is raised before there is a coroutine."""
+        work = self._work()
+        if not inspect.isawaitable(work):
+            raise InputError(NO_COROUTINE.format(type(work).__name__))
+        return await work
 
     def _told(self) -> R:
         if self._task is None or self._task.cancelled():

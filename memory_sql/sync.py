@@ -26,7 +26,7 @@ from memory_sql.domain.ids import Id
 from memory_sql.errors import InputError
 from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
-from memory_sql.portal import Portal
+from memory_sql.portal import NO_COROUTINE, Portal
 from memory_sql.resources import (
     admin,
     conversations,
@@ -338,6 +338,10 @@ class Memory(Face):
         from one. That loop stands still meanwhile. There, open and close this memory in a thread:
         `await asyncio.to_thread(memory.open)`. Raises what the coroutine raises; `InputError` within such a coroutine.
         """
+        if not callable(call):
+            if inspect.iscoroutine(call):
+                call.close()
+            raise InputError(NO_COROUTINE.format(type(call).__name__))
         return self._portal.run(lambda: call(self._memory))
 
     def require_llm(self) -> None:

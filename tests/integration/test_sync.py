@@ -205,3 +205,22 @@ def test_run_awaits_also_where_a_loop_runs(database_url: str) -> None:
             memory.run(lambda given: given.observations.get("o9-1", **MIA))
     with pytest.raises(InputError, match="not open"):
         memory.run(both)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda memory: memory.conversations.form(agent_id=None, conversation_id="1"), "agent_id"),
+        (
+            lambda memory: memory.run(lambda awaited: awaited.conversations.form(agent_id="", conversation_id="1")),
+            "agent_id",
+        ),
+        (lambda memory: memory.run(lambda awaited: awaited.now()), "not datetime"),
+        (lambda memory: memory.run(asyncio.sleep(0)), "not coroutine"),
+    ],
+)
+def test_what_fails_before_there_is_a_coroutine_is_raised(database_url: str, call: Any, says: str) -> None:
+    with opened(database_url) as memory:
+        calling = ThreadPoolExecutor(1).submit(call, memory)
+        with pytest.raises(InputError, match=says):
+            calling.result(timeout=10)

@@ -36,6 +36,7 @@ NO_MOMENT = "must be an ISO 8601 time with a zone, or seconds or milliseconds si
 _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{0,20})?")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 _SPELT = ("created_at", "user_id", "trigger")
+_NAMES = {"id": IDS, "user_id": USERS, "created_at": TIMES, "trigger": (), "name": (), "role": ()}
 _ALIKE = 0.85
 _MOST_KEYS = 50  # that are compared with ours
 
@@ -163,10 +164,23 @@ def _rename(found: dict[str, Any]) -> None:
 
 
 def _refuse_misspelt(found: Mapping[str, Any]) -> None:
+    """A message without its id would be stored again, and without its user be somebody else's."""
     missing = [name for name in _SPELT if found.get(name) is None]
     for key in islice(found.keys() - OURS - {*IDS, *USERS, *TIMES}, _MOST_KEYS):
-        if isinstance(key, str) and (near := get_close_matches(key, missing, 1, _ALIKE)):
-            raise InputError(f"{key} is unknown; did you mean {near[0]}?")
+        if not isinstance(key, str):
+            continue
+        near = get_close_matches(key, missing, 1, _ALIKE)
+        meant = near[0] if near else _WRITTEN_OTHERWISE.get(_letters(key))
+        if meant is not None and found.get(meant) is None and found[key] is not None:
+            raise InputError(f"{key} is unknown; did you mean {meant}?")
+
+
+def _letters(key: str) -> str:
+    """The same for userID, User-Id and USER_ID."""
+    return "".join(filter(str.isalnum, key)).lower()
+
+
+_WRITTEN_OTHERWISE = {_letters(name): ours for ours, others in _NAMES.items() for name in (ours, *others)}
 
 
 def moment(name: str, value: object) -> datetime:

@@ -317,6 +317,33 @@ def test_misspelt_field_is_refused_by_its_name(wrong: str, right: str) -> None:
         Message.parse({"role": "user", "content": "Tea.", wrong: "x"}, 0)
 
 
+@pytest.mark.parametrize(
+    ("meant", "written"),
+    [
+        ("id", "Id ID message-id messageID MessageId Message_Id _ID UUID"),
+        ("user_id", "userID UserId User_Id USER_ID User-Id"),
+        ("created_at", "Created_At CreatedAt Timestamp timeStamp time_stamp TS Date sentAt SaidAt createTime"),
+        ("trigger", "TRIGGER Trigger"),
+        ("name", "Name NAME"),
+    ],
+)
+def test_field_in_other_letters_is_refused_with_the_one_that_is_meant(meant: str, written: str) -> None:
+    for field in written.split():
+        with pytest.raises(InvalidMessageError, match=f"{field} is unknown; did you mean {meant}\\?"):
+            Message.parse({"role": "user", "content": "Tea.", field: "2026-03-01T12:00:00Z"}, 0)
+        assert Message.parse({"role": "user", "content": "Tea.", field: None}, 0).id is None
+
+
+def test_role_in_other_letters_is_refused_with_the_one_that_is_meant() -> None:
+    with pytest.raises(InvalidMessageError, match="Role is unknown; did you mean role"):
+        Message.parse({"Role": "user", "content": "Tea."}, 0)
+
+
+def test_field_in_other_letters_is_ignored_beside_the_one_that_counts() -> None:
+    given = {"role": "user", "content": "Tea.", "id": "m1", "ID": 7, "user_id": "mia", "UserId": "ben", "Name": None}
+    assert (Message.parse(given, 0).id, Message.parse(given, 0).user_id) == ("m1", "mia")
+
+
 def test_fields_of_others_are_ignored() -> None:
     given: dict[str, Any] = {
         "role": "assistant", "content": "Green?", "refusal": None, "annotations": [], "audio": None,

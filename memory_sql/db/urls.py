@@ -162,6 +162,8 @@ def timeout_of(url: URL) -> float | None:
 def _parsed(url: str | URL) -> URL:
     if isinstance(url, URL):
         return url
+    if not isinstance(url, str):
+        raise ConfigurationError(f"the database URL must be text, not {type(url).__name__}; {FORM}")
     url = bare(url)
     try:
         return _with_hosts(make_url(_of_one_host(url)), url)

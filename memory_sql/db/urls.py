@@ -9,6 +9,7 @@ import getpass
 import os
 import re
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -145,7 +146,13 @@ def _hosts(url: URL) -> str:
     port = _said(url, "port", str(url.port or "")) or os.environ.get("PGPORT") or "5432"
     hosts, ports = _host(url).split(","), port.split(",")
     ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
-    return " or ".join(one if ":" in one else f"{one}:{at}" for one, at in zip(hosts, ports, strict=True))
+    return " or ".join(_place(one, at) for one, at in zip(hosts, ports, strict=True))
+
+
+def _place(host: str, port: str) -> str:
+    if host.count(":") > 1 and not host.startswith("/"):  # IPv6
+        return f"[{host}]:{port}"
+    return host if ":" in host else f"{host}:{port}"
 
 
 def _said(url: URL, option: str, value: str | None) -> str:
@@ -166,7 +173,7 @@ def _parsed(url: str | URL) -> URL:
         raise ConfigurationError(f"the database URL must be text, not {type(url).__name__}; {FORM}")
     url = bare(url)
     try:
-        return _with_hosts(make_url(_of_one_host(url)), url)
+        return _with_hosts(_with_socket(make_url(_of_one_host(url))), url)
     except (ArgumentError, ValueError):
         raise ConfigurationError(f"the database URL can't be read; {FORM}") from None
 
@@ -178,6 +185,15 @@ def _of_one_host(url: str) -> str:
     """Without the hosts, if there are several: SQLAlchemy has a place for them among the options."""
     several = _SEVERAL.match(url)
     return url if several is None else f"{several['before']}{several['after'] or ''}"
+
+
+def _with_socket(parsed: URL) -> URL:
+    """The directory of a socket is written as a host in a URL of libpq's; SQLAlchemy has a place for it among the options."""
+    directory = unquote(parsed.host or "")
+    if not directory.startswith("/"):
+        return parsed
+    port = {} if parsed.port is None else {"port": str(parsed.port)}
+    return parsed.set(host=None, port=None).update_query_dict({"host": directory, **port})
 
 
 def _with_hosts(parsed: URL, url: str) -> URL:

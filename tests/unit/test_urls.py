@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import pytest
 from pydantic import SecretStr
 
@@ -119,6 +121,29 @@ def test_port_among_the_options_is_used() -> None:
         "database app at db.example:6432"
     )
     assert place_of(asyncpg_url("postgresql://mia@/app?host=/tmp&port=6432")).startswith("database app at /tmp:6432")
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        ("%2Ftmp", "/tmp:5432"),
+        ("%2ftmp:6432", "/tmp:6432"),
+        ("%2Fvar%2Frun%2Fpostgresql", "/var/run/postgresql:5432"),
+        ("%2Fcloudsql%2Fmy%3Aregion%3Ainstance", "/cloudsql/my:region:instance"),
+    ],
+)
+def test_directory_of_a_socket_may_stand_as_the_host(at: str, told: str) -> None:
+    url = asyncpg_url(f"postgresql://mia:s3cret@{at}/app?sslmode=disable")
+    assert place_of(url) == f"database app at {told}, user mia"
+    assert asyncpg_url(url.render_as_string(hide_password=False)) == url
+    engine = Database(url).engine
+    _, passed = engine.dialect.create_connect_args(engine.url)
+    assert (passed["host"], passed["password"]) == (unquote(at).removesuffix(":6432"), "s3cret")
+
+
+def test_address_of_ipv6_is_told_with_its_port() -> None:
+    assert place_of(asyncpg_url("postgresql://mia@[::1]/app")) == "database app at [::1]:5432, user mia"
+    assert place_of(asyncpg_url("postgresql://mia@[fe80::2]:6432/app")) == "database app at [fe80::2]:6432, user mia"
 
 
 @pytest.mark.parametrize("around", ["%s\n", " \t%s\r\n", '"%s"', "'%s'\n", ' " %s " ', "\ufeff%s"])

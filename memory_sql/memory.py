@@ -110,7 +110,7 @@ class Memory(Faces):
         return self
 
     async def close(self) -> None:
-        """Closes connections and models. The embedded Postgres stops when no process uses it any more."""
+        """Closes connections and models, in the loop of `open`. The embedded Postgres stops when no process uses it."""
         await self._runtime.close()
 
     async def __aenter__(self) -> Self:

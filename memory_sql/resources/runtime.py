@@ -211,8 +211,13 @@ class Runtime:
         )
 
     async def close(self) -> None:
-        """In a forked child nothing is closed: connections, models' too, and the embedded server are the parent's."""
+        """In a forked child nothing is closed: connections, models' too, and the embedded server are the parent's.
+
+        Raises `InputError`, and closes nothing, in another event loop than the one in which it was opened.
+        """
         if self._process == os.getpid():
+            if self._database is not None:
+                self._database.check_loop()
             await self._opened.aclose()
         self._reset()
 

@@ -492,10 +492,11 @@ async def test_another_event_loop_is_named(
     calls: list[Callable[[], Any]] = []
     for opened in (hosted, memory):
         calls += [partial(opened.observe, "Tea.", **MIA), partial(opened.context, **MIA)]
-        calls.append(partial(opened.admin.stats, agent_id="ada"))
+        calls += [partial(opened.admin.stats, agent_id="ada"), opened.close]
     for call in calls:
         with pytest.raises(InputError, match="another event loop"):
             await asyncio.to_thread(elsewhere, call)
+    await memory.observe("Tea.", **MIA)  # it is open yet
     async with engine_on(database_url, pool_pre_ping=True) as pinging:
         for used in (engine, pinging):
             async with used.connect():

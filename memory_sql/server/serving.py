@@ -25,6 +25,7 @@ log = logging.getLogger("memory_sql.server")
 OWN = "memory-sql serve"  # who makes a key for its own life
 INSPECTOR_HOURS = 24
 BACKLOG = 2048
+MOST_PORT = 65_535
 KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep one that they don't use: one may be sending as it closes
 SETTLE_SECONDS = 0.1  # in which the requests of new connections are read
 
@@ -149,6 +150,8 @@ async def end_key(memory: Memory, secret: str) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= MOST_PORT:  # the system takes another port for it
+        raise ConfigurationError(f"can't serve at {host}:{port}: a port is a number from 0 to {MOST_PORT}")
     try:
         found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE

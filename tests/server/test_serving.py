@@ -118,6 +118,14 @@ def test_host_that_others_reach_needs_a_key(database_url: str) -> None:
     assert "can't serve at" in serve("--host", "203.0.113.1")
 
 
+@pytest.mark.parametrize("command", ["serve", "inspect"])
+@pytest.mark.parametrize("port", ["65536", "99999", "-1"])
+def test_port_that_is_none_is_refused(database_url: str, command: str, port: str) -> None:
+    """The system would take another one, at which nobody looks for it."""
+    told = memory_sql(command, f"--port={port}", "--url", database_url, code=1).err
+    assert f"can't serve at 127.0.0.1:{port}: a port is a number from 0 to 65535" in told
+
+
 @pytest.mark.slow
 async def test_every_accepted_request_is_answered_when_it_ends(database_url: str) -> None:
     """Each client sends one request after another, each on a connection of its own, until no more are accepted."""

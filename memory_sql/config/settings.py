@@ -161,7 +161,7 @@ def _file() -> dict[str, Any]:
     if named and (path.is_dir() or not path.exists()):
         raise ConfigurationError(f"{PREFIX}CONFIG: there is no file {path}")
     try:
-        return tomllib.loads(path.read_bytes().decode()) if path.is_file() else {}
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig")) if path.is_file() else {}
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not TOML or not UTF-8
@@ -178,5 +178,6 @@ def wrong_names(error: ValidationError) -> str:
 def _wrong(kind: str, name: str, said: str) -> str:
     if kind != "extra_forbidden":
         return f"{name}: {said}"
-    near = difflib.get_close_matches(name, Settings.model_fields, 1)
+    written = name.lower().replace("-", "_").removeprefix(PREFIX.lower())  # as a variable or an option is
+    near = difflib.get_close_matches(written, Settings.model_fields, 1)
     return f"{name}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,24 @@ def test_setting_that_does_not_exist_is_a_mistake_in_the_configuration() -> None
     with pytest.raises(ConfigurationError, match="pool_size: Input should be"):
         Settings(pool_size="many")
     assert Settings(pool_size=3).pool_size == 3
+
+
+@pytest.mark.parametrize("name", ["POOL_SIZE", "pool-size", "MEMORY_SQL_POOL_SIZE", "memory_sql_pool_sise", "PoolSize"])
+def test_setting_that_is_written_as_elsewhere_comes_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file = tmp_path / "memory-sql.toml"
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
+    file.write_text(f"{name} = 3\n")
+    with pytest.raises(ConfigurationError, match=f"settings: {name}: there is no such setting; did you mean pool_size"):
+        Settings.load()
+
+
+def test_settings_file_may_begin_with_the_mark_of_an_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "memory-sql.toml"
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
+    file.write_text("pool_size = 3\n", encoding="utf-8-sig")
+    assert Settings.load().pool_size == 3
 
 
 @pytest.mark.parametrize(

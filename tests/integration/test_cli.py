@@ -826,6 +826,7 @@ def test_reading_commands_import_no_language_model_and_no_migrations(
 
 
 @pytest.mark.slow
+@pytest.mark.open
 def test_roles_wait_for_a_lock_as_long_as_they_are_told(database_url: str) -> None:
     """Somebody reads a table that has to be altered, until it is said that it can't be."""
     named = ("--url", database_url, "--owner", "patient_owner", "--app", "patient_app", "--analyst", "patient_analyst")

@@ -169,6 +169,7 @@ def test_each_question_has_one_command_and_a_query() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_answers_in_quiet_times(database_url: str) -> None:
     async with Memory(database_url, Parrot(), SETTINGS) as memory:
         await say(memory, "monday")
@@ -189,6 +190,7 @@ async def test_answers_in_quiet_times(database_url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_answers_while_the_model_is_down(database_url: str) -> None:
     model = Parrot()
     model.failing = UnavailableError("connection", "the model's server at api.example can't be reached; tried 3 times")
@@ -212,6 +214,7 @@ async def test_answers_while_the_model_is_down(database_url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_answers_about_a_conversation_that_no_model_can_process(database_url: str) -> None:
     async with Memory(database_url, Poisoned(), SETTINGS) as memory:
         await say(memory, "monday")

@@ -50,12 +50,14 @@ async def test_the_code_and_the_migrations_describe_the_same_schema(empty_databa
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_alembic_in_the_checkout_builds_the_same_database(empty_database: str, database_url: str) -> None:
     alembic("upgrade", "head", url=empty_database)
     assert dump(empty_database, *OWN_KEY) == dump(database_url, *OWN_KEY)
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_printed_sql_builds_the_same_database(empty_database: str, database_url: str) -> None:
     psql(empty_database, alembic("upgrade", "head", "--sql"))
     assert dump(empty_database, *OWN_KEY) == dump(database_url, *OWN_KEY)
@@ -72,6 +74,7 @@ async def test_alembic_check_finds_nothing_to_do(database_url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.open
 async def test_processes_that_upgrade_at_once_take_turns(empty_database: str, database_url: str) -> None:
     start = partial(asyncio.get_running_loop().run_in_executor, ThreadPoolExecutor(PROCESSES))
     async with connect_once(empty_database) as gate:

@@ -17,7 +17,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
 from memory_sql import memory as awaited
 from memory_sql.config import Settings
@@ -44,6 +44,7 @@ from memory_sql.resources import (
     topics,
     work,
 )
+from memory_sql.resources.faces import NOT_SENT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +57,9 @@ class Face:
     def __init__(self, portal: Portal, part: object) -> None:
         self._portal = portal
         self._awaited = part
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(NOT_SENT)
 
 
 class _Blocking(Generic[P, R]):

@@ -27,6 +27,7 @@ NO_SCHEMA = {"3F000", "42P01", "42703"}  # no such schema, table, column
 LOCK_NOT_AVAILABLE = "55P03"
 CONFLICTS = {"40001", "40P01"}  # not serializable, deadlock
 READ_ONLY = "25006"
+READ_ONLY_BY = "the database or the transaction is read-only (SQLSTATE {}): a replica, or default_transaction_read_only"
 MOVED = "MS001"  # our own: an agent that is in another shard now
 LOST = "the database can't be reached"
 CONNECTION_LOST = "08"  # the class of its error codes
@@ -70,7 +71,7 @@ def _named(error: BaseException | None, url: URL | None) -> DatabaseError:
     if code == MOVED:
         return MovedAgentError()
     if code == READ_ONLY:
-        return ReadOnlyError(f"the database or the transaction is read-only (SQLSTATE {code})")
+        return ReadOnlyError(READ_ONLY_BY.format(code))
     if code in STATEMENT_GONE:
         return DatabaseError(f"another connection has the prepared statement (SQLSTATE {code}): {POOLER}")
     if code in REFUSALS:

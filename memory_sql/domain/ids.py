@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from memory_sql.errors import InputError, InvalidIdError
 from memory_sql.languages.invisible import hidden_in_id
@@ -116,14 +116,11 @@ def moved(moment: datetime, by: timedelta) -> datetime:
         return EARLIEST if by < timedelta(0) else LATEST
 
 
-def _id_or_none(value: object) -> str | None:
-    return None if value is None else host_id(value)
+def _id_or_none(value: object, field: ValidationInfo) -> str | None:
+    return None if value is None else host_id(value, field.field_name or "id")
 
 
 Id = str | int | UUID  # of the host
-HostId = Annotated[str, BeforeValidator(host_id)]
-
-
 OptionalId = Annotated[str | None, BeforeValidator(_id_or_none)]
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.topics import Topics
     from memory_sql.resources.work import Work
 
+NOT_SENT = "a Memory can't be copied or sent to another process: open one there, with the same URL and settings"
 FACES = {
     "observations": "Observations",
     "scopes": "Scopes",
@@ -72,6 +73,10 @@ class Faces:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             face = getattr(imported(f"memory_sql.resources.{name}"), FACES[name])(self._runtime)
             return self.__dict__.setdefault(name, face)
+
+        def __reduce__(self) -> None:
+            """As pickle, copy and pools of processes call it."""
+            raise InputError(NOT_SENT)
 
         def __enter__(self) -> None:
             """Type checkers don't see it, so that they complain as well."""

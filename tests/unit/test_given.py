@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,15 @@ def test_what_cannot_be_used_is_refused_by_its_name(made: Any, given: dict[str, 
 async def test_a_url_that_is_no_text_is_refused(url: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"URL must be text, not {type(url).__name__}"):
         await Memory(url).open()
+
+
+@pytest.mark.parametrize("made", [Memory, sync.Memory])
+@pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_it_stays_in_its_process(made: Any, send: Any) -> None:
+    memory = made(URL, settings=Settings(llm="offline"))
+    for part in (memory, memory.observations) if made is sync.Memory else (memory,):
+        with pytest.raises(InputError, match="open one there"):
+            send(part)
 
 
 async def test_an_empty_url_is_not_the_embedded_postgres() -> None:

@@ -334,6 +334,13 @@ def test_field_in_other_letters_is_refused_with_the_one_that_is_meant(meant: str
         assert Message.parse({"role": "user", "content": "Tea.", field: None}, 0).id is None
 
 
+@pytest.mark.parametrize("field", ["id", "user_id", "trigger"])
+def test_id_that_cannot_be_used_is_told_by_its_field(field: str) -> None:
+    for wrong in (["z"], 1.5, "", " x", "x" * 256):
+        with pytest.raises(InvalidMessageError, match=f"message 3: {field}: "):
+            Message.parse({"role": "user", "content": "Tea.", field: wrong}, 3)
+
+
 def test_role_in_other_letters_is_refused_with_the_one_that_is_meant() -> None:
     with pytest.raises(InvalidMessageError, match="Role is unknown; did you mean role"):
         Message.parse({"Role": "user", "content": "Tea."}, 0)

@@ -23,7 +23,6 @@ from memory_sql.config import Settings
 from memory_sql.errors import InputError
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.langchain import MemoryMiddleware
-from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from memory_sql.tools import TOOLS, Policy
 from memory_sql.tools.answers import NOTICE
@@ -79,12 +78,6 @@ IN_S1: Any = {"configurable": {"thread_id": "s1"}}
 async def served() -> AsyncIterator[Model]:
     async with model() as running:
         yield running
-
-
-@pytest.fixture
-def llm() -> Offline:
-    """Memory's own."""
-    return Offline()
 
 
 @pytest.fixture

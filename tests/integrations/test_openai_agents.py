@@ -24,7 +24,6 @@ from memory_sql.config import Settings
 from memory_sql.errors import InputError
 from memory_sql.integrations.failures import AnyMemory
 from memory_sql.integrations.openai_agents import AgentMemory, MemorySession
-from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from memory_sql.tools.answers import NOTICE
 from tests.integrations.behaviour import AGENT, ROOT, SETTINGS, TEA, Behaviour, observed, stored
@@ -69,12 +68,6 @@ QUIET = RunConfig(tracing_disabled=True)
 async def served() -> AsyncIterator[Model]:
     async with model() as running:
         yield running
-
-
-@pytest.fixture
-def llm() -> Offline:
-    """Memory's own."""
-    return Offline()
 
 
 @pytest.fixture

@@ -265,7 +265,7 @@ class Database:
     @asynccontextmanager
     async def _in_turn(self, opened: Any, principal: Principal | None) -> AsyncIterator[AsyncSession]:
         """Waits for its turn without holding a connection."""
-        self.check_loop()
+        self._check_usable()
         try:
             async with asyncio.timeout(self._waits if self._writing.locked() else None):
                 await self._writing.acquire()
@@ -306,7 +306,7 @@ class Database:
             async with self._hosts(session) as host, self._as(host, principal):
                 yield host
             return
-        self.check_loop()
+        self._check_usable()
         served = None if snapshot else self._served(principal)
         saved = (
             locks and self._saves and (served or not self.walled)
@@ -338,7 +338,7 @@ class Database:
             async with self.transaction(session, principal) as unit:
                 yield unit
             return
-        self.check_loop()
+        self._check_usable()
         served = self._served(principal)
         if served is None:
             own = self._statements()
@@ -365,7 +365,7 @@ class Database:
         """
         if self._needs_more(session, principal):
             return self.statement(session, principal)
-        self.check_loop()
+        self._check_usable()
         return self._lent(served=self._served(principal))
 
     def _needs_more(self, session: Joinable | None, principal: Principal | None) -> bool:
@@ -396,6 +396,10 @@ class Database:
         """Raises `ForkedError` in a forked child: its connections are the parent's."""
         if self._process != os.getpid():
             raise ForkedError
+
+    def _check_usable(self) -> None:
+        """Raises `InputError`."""
+        self.check_loop()
 
     def check_loop(self) -> None:
         """Raises `InputError` in another event loop than the one that opened the connections: they belong to that loop."""

@@ -119,8 +119,8 @@ class HostDatabase(Database):
         """A single statement, whose waiting has to be limited."""
         return self.transaction(session, principal)
 
-    def check_loop(self) -> None:
-        super().check_loop()
+    def _check_usable(self) -> None:
+        super()._check_usable()
         if self.engine.pool is not self._pool:
             raise InputError(DISPOSED)
 
@@ -182,7 +182,7 @@ class HostDatabase(Database):
 
     async def _taken_out(self) -> Any:
         """A connection of the driver, opened by the host's engine and removed from its pool for good."""
-        self.check_loop()
+        self._check_usable()
         pooled = await greenlet_spawn(_checked_out, self.engine.sync_engine)
         driver = pooled.driver_connection
         pooled.detach()

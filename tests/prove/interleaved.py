@@ -201,7 +201,8 @@ async def propagates(m: Memory, w: World, _: Honest) -> None:
 
 
 async def decides(m: Memory, *_: Any) -> None:
-    for review in await m.work.reviews(**ADA):
+    """The first review."""
+    for review in (await m.work.reviews(**ADA))[:1]:
         await m.work.decide(review.id, **ADA, accept=True)
 
 
@@ -306,11 +307,13 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
     "hold_observation": lambda m, w, _: m.holds.place(**ADA, observation_id=w["shared"]),
     "trim": (configures(retention="budget", store_items=4), lambda m, w, _: m.work.trim(**ADA)),
     "maintain": (configures(message_retention_days=0), lambda m, w, _: m.work.maintain()),
-    "decide": (SOLD, consolidates("agent", short=2), decides),
+    "decide": (SOLD, consolidates("agent", short=2), decides, decides),
     "decide_claim": (
         lambda m, w, _: m.groups.share("crew", "review", **ADA),
         consolidates("individual mia"),
         propagates,
+        decides,
+        decides,
         decides,
     ),
     "configure": configures(consolidation_threshold=4, sharing="off"),

@@ -253,10 +253,11 @@ async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None
 
 
 _UNFORMED = "due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now()"
-_DUE = "due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL OR lease_until > now()"
+# But for a scope whose text was refused: it is tried again in a day at the earliest.
+DUE = "due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL OR lease_until > now()"
 LEFT = f"""
     SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations WHERE {_UNFORMED})
-         + (SELECT count(*) FROM memory.scopes WHERE {_DUE})
+         + (SELECT count(*) FROM memory.scopes WHERE {DUE})
 """  # noqa: S608
 UNTOLD = """
     SELECT -coalesce(sum(length(content)), 0) - (SELECT count(*) FROM memory.judged)
@@ -267,7 +268,7 @@ LEFT_ROWS = f"""
                   due_at, lease_until, failures) FROM memory.conversations WHERE {_UNFORMED}
     UNION ALL
     SELECT format('scope %s: due at %s, propagated at %s, lease until %s, %s and %s failures', owner, due_at, propagate_at,
-                  lease_until, failures, propagation_failures) FROM memory.scopes WHERE {_DUE}
+                  lease_until, failures, propagation_failures) FROM memory.scopes WHERE {DUE}
 """  # noqa: S608
 OF_USERS = """
     FROM memory.observations t JOIN memory.scopes s USING (agent_key, scope_id) WHERE s.kind = 'individual' AND s.name = ''

@@ -43,8 +43,8 @@ from tests.prove.concurrent_life.ledger import TOKEN
 from tests.prove.concurrent_life.liar import LIES, liar
 from tests.prove.concurrent_life.nursery import Nursery, nursery
 from tests.prove.concurrent_life.world import AGENTS, World
+from tests.prove.kills import DUE, found_no_database
 from tests.prove.kills import SETTINGS as WORKERS
-from tests.prove.kills import found_no_database
 from tests.prove.models import serving
 
 ROUND, CLIENTS, PROCESSES = 100, 7, 2
@@ -62,20 +62,20 @@ SETTINGS = Settings(
         "pool_size": 5,
     },
 )
-LEFT = """
+LEFT = f"""
     SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations
             WHERE due_at IS NOT NULL OR unformed_messages > 0 AND NOT excluded OR lease_until > now())
-         + (SELECT count(*) FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now())
-"""
-WAITING = """
+         + (SELECT count(*) FROM memory.scopes WHERE {DUE})
+"""  # noqa: S608
+WAITING = f"""
     SELECT 'c ' || conversation_id || ' ' || coalesce(due_at::text, '-') || ' ' || unformed_messages FROM memory.conversations
     WHERE due_at IS NOT NULL OR unformed_messages > 0 AND NOT excluded OR lease_until > now()
     UNION ALL
     SELECT 's' || scope_id || ' due ' || coalesce(due_at::text, '-') || ' propagate ' || coalesce(propagate_at::text, '-')
            || ' lease ' || coalesce(lease_until::text, '-') || ' fence ' || fence
            || ' failures ' || failures || ' ' || propagation_failures || ' errors ' || errors || ' ' || propagation_errors
-    FROM memory.scopes WHERE due_at IS NOT NULL OR propagate_at IS NOT NULL OR lease_until > now()
-"""
+    FROM memory.scopes WHERE {DUE}
+"""  # noqa: S608
 OPEN = """
     SELECT concat_ws(' ', pid, state, now() - xact_start, wait_event, left(query, 200)) FROM pg_stat_activity
     WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()

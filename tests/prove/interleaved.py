@@ -326,6 +326,7 @@ BY_TIME = {
 WITH_A_HOLD = set(
     product(("consolidate", "propagate", "run_due", "recheck"), ("hold", "hold_observation", "hold_nina"))
 )  # one that is placed while the model answers leaves to a person what would have given way, as in neither order
+WITH_A_DECISION = {("recheck", "decide_claim")}  # so does a claim that is accepted while the model compares
 IN_PIECES = {
     ("run_due", "undo"),
     ("run_due", "undo_crew"),

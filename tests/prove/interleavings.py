@@ -39,6 +39,7 @@ from tests.prove.interleaved import (
     OPERATIONS,
     SCOPE_BY_SCOPE,
     SETTINGS,
+    WITH_A_DECISION,
     WITH_A_HOLD,
     Act,
     Honest,
@@ -397,7 +398,7 @@ def main() -> int:
     migrate.upgrade(given.url)
     firsts, seconds = (names.split(",") if names else list(OPERATIONS) for names in (given.first, given.second))
     part, parts = map(int, given.part.split("/"))
-    pairs = set(product(firsts, seconds)) - BY_TIME - WITH_A_HOLD
+    pairs = set(product(firsts, seconds)) - BY_TIME - WITH_A_HOLD - WITH_A_DECISION
     both_ways = sorted({(min(pair), max(pair)) for pair in pairs})[part - 1 :: parts]  # they end in the same states
     wanted = [pair for one, two in both_ways for pair in dict.fromkeys([(one, two), (two, one)]) if pair in pairs]
     return bool(asyncio.run(prove(given.url, wanted, given.nested)))

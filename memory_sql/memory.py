@@ -46,7 +46,8 @@ from memory_sql.llm import LanguageModel
 from memory_sql.llm.embeddings import EmbeddingModel
 from memory_sql.privacy import Sensitivity
 from memory_sql.resources.faces import Faces
-from memory_sql.resources.runtime import Runtime, asked_of, settings_in, settings_of
+from memory_sql.resources.given import settings_with
+from memory_sql.resources.runtime import Runtime, asked_of, settings_of
 from memory_sql.retrieval import search
 from memory_sql.telemetry import measured
 
@@ -93,7 +94,7 @@ class Memory(Faces):
         shards: Mapping[str, str] | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self.settings = settings_in(settings)
+        self.settings = settings_with(settings, llm, embeddings, clock)
         if shards is None and self.settings.shards is None:
             self._runtime = Runtime(self.settings, url, engine, read_url, llm, embeddings, clock)
         else:

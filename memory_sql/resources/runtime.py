@@ -85,7 +85,6 @@ class Runtime:
     ) -> None:
         if url is not None and engine is not None:
             raise InputError("pass url or engine=, not both")
-        _check_given(llm, embeddings, clock)
         if isinstance(read_url, Mapping):
             raise ConfigurationError("read_url names replicas by shard, and there are no shards")
         self.settings = settings
@@ -348,40 +347,6 @@ async def settings_of(unit: Session, agent_id: str, settings: Settings) -> Setti
     """The settings with those that the agent has of its own, if it is known."""
     known = await agents.find_agent(unit, agent_id)
     return settings if known is None else settings.of_agent(known.settings)
-
-
-def settings_in(given: Settings | None) -> Settings:
-    """Those that are passed, else those of the environment and the file. Raises `InputError`."""
-    if not isinstance(given, Settings | None):
-        raise InputError(f"settings must be Settings, not {type(given).__name__}: write Settings(pool_size=5)")
-    return given or Settings.load()
-
-
-def _check_given(
-    llm: LanguageModel | None, embeddings: EmbeddingModel | None, clock: Callable[[], datetime] | None
-) -> None:
-    """Raises `InputError` at once for what would fail later, in a worker perhaps, or take nothing but vectors away."""
-    if llm is not None and not _has(llm, "generate"):
-        raise InputError(_NO_MODEL.format("llm", "generate", "models", _named(llm), "llm and slow_model"))
-    if embeddings is not None and not _has(embeddings, "embed", "name", "dimensions"):
-        raise InputError(
-            _NO_MODEL.format("embeddings", "embed", "vectors", _named(embeddings), "embedding and embedding_model")
-        )
-    if clock is not None and not callable(clock):
-        raise InputError(f"clock must be a function that returns the time, not {type(clock).__name__}")
-
-
-def _has(given: object, method: str, *attributes: str) -> bool:
-    """Asks the class first: a property may load a model."""
-    known = all(hasattr(type(given), name) or hasattr(given, name) for name in attributes)
-    return known and not isinstance(given, type) and callable(getattr(given, method, None))
-
-
-def _named(given: object) -> str:
-    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
-
-
-_NO_MODEL = "{} must be an object with {}() (docs/{}.md), not {}; a model's name is set by {} in the settings"
 
 
 def _moment(clock: Callable[[], datetime]) -> datetime:

@@ -27,6 +27,7 @@ class Encoder:
 
 
 @pytest.mark.parametrize("made", [Memory, sync.Memory])
+@pytest.mark.parametrize("where", [{"url": URL}, {"shards": {"a": URL, "b": URL}}])
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -43,9 +44,11 @@ class Encoder:
         ({"clock": datetime.now(UTC)}, "clock must be a function that returns the time, not datetime"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_its_name(made: Any, given: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_used_is_refused_by_its_name(
+    made: Any, where: dict[str, Any], given: dict[str, Any], says: str
+) -> None:
     with pytest.raises(InputError, match=says):
-        made(**{"url": URL, **given})
+        made(**where, **given)
 
 
 @pytest.mark.parametrize("url", [5, b"postgresql://x/y", Path("memory")])

@@ -323,10 +323,10 @@ OPERATIONS: dict[str, Act | tuple[Act, ...]] = {
 BY_TIME = {
     ("observe_key", "update")
 }  # said before the other and stored after it, it is the older value of the fact, as in neither order
-WITH_A_HOLD = set(
-    product(("consolidate", "propagate", "run_due", "recheck"), ("hold", "hold_observation", "hold_nina"))
-)  # one that is placed while the model answers leaves to a person what would have given way, as in neither order
-WITH_A_DECISION = {("recheck", "decide_claim")}  # so does a claim that is accepted while the model compares
+LEFT_TO_A_PERSON = {
+    *product(("consolidate", "propagate", "run_due", "recheck"), ("hold", "hold_observation", "hold_nina")),
+    ("recheck", "decide_claim"),
+}  # what is held or decided while the model answers: a person reviews what would have given way, as in neither order
 IN_PIECES = {
     ("run_due", "undo"),
     ("run_due", "undo_crew"),

@@ -36,16 +36,16 @@ from memory_sql.memory import Memory
 from tests.prove.interleaved import (
     BY_TIME,
     IN_PIECES,
+    LEFT_TO_A_PERSON,
     OPERATIONS,
     SCOPE_BY_SCOPE,
     SETTINGS,
-    WITH_A_DECISION,
-    WITH_A_HOLD,
     Act,
     Honest,
     World,
     prepare,
 )
+from tests.prove.kills import DUE
 from tests.recycling import Contents, connect
 
 PASSED: ContextVar[Callable[[str], Awaitable[None]] | None] = ContextVar("passed", default=None)
@@ -60,13 +60,13 @@ BLOCKED = """
     SELECT EXISTS (SELECT FROM pg_stat_activity
                    WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock')
 """
-LEFT = """
+LEFT = f"""
     SELECT 'conversation ' || conversation_id, due_at, lease_until FROM memory.conversations
     WHERE due_at IS NOT NULL OR unformed_messages > 0 AND NOT excluded OR lease_until > now()
     UNION ALL
     SELECT concat_ws(' ', kind, owner, name), coalesce(due_at, propagate_at), lease_until FROM memory.scopes
-    WHERE due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL OR lease_until > now()
-"""
+    WHERE {DUE}
+"""  # noqa: S608
 SHOWN = (
     """
     SELECT 'observation', concat_ws(' ', s.kind, s.owner, s.name), left(o.content, 80), o.source_kind, o.no_propagate,
@@ -398,7 +398,7 @@ def main() -> int:
     migrate.upgrade(given.url)
     firsts, seconds = (names.split(",") if names else list(OPERATIONS) for names in (given.first, given.second))
     part, parts = map(int, given.part.split("/"))
-    pairs = set(product(firsts, seconds)) - BY_TIME - WITH_A_HOLD - WITH_A_DECISION
+    pairs = set(product(firsts, seconds)) - BY_TIME - LEFT_TO_A_PERSON
     both_ways = sorted({(min(pair), max(pair)) for pair in pairs})[part - 1 :: parts]  # they end in the same states
     wanted = [pair for one, two in both_ways for pair in dict.fromkeys([(one, two), (two, one)]) if pair in pairs]
     return bool(asyncio.run(prove(given.url, wanted, given.nested)))

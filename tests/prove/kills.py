@@ -253,7 +253,7 @@ async def drain(url: str, seconds: float, supervise: Callable[[], None]) -> None
 
 
 _UNFORMED = "due_at IS NOT NULL OR unformed_messages > 0 OR lease_until > now()"
-# But for a scope whose text was refused: it is tried again in a day at the earliest.
+# A scope whose text was refused is tried again in a day at the earliest, and isn't due.
 DUE = "due_at < now() + interval '12 hours' OR propagate_at IS NOT NULL OR lease_until > now()"
 LEFT = f"""
     SELECT (SELECT coalesce(sum(1 + unformed_messages), 0) FROM memory.conversations WHERE {_UNFORMED})

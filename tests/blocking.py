@@ -22,7 +22,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from memory_sql.db.urls import CACHE_SIZE, asyncpg_url
+from tests.database import libpq
 
 # Finds a row where a statement of this database waits for a lock; the server has those of other tests too.
 WAITING = """
@@ -118,11 +118,6 @@ class Django(Host):
 
     def savepoint(self) -> AbstractContextManager[object]:
         return cast("AbstractContextManager[object]", transaction.atomic(using=self.session.alias))
-
-
-def libpq(url: str, driver: str = "postgresql") -> str:
-    plain = asyncpg_url(url).set(drivername=driver).difference_update_query([CACHE_SIZE])
-    return plain.render_as_string(hide_password=False)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from memory_sql.db import engine as engines
 from memory_sql.db.engine import Database, Session
 from memory_sql.db.principals import SERVICE
-from memory_sql.db.urls import asyncpg_url
+from memory_sql.db.urls import CACHE_SIZE, asyncpg_url
 from memory_sql.memory import Memory
 from tests import recycling
 
@@ -122,3 +122,9 @@ async def are_waiting(memory: Memory, count: int) -> None:
             if (await rows(memory, waiting))[0][0] >= count:
                 return
             await asyncio.sleep(0.01)
+
+
+def libpq(url: str, driver: str = "postgresql") -> str:
+    """For programs and drivers that know no option of asyncpg's."""
+    plain = asyncpg_url(url).set(drivername=driver).difference_update_query([CACHE_SIZE])
+    return plain.render_as_string(hide_password=False)

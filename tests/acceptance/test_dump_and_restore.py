@@ -17,8 +17,9 @@ from memory_sql.cli.files import Defaults, read_file
 from memory_sql.db.roles import Roles
 from memory_sql.errors import RestoredError
 from tests.conftest import administer, as_login, login, named
+from tests.database import libpq
 from tests.factories import message
-from tests.migrations.databases import contents, dump, execute, fetch, libpq_url, programs, run
+from tests.migrations.databases import contents, dump, execute, fetch, programs, run
 from tests.migrations.test_round_trip import counts, fill
 from tests.unit.test_pages import blocks
 
@@ -73,7 +74,7 @@ class Operator:
 
     def _run(self, script: str, source: str, target: str) -> str:
         path = f"{self.tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        urls = {"SOURCE": libpq_url(source), "TARGET": libpq_url(target)}
+        urls = {"SOURCE": libpq(source), "TARGET": libpq(target)}
         environ = {**os.environ, **urls, "PATH": path, "PYTHONPATH": str(CHECKOUT)}
         command = ["bash", "-euo", "pipefail", "-c", script]
         done = subprocess.run(

@@ -15,7 +15,8 @@ from memory_sql import embedded
 from memory_sql.db.urls import asyncpg_url
 from tests.commands import memory_sql
 from tests.conftest import named
-from tests.migrations.databases import libpq_url, programs, psql
+from tests.database import libpq
+from tests.migrations.databases import programs, psql
 from tests.unit.test_pages import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.direct, pytest.mark.open]
@@ -48,7 +49,7 @@ def walled(server_url: str) -> Iterator[str]:
 
 def dumped(script: str, source: str, directory: Path) -> tuple[int, str, str]:
     path = f"{[*programs('pg_dump')][-1].parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "SOURCE": libpq_url(source)}
+    environment = {**os.environ, "PATH": path, "SOURCE": libpq(source)}
     command = ["bash", "-euo", "pipefail", "-c", script.replace("memory_app_reader", "dump_app_reader")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=directory, env=environment)
     file = directory / "memory.sql"

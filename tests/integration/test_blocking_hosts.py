@@ -34,8 +34,8 @@ from memory_sql.errors import InputError, LockTimeoutError, NotFoundError
 from memory_sql.resources.faces import FACES
 from memory_sql.sync import Memory
 from tests import recycling
-from tests.blocking import HOSTS, WAITING, Django, Host, in_django, libpq
-from tests.database import owners_url
+from tests.blocking import HOSTS, WAITING, Django, Host, in_django
+from tests.database import libpq, owners_url
 from tests.factories import Clock, conversation
 from tests.recycling import administer, named
 from tests.sizes import few_in_ci

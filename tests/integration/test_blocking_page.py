@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.blocking import as_default, libpq
-from tests.database import owners_url
+from tests.blocking import as_default
+from tests.database import libpq, owners_url
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")
 SECTION = PAGE.partition("\n### In code that blocks\n")[2].partition("\n### ")[0]

@@ -27,7 +27,7 @@ from memory_sql.mcp import Person, mounted, server
 from memory_sql.memory import Memory
 from memory_sql.tools import TOOLS, Policy
 from memory_sql.tools.answers import NOTICE, TEXT_CHARACTERS
-from tests.blocking import libpq
+from tests.database import libpq
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 BO: dict[str, Any] = {"agent_id": "ada", "user_id": "bo"}

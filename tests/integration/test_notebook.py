@@ -17,7 +17,7 @@ from sqlalchemy import make_url
 from memory_sql.config import Settings
 from memory_sql.db.roles import Roles, drop, make
 from memory_sql.memory import Memory
-from tests.blocking import libpq
+from tests.database import libpq
 from tests.factories import message
 from tests.fakes import Parrot
 from tests.integration.test_analytics import fill

@@ -15,7 +15,8 @@ from memory_sql import memory as awaited
 from memory_sql import sync
 from memory_sql.config import Settings
 from memory_sql.errors import InputError
-from tests.blocking import django_place, libpq
+from tests.blocking import django_place
+from tests.database import libpq
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 
@@ -25,7 +26,8 @@ monkey.patch_all()
 import gevent, json, psycopg, psycopg2, sys, threading
 from memory_sql.config import Settings
 from memory_sql.errors import InputError
-from tests.blocking import WAITING, libpq
+from tests.blocking import WAITING
+from tests.database import libpq
 from memory_sql.sync import Memory
 
 url, libpq = sys.argv[1:]
@@ -68,7 +70,7 @@ eventlet.monkey_patch()
 import sys
 from memory_sql.config import Settings
 from memory_sql.errors import InputError
-from tests.blocking import libpq
+from tests.database import libpq
 from memory_sql.sync import Memory
 
 try:

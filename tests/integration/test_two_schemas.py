@@ -34,8 +34,8 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import SchemaError
 from memory_sql.memory import Memory
 from memory_sql.worker import Worker
-from tests.blocking import libpq
 from tests.commands import memory_sql
+from tests.database import libpq
 from tests.pooler import Pooler
 from tests.recycling import administer, named
 

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
 from memory_sql.db import migrate
-from memory_sql.db.urls import CACHE_SIZE
-from tests.database import connect_once
+from tests.database import connect_once, libpq
 
 CHECKOUT = Path(__file__).parents[2]
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'memory' AND tablename <> 'alembic_version'"
@@ -59,7 +57,7 @@ def dump(url: str, *options: str) -> str:
     A newer one sends settings that an older server refuses, and may not know what a later correction of that server left.
     """
     for program in programs("pg_dump"):
-        done = run(program, *options, libpq_url(url), check=False)
+        done = run(program, *options, libpq(url), check=False)
         assert done.returncode == 0 or "server version mismatch" in done.stderr, done.stderr
         versions = _VERSIONS.search(done.stdout)
         if versions is not None and versions[1] == versions[2]:
@@ -76,7 +74,7 @@ def psql(url: str, script: str) -> None:
     found = next(programs("psql"), None)
     if found is None:
         pytest.skip("no psql here")
-    run(found, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", libpq_url(url), script=script)
+    run(found, "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", libpq(url), script=script)
 
 
 def alembic(*arguments: str, url: str | None = None) -> str:
@@ -100,11 +98,6 @@ def run(
     )
     assert not check or done.returncode == 0, done.stderr
     return done
-
-
-def libpq_url(url: str) -> str:
-    plain = make_url(url).set(drivername="postgresql").difference_update_query([CACHE_SIZE])
-    return plain.render_as_string(hide_password=False)
 
 
 def programs(name: str) -> Iterator[Path]:

@@ -8,7 +8,7 @@ import selectors
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Any
@@ -74,6 +74,8 @@ class Server(uvicorn.Server):
             yield
         finally:
             for number, handler in before.items():
+                with suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)  # else the loop goes on being woken by every signal
                 signal.signal(number, handler)
 
 

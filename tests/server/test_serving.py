@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import closing, suppress
+from contextlib import asynccontextmanager, closing, suppress
 
 import aiohttp
 import httpx2
@@ -53,37 +54,48 @@ async def test_server_makes_a_key_for_its_own_life(database_url: str) -> None:
         assert await memory.keys.list() == []
 
 
-@pytest.mark.slow
-async def test_a_connection_stays_open_for_longer_than_a_client_keeps_it() -> None:
-    """Else the server closes it while the next request is on its way, which no client may send a second time."""
-    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(
-        serve(FastAPI(), host="127.0.0.1", port=0, grace_seconds=1, started=started.set_result)
-    )
-    async with httpx2.AsyncClient(base_url=await started) as client:
-        stream = (await client.get("/")).extensions["network_stream"]
-        await asyncio.sleep(PAUSE_SECONDS)
-        assert not stream.get_extra_info("is_readable")  # as it is once the other side has closed it
-    serving.cancel()
-    await asyncio.gather(serving, return_exceptions=True)
-
-
-async def test_who_cancels_a_server_can_listen_again() -> None:
-    """The next listener gets the number of the old one's socket, which its loop must not watch any more."""
+@asynccontextmanager
+async def cancelled_at_its_end() -> AsyncIterator[str]:
+    """The URL of a server in this loop."""
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     server = asyncio.create_task(
         serve(FastAPI(), host="127.0.0.1", port=0, grace_seconds=1, started=started.set_result)
     )
-    await started
+    yield await started
     server.cancel()
     await asyncio.gather(server, return_exceptions=True)
 
+
+@pytest.mark.slow
+async def test_a_connection_stays_open_for_longer_than_a_client_keeps_it() -> None:
+    """Else the server closes it while the next request is on its way, which no client may send a second time."""
+    async with cancelled_at_its_end() as url, httpx2.AsyncClient(base_url=url) as client:
+        stream = (await client.get("/")).extensions["network_stream"]
+        await asyncio.sleep(PAUSE_SECONDS)
+        assert not stream.get_extra_info("is_readable")  # as it is once the other side has closed it
+
+
+async def test_who_cancels_a_server_can_listen_again() -> None:
+    """The next listener gets the number of the old one's socket, which its loop must not watch any more."""
+    async with cancelled_at_its_end():
+        pass
     with closing(_listening("127.0.0.1", 0)) as listening:
         accepting = asyncio.create_task(asyncio.get_running_loop().sock_accept(listening))
         await asyncio.sleep(0)  # until it waits
         with closing(_connected(listening)):
             accepted, _ = await asyncio.wait_for(accepting, 10)
             accepted.close()
+
+
+async def test_signals_are_the_hosts_again_after_a_server() -> None:
+    """A loop that is still woken by them is in the way of who else wants to be, as trio does."""
+    woken = signal.set_wakeup_fd(-1)
+    try:
+        async with cancelled_at_its_end():
+            pass
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.set_wakeup_fd(woken)
 
 
 async def test_answers_are_sent_at_once() -> None:

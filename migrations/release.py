@@ -65,7 +65,7 @@ def release(version: str, day: date, root: Path = ROOT) -> None:
         raise SystemExit(f"the notes of docs/{notes.name} don't say what {version} asks of an operator")
     freeze(root)
     package.write_text(_SET.sub(f'__version__ = "{version}"', code), "utf-8")
-    changelog.write_text(_PLANNED.sub(f"## [{version}] – {day}\n", changes), "utf-8")
+    changelog.write_text(_PLANNED.sub(f"## [{version}] - {day}\n", changes), "utf-8")
 
 
 def unsaved(root: Path = ROOT) -> str:

@@ -43,7 +43,7 @@ def test_release_sets_the_version_dates_the_changes_and_freezes(root: Path) -> N
     release.release(NEXT, DAY, root)
     after = texts(root)
     assert f'\n__version__ = "{NEXT}"\n' in after[CHANGED[0]]
-    assert f"\n## [{NEXT}] – 2027-01-04\n" in after[CHANGED[1]]
+    assert f"\n## [{NEXT}] - 2027-01-04\n" in after[CHANGED[1]]
     assert "Unreleased" not in after[CHANGED[1]]
     assert {name for name, _ in release.files(root)} == set(release.released(root))
     for name in CHANGED[:2]:  # one place of each

@@ -20,7 +20,7 @@ log = logging.getLogger("memory_sql")
 
 PREFIX = "MEMORY_SQL_"
 CONFIG = "CONFIG"  # the settings' file
-OF_DEVELOPERS = frozenset({"TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS"})  # of this library; never suggested
+OF_DEVELOPERS = frozenset({"TEST_URL", "SEED", "BENCH_URL", "BENCH_BUFFERS", "BENCH_TOWNS"})  # never suggested
 OTHER_VARIABLES = OF_DEVELOPERS | {CONFIG}
 OF_OTHERS = ("DATABASE_URL", "POSTGRES_URL", "POSTGRESQL_URL", "PGHOST")  # where other programs look for a database
 NEAR = 0.9  # two names are one with a slip: MEMORYSQL_URL

@@ -22,7 +22,7 @@ from migrations import release
 
 FOLDER = ddl.scripts() / ddl.FIRST_SCHEMA
 DROP = "drop.sql"
-_HEADER = "-- Written by `make schema`: {}\n\n"
+_HEADER = "-- {}\n\n"
 _DIALECT = make_url("postgresql+asyncpg://").get_dialect()()
 _NO_POLICIES = """DO $$
 DECLARE
@@ -51,7 +51,7 @@ def contents() -> dict[str, str]:
 
 def tables() -> str:
     """Tables, indexes and comments, as SQLAlchemy makes them of the metadata."""
-    return _HEADER.format("the tables of `db/models.py`.") + "".join(map(_text, _table_elements())).lstrip("\n")
+    return _HEADER.format("The tables of `db/models`.") + "".join(map(_text, _table_elements())).lstrip("\n")
 
 
 def _table_elements() -> Iterator[DDLElement]:
@@ -81,7 +81,7 @@ def drop(before: list[str], after: list[str]) -> str:
         *_dropping("TABLE", made["TABLE"] + tables),
         *_dropping("FUNCTION", _made("FUNCTION", before)[::-1]),
     ]
-    return _HEADER.format("the way back.") + "\n".join(lines) + "\n"
+    return _HEADER.format("The way back.") + "\n".join(lines) + "\n"
 
 
 def _dropping(kind: str, names: list[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """Create the schema
 
-Runs the files of the folder beside it, in the order in which `SHA256SUMS` lists them. Edited until the first release
-(`make schema` writes the folder), frozen afterwards. Imports nothing of memory_sql.
+Runs the files of the folder beside it, in the order in which `SHA256SUMS` lists them. Imports nothing of memory_sql.
 
 Revision ID: a7c39e15d042
 Revises:

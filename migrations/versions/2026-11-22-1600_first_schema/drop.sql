@@ -1,4 +1,4 @@
--- Written by `make schema`: the way back.
+-- The way back.
 
 DROP VIEW memory.v_imports, memory.v_propagation_flow, memory.v_episodes, memory.v_feedback, memory.v_retrieved,
     memory.v_retrieval, memory.v_model_cost, memory.v_latency, memory.v_formation_funnel, memory.v_events,

@@ -117,16 +117,6 @@ def content_digest(text: str) -> bytes | None:
     return hashlib.sha256(normal.encode()).digest() if holds_word else None
 
 
-def former_digest(text: str) -> bytes | None:
-    """As `content_digest`, of the normal form of version 2, which knew no tokens; None: it was the same.
-
-    What was set aside under it stays so, whoever says it again.
-    """
-    lowered = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
-    former = " ".join(lowered.split()).rstrip(".!… ")
-    return hashlib.sha256(former.encode()).digest() if former != normal_form(text) else None
-
-
 def _end_of_sentences(text: str) -> re.Pattern[str]:
     return _SENTENCE_END if _HAS_WIDE.search(text) else _NARROW_END
 

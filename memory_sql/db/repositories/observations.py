@@ -41,7 +41,7 @@ from memory_sql.domain.observations import Observation, Source
 from memory_sql.errors import NotFoundError
 from memory_sql.languages.days import Days
 from memory_sql.languages.naming import cause_in, names_in
-from memory_sql.languages.text import HASH_VERSION, content_digest, former_digest
+from memory_sql.languages.text import HASH_VERSION, content_digest
 from memory_sql.languages.wording import pieces
 from memory_sql.languages.words import search_extra
 from memory_sql.privacy import SENSITIVITIES
@@ -250,7 +250,7 @@ def stored_as(drafts: Iterable[Draft], deduplicate: Deduplicate = "newest") -> l
 
 
 def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
-    digest, former = content_digest(draft.content), former_digest(draft.content)
+    digest = content_digest(draft.content)
     return {
         **dict(zip(_DRAFTED, _drafted(draft), strict=True)),
         "place": place,
@@ -263,7 +263,6 @@ def _stored_as(place: int, draft: Draft) -> dict[str, Any]:
         "metadata": dict(draft.metadata),
         "terms": "\n".join(draft.terms),
         "digest": digest and digest.hex(),
-        "former_digest": former and former.hex(),
         "hash_version": HASH_VERSION,
         "search_extra": _searched_beside(draft),
         "dates": f"{{{', '.join(f'[{days.first}, {days.last}]' for days in draft.dates)}}}" if draft.dates else None,

@@ -21,7 +21,6 @@ DECLARE
     v_read record;
     v_old memory.observations;
     v_hash bytea := memory.content_hash(p_scope, decode(p_draft ->> 'digest', 'hex'));
-    v_former bytea := memory.content_hash(p_scope, decode(p_draft ->> 'former_digest', 'hex'));
     v_new integer;
 BEGIN
     SELECT s.* INTO v_scope FROM memory.scopes s WHERE s.scope_id = p_scope AND s.agent_key = (
@@ -44,8 +43,7 @@ BEGIN
             UNION ALL
             SELECT FROM memory.observations o
             WHERE o.agent_key = v_agent AND o.scope_id = p_scope AND o.standing IN ('quarantined', 'given_up', 'withdrawn')
-              AND o.content_hash = ANY (ARRAY[v_hash, v_former])
-              AND (o.content_hash = v_hash OR o.hash_version = 2)
+              AND o.content_hash = v_hash
         )
     THEN
         SELECT f.seq INTO STRICT v_new

@@ -1,7 +1,7 @@
 -- memory.save_observations(agent_key, drafts, run, at, replaced): numbers and stores what is new of these drafts, and
 -- adds evidence to what isn't. One row per draft, by its `place`. The caller has locked the scopes. A draft is an
--- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else), former_digest (of
--- version 2 of that form; null: the same), evidence (objects), columns of memory.observations, and `deduplicate`: what counts as known.
+-- object: place, owner and name of its scope, digest (hex, of the normal form of its text; null: like nothing else), evidence
+-- (objects), columns of memory.observations, and `deduplicate`: what counts as known.
 -- By `newest`, and where there is none: what the scope learnt last, if it is in use, undisputed, not about to be replaced
 -- (`replaced`, its number), no part of another, of the same fact key, lane and days, over on the same day. Anything older is stored again: between "tea" and
 -- "tea" somebody may have said "coffee", and the last word counts; a consolidation that supersedes the first "tea" may never come.
@@ -25,8 +25,7 @@ BEGIN
         SELECT (d.value ->> 'place')::integer AS place, d.value AS draft, s.scope_id AS scope, s.last_seq AS last,
                s.language AS words, s.done_seq, d.value ->> 'lane' AS goes,
                coalesce(d.value ->> 'deduplicate', 'newest') AS by, (d.value ->> 'dates')::datemultirange AS days,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'former_digest', 'hex')) AS former
+               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash
         FROM jsonb_array_elements(p_drafts) d
         CROSS JOIN LATERAL (  -- by itself, here as elsewhere: no plan may read all scopes of the agent
             SELECT s.scope_id, s.last_seq, s.done_seq, s.language
@@ -37,8 +36,7 @@ BEGIN
         SELECT g.*, (
             SELECT max(o.seq)
             FROM memory.observations o
-            WHERE o.agent_key = p_agent AND o.scope_id = g.scope AND o.content_hash = ANY (ARRAY[g.hash, g.former])
-              AND o.content_hash = CASE WHEN o.hash_version = 2 AND g.former IS NOT NULL THEN g.former ELSE g.hash END
+            WHERE o.agent_key = p_agent AND o.scope_id = g.scope AND o.content_hash = g.hash
               AND o.standing IN ('quarantined', 'given_up')  -- of memory.is_aside
         ) AS aside
         FROM given g

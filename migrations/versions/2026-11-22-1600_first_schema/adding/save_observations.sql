@@ -11,8 +11,7 @@ BEGIN
         SELECT (d.value ->> 'place')::integer AS place, d.value AS draft, s.scope_id AS scope, s.last_seq AS last,
                s.language AS words, s.done_seq, d.value ->> 'lane' AS goes,
                coalesce(d.value ->> 'deduplicate', 'newest') AS by, (d.value ->> 'dates')::datemultirange AS days,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash,
-               memory.content_hash(s.scope_id, decode(d.value ->> 'former_digest', 'hex')) AS former
+               memory.content_hash(s.scope_id, decode(d.value ->> 'digest', 'hex')) AS hash
         FROM jsonb_array_elements(p_drafts) d
         CROSS JOIN LATERAL (  -- by itself, here as elsewhere: no plan may read all scopes of the agent
             SELECT s.scope_id, s.last_seq, s.done_seq, s.language
@@ -23,8 +22,7 @@ BEGIN
         SELECT g.*, (
             SELECT max(o.seq)
             FROM memory.observations o
-            WHERE o.agent_key = p_agent AND o.scope_id = g.scope AND o.content_hash = ANY (ARRAY[g.hash, g.former])
-              AND o.content_hash = CASE WHEN o.hash_version = 2 AND g.former IS NOT NULL THEN g.former ELSE g.hash END
+            WHERE o.agent_key = p_agent AND o.scope_id = g.scope AND o.content_hash = g.hash
               AND o.standing IN ('quarantined', 'given_up')  -- of memory.is_aside
         ) AS aside
         FROM given g

@@ -8,6 +8,8 @@ raises an error instead of querying the database. The tables may change between 
 `memory_sql.Observation` and so on.
 """
 
+import sys
+
 from memory_sql.db.models import (
     AgentRow,
     AgentShardRow,
@@ -87,3 +89,13 @@ __all__ = [
     "ShardRow",
     "UserAliasRow",
 ]
+
+
+def _name_in_annotations() -> None:
+    """Puts every row into the module of each, for `typing.get_type_hints`: these modules name one another in circles."""
+    rows = {name: globals()[name] for name in __all__}
+    for row in rows.values():
+        vars(sys.modules[row.__module__]).update(rows)
+
+
+_name_in_annotations()

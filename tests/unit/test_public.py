@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
 
 import memory_sql
-from memory_sql import errors
+from memory_sql import errors, models
 from memory_sql.resources.faces import FACES
 
 NOT_NAMED_BY_HOSTS = {"Database", "Dumpable"}
@@ -70,6 +70,12 @@ def test_signatures_can_be_resolved() -> None:
     for cls in (memory_sql.Memory, memory_sql.Worker, *(type(getattr(memory, name)) for name in FACES)):
         for _, function in inspect.getmembers(cls, inspect.isfunction):
             assert get_type_hints(function) is not None
+
+
+def test_annotations_of_tables_can_be_resolved() -> None:
+    """Though their modules name one another in circles."""
+    for name in models.__all__:
+        assert get_type_hints(getattr(models, name))
 
 
 def test_every_list_is_a_list() -> None:

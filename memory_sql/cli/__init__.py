@@ -82,7 +82,7 @@ FACES = {
     "admin": admin.app,
 }
 
-app = typer.Typer(
+app = tree.Commands(
     cls=tree.ByPanel,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -728,10 +728,26 @@ def test_help_lists_the_main_commands_first_and_then_a_group_for_each_face() -> 
         (("frobnicate",), "No such command 'frobnicate' (see memory-sql --help)"),
         (("db", "up"), "No such command 'up' (see memory-sql db --help)"),
         (("admin", "stats", "--agent"), "Option '--agent' requires an argument (see memory-sql --help)"),
+        (
+            ("search", "tea", *MIA, "--user=jonas"),
+            "--user is given 2 times and takes one value (see memory-sql search --help)",
+        ),
+        (
+            ("group", "list", *ADA, *ADA),
+            "--agent is given 2 times and takes one value (see memory-sql group list --help)",
+        ),
+        (
+            ("context", *MIA, "--retrieve", "--no-retrieve"),
+            "--retrieve is given 2 times and takes one value (see memory-sql context --help)",
+        ),
     ],
 )
 def test_command_that_cant_be_read_is_one_line(args: tuple[str, ...], reason: str) -> None:
     assert memory_sql(*args, code=2).err == f"memory-sql: {reason}\n"
+
+
+def test_option_that_says_the_same_again_or_takes_several_may_be_repeated(run: Run) -> None:
+    assert run("observe", "Tea.", *MIA, "--tag", "a", "--tag", "b", "--json", "--json").value["tags"] == ["a", "b"]
 
 
 @pytest.mark.slow

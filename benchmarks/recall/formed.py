@@ -100,8 +100,8 @@ async def measured(
         query = parse(question.text, now, zone, "english")
         principal = {"agent_id": question.agent, "user_id": question.user, "conversation_id": None}
         async with memory.database.transaction(principal=service(question.agent)) as unit:
-            hits, _ = await search(unit, principal, query, Sought(now=now, observations=DEPTH), weights=weights)
-        behind = [sources[hit.observation.id] for hit in hits]
+            found_by = await search(unit, principal, query, Sought(now=now, observations=DEPTH), weights=weights)
+        behind = [sources[hit.observation.id] for hit in found_by.hits]
         shares = tuple(
             len(question.evidence & frozenset().union(*behind[:k])) / len(question.evidence) for k in (5, 10)
         )

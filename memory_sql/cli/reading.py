@@ -129,6 +129,8 @@ def digest(
             as_of=moment("--as-of", as_of),
         ),
     )
+    if found.notice:
+        output.complain(found.notice)
     output.one(found, lambda digest: digest.text or "nothing to show", as_json)
 
 

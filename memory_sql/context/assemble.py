@@ -26,7 +26,7 @@ from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.asking import Asking, read
 from memory_sql.retrieval.decide import OVERTAKEN, Decided, decide
 from memory_sql.retrieval.query import parse
-from memory_sql.retrieval.search import Reads
+from memory_sql.retrieval.search import Reads, notice
 from memory_sql.retrieval.semantics import WORDS_ALONE, QueryVector
 
 SPARE = 7  # hits beyond those that are shown at most, in the places of what stands in the context already
@@ -88,27 +88,31 @@ async def context(reads: Reads, turn: Turn, session: Joinable | None = None) -> 
 
 async def digest(reads: Reads, turn: Turn, session: Joinable | None = None) -> Digest:
     """What `Memory.digest` returns; counted."""
-    wanted = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings)))
+    wanted, agent = _wanted(reads, turn, searched=bool(_query_of(turn, reads.settings))), turn.principal["agent_id"]
     whose = _walled_as(turn, session)
-    settings, candidates = await reads.servers.read(
+    settings, candidates, is_known = await reads.servers.read(
         lambda reader: begin(reader, wanted, turn.as_of), session, whose, turn.after
     )
     keywords = digests.keyword_limit(settings)
     query = _query_of(turn, settings) if keywords else Query()
-    if not query:
-        return digests.compose(candidates, [], settings)
+    if not query or not is_known:
+        return _noticed(digests.compose(candidates, [], settings), notice(agent, is_known, WORDS_ALONE))
     meant = await reads.semantics.vector(turn.text) if settings.digest_semantic else WORDS_ALONE
     sought = Sought(turn.now, keywords, as_of=turn.as_of, vector=meant.vector, model=meant.model)
 
     async def found_by(reader: Reader) -> tuple[list[Hit], float]:
         began = time.perf_counter()
-        hits, _ = await search(reader, turn.principal, query, sought, weights=reads.weights)
-        return hits, time.perf_counter() - began
+        found = await search(reader, turn.principal, query, sought, weights=reads.weights)
+        return found.hits, time.perf_counter() - began
 
     hits, seconds = await reads.servers.read(found_by, session, whose, turn.after)
     composed = digests.compose(candidates, hits, settings)
     _count(reads, turn, "digest", "asked", len(hits), seconds, _shown(hits, composed.included))
-    return composed
+    return _noticed(composed, notice(agent, is_known, meant))
+
+
+def _noticed(composed: Digest, told: str | None) -> Digest:
+    return composed if told is None else composed.model_copy(update={"notice": told})
 
 
 # Search
@@ -224,11 +228,6 @@ def _elsewhere(hits: Sequence[Hit], turn: Turn) -> list[Hit]:
     return [hit for hit in hits if here is None or hit.observation.source.conversation_id != here]
 
 
-def _notice(turn: Turn, result: _Result) -> str | None:
-    unknown = None if result.found.layer.is_known else f"there is no agent {turn.principal['agent_id']}"
-    return "; ".join(filter(None, (unknown, result.meant.notice))) or None
-
-
 def _considered(hits: Sequence[Hit], plan: _Plan) -> list[Hit]:
     """Those that the XML looks at, also where a digest looks at more; all that was superseded."""
     holding = [hit for hit in hits if hit.observation.status != "superseded"][: plan.top_k + SPARE]
@@ -265,4 +264,5 @@ def _composed(turn: Turn, plan: _Plan, static: Static, decided: Decided | None, 
         )
         whole = whole if part is None else digests.beside(whole, part)
     more = found.layer.more if whole.parts else 0
-    return whole.model_copy(update={"notice": _notice(turn, result), "decision": decision, "scopes_left_out": more})
+    told = notice(turn.principal["agent_id"], found.layer.is_known, result.meant)
+    return whole.model_copy(update={"notice": told, "decision": decision, "scopes_left_out": more})

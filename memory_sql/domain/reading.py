@@ -115,8 +115,8 @@ class SearchResult(Value):
     """Two lists, each best first: observations, and messages whose text is still kept. Their scores can be compared.
 
     `terms`: the words that were looked for; without words, dates and operators nothing is searched. `left_out` says which
-    words were not looked for and why (with `explain`); `plan` is the query plan (with `plan`). `notice`: why vectors
-    weren't used although they should have been.
+    words were not looked for and why (with `explain`); `plan` is the query plan (with `plan`). `notice`: that there is no
+    such agent (nothing was ever stored for it), or why vectors weren't used although they should have been.
     """
 
     results: tuple[Hit, ...] = ()
@@ -160,12 +160,13 @@ class Digest(Value):
     `included`: the ids of its observations, in order. `counts`: how many were found by pins (`structured`), by words
     (`keyword`) and by meaning (`semantic`); of these, how many are `included`, how many were found again (`repeated`), and
     how many were left out, by reason: `kind_budget`, `total_budget`, `too_long` (the id and source alone exceed the budget),
-    `sensitivity`, `disputed`, `not_active`.
+    `sensitivity`, `disputed`, `not_active`. `notice` as in a search's result.
     """
 
     text: str
     included: tuple[str, ...]
     counts: dict[str, int]
+    notice: str | None = None
 
     def __str__(self) -> str:
         return self.text

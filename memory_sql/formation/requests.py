@@ -224,7 +224,7 @@ async def _candidates(session: Session, loaded: Loaded, asked: Asked, meant: Que
     query = parse(asked.what, loaded.now, loaded.window.zone, _language(loaded), operators=False)
     query = query._replace(terms=tuple(term for term in query.terms if fold(term.text) not in asked.called))
     sought = Sought(now=loaded.now, observations=SOUGHT, vector=meant.vector, model=meant.model)
-    hits, _ = await search(session, principal, query, sought)
+    hits = (await search(session, principal, query, sought)).hits
     newest = await listed.page(session, principal, None, SOUGHT, None)
     found = {one.id: one for one in (*(hit.observation for hit in hits), *newest)}
     older = [one for one in found.values() if one.status == "active" and one.observed_at <= asked.said_at]

@@ -12,10 +12,10 @@ from memory_sql.db import Joinable
 from memory_sql.db.answering import Primary
 from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import defaults_of
-from memory_sql.db.queries.search import Sought, search, search_plan
+from memory_sql.db.queries.search import Matches, Sought, search, search_plan
 from memory_sql.domain.asking import Question, Who
 from memory_sql.domain.query import Query, Stages, Weights
-from memory_sql.domain.reading import Hit, MessageHit, SearchResult
+from memory_sql.domain.reading import SearchResult
 from memory_sql.languages.dates import zone_of
 from memory_sql.retrieval.counters import Counters
 from memory_sql.retrieval.query import parse
@@ -63,6 +63,12 @@ class Reads:
         self.digest_defaults = defaults_of(settings)
 
 
+def notice(agent_id: str, is_known: bool, meant: QueryVector) -> str | None:
+    """Why there is nothing, or less than there might be."""
+    unknown = None if is_known else f"there is no agent {agent_id}"
+    return "; ".join(filter(None, (unknown, meant.notice))) or None
+
+
 async def answer(reads: Reads, question: Question, session: Joinable | None = None) -> SearchResult:
     """What the question finds; counted."""
     settings = reads.settings
@@ -71,14 +77,16 @@ async def answer(reads: Reads, question: Question, session: Joinable | None = No
     meant = await reads.semantics.vector(query.text if query else "", question.semantic)  # no connection is held here
     sought = _sought(question, settings, meant)
 
-    async def found_by(reader: Reader) -> tuple[list[Hit], list[MessageHit], float]:
+    async def found_by(reader: Reader) -> tuple[Matches, float]:
         began = time.perf_counter()
         found = await search(
             reader, question.principal, query, sought, weights=reads.weights, episodes=settings.episodes
         )
-        return *found, time.perf_counter() - began
+        return found, time.perf_counter() - began
 
-    hits, messages, seconds = await reads.servers.read(found_by, session, _walled_as(question, session), question.after)
+    (hits, messages, is_known), seconds = await reads.servers.read(
+        found_by, session, _walled_as(question, session), question.after
+    )
     agent, found = question.principal["agent_id"], len(hits) + len(messages)
     shown = [hit.observation.id for hit in hits]
     reads.counters.count(agent, question.now, "search", "asked", hits=found, seconds=seconds, shown=shown)
@@ -88,7 +96,7 @@ async def answer(reads: Reads, question: Question, session: Joinable | None = No
         terms=query.words,
         left_out=dict(query.left_out) if question.explain else {},
         plan=tuple(await _plan(reads, question, query, sought, session)) if question.plan else (),
-        notice=meant.notice,
+        notice=notice(agent, is_known, meant),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.domain.reading import Digest, SearchResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, InputError, InvalidIdError
 from memory_sql.memory import Memory
@@ -94,8 +96,30 @@ async def test_context_says_that_there_is_no_such_agent(memory: Memory, more: di
     assert (await memory.context(agent_id="ada", user_id="nobody", **more)).notice is None
 
 
-def test_command_prints_the_notice(database_url: str) -> None:
-    ran = memory_sql("context", "--agent", "adda", "--user", "mia", "--url", database_url)
+@pytest.mark.parametrize("asked", ["search", "digest", "digest of words"])
+@pytest.mark.parametrize("past", [False, True])
+async def test_other_reads_say_so_too(memory: Memory, asked: str, past: bool) -> None:
+    """In no more statements than for an agent that there is."""
+
+    async def read(agent_id: str, user_id: str = "mia") -> SearchResult | Digest:
+        who: dict[str, Any] = {"agent_id": agent_id, "user_id": user_id}
+        as_of = datetime.now(UTC) if past else None
+        if asked == "search":
+            return await memory.search("tea", **who, as_of=as_of)
+        return await memory.digest(**who, query="tea" if asked == "digest of words" else None, as_of=as_of)
+
+    await memory.observe("Tea.", **MIA)
+    with statements(memory) as seen:
+        assert (await read("adda")).notice == "there is no agent adda"
+    with statements(memory) as known:
+        assert (await read("ada")).notice is None
+    assert len(seen) <= len(known)
+    assert (await read("ada", "nobody")).notice is None
+
+
+@pytest.mark.parametrize("read", [("context",), ("digest",), ("search", "tea")], ids=itemgetter(0))
+def test_command_prints_the_notice(database_url: str, read: tuple[str, ...]) -> None:
+    ran = memory_sql(*read, "--agent", "adda", "--user", "mia", "--url", database_url)
     assert ran.err == "memory-sql: there is no agent adda\n"
 
 

@@ -62,7 +62,7 @@ async def test_constants_of_the_ranking_travel_with_the_weights(memory: Memory, 
     await observed(memory, "Tea, which she drinks every morning on the pier by the boathouse.", "Tea.")
     query = parse("tea", memory.now(), UTC)
     async with memory.database.transaction() as unit:
-        hits, _ = await search(unit, {**MIA, "conversation_id": None}, query, Sought(memory.now(), 5), weights)
+        hits = (await search(unit, {**MIA, "conversation_id": None}, query, Sought(memory.now(), 5), weights)).hits
     assert hits[0].observation.content.startswith(first)
     bounded = weights.k1 > 0 and weights.b > 0
     assert (hits[0].score == hits[1].score) == (not bounded)

@@ -13,7 +13,7 @@ from memory_sql.db.direct import Reader
 from memory_sql.db.queries.digest_candidates import CANDIDATES, Wanted, candidates_at, candidates_of
 from memory_sql.db.queries.digest_candidates import NAMED as OF_CANDIDATE
 from memory_sql.db.queries.episodes import OF_EPISODE, SEEN, episodes_in, lately
-from memory_sql.db.queries.search import FOUND, MATCHES, Sought, found_in, given, search
+from memory_sql.db.queries.search import FOUND, MATCHES, Matches, Sought, found_in, given, search
 from memory_sql.db.queries.static_layer import LAYER, layer_of, limits_of, static_layer_at
 from memory_sql.domain.episodes import Episode
 from memory_sql.domain.layer import StaticLayer
@@ -71,8 +71,8 @@ async def read_context(
     if sought.as_of is not None:
         layer = await static_layer_at(reader, wanted.principal, settings, sought.as_of)
         candidates = await candidates_at(reader, wanted, settings, sought.as_of) if digests else []
-        found = await search(reader, wanted.principal, query, sought, weights) if searches else ([], [])
-        return Found(layer, candidates, *found)
+        found = await search(reader, wanted.principal, query, sought, weights) if searches else Matches([], [])
+        return Found(layer, candidates, found.hits, found.messages)
     parameters = {**wanted.principal, **limits_of(settings)}
     if searches:
         parameters |= given(wanted.principal, query, sought, weights)
@@ -84,6 +84,6 @@ async def read_context(
     rows = list(await reader.execute(_STATEMENTS[searches, digests, episodes], parameters))
     scopes = [_Scope._make(row[: len(_SCOPE)]) for row in rows if _is_of_layer(row)]
     matches = [row for row in rows if row.arm is not None] if searches else []
-    hits, messages = found_in(matches, query)
+    found = found_in(matches, query)
     seen = episodes_in(row[-len(OF_EPISODE) :] for row in rows) if episodes else ()
-    return Found(layer_of(scopes), candidates_of(rows) if digests else [], hits, messages, seen)
+    return Found(layer_of(scopes), candidates_of(rows) if digests else [], found.hits, found.messages, seen)

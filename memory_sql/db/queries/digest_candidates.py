@@ -89,14 +89,23 @@ _BEGIN = select(_own.c.own, *NAMED).select_from(_own).join(CANDIDATES, true(), i
 """A row for each candidate; without candidates, one row with the settings alone."""
 
 
-async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> tuple[Settings, list[Candidate]]:
-    """The settings that apply, and what a digest begins with: one statement; for a past moment, up to two."""
+class Begun(NamedTuple):
+    """The settings that apply, and what a digest begins with. `is_known` False: there is no such agent."""
+
+    settings: Settings
+    candidates: list[Candidate]
+    is_known: bool
+
+
+async def begin(reader: Reader, wanted: Wanted, as_of: datetime | None) -> Begun:
+    """One statement; for a past moment, up to two."""
     if as_of is None:
         rows = list(await reader.execute(_BEGIN, wanted.parameters))
-        return wanted.of_agent(rows[0].own), candidates_of(rows)
+        own = rows[0].own
+        return Begun(wanted.of_agent(own or {}), candidates_of(rows), own is not None)
     (row,) = await reader.execute(_OWN, wanted.parameters)
-    settings = wanted.of_agent(row.own)
-    return settings, await candidates_at(reader, wanted, settings, as_of)
+    settings = wanted.of_agent(row.own or {})
+    return Begun(settings, await candidates_at(reader, wanted, settings, as_of), row.own is not None)
 
 
 async def candidates_at(reader: Reader, wanted: Wanted, settings: Settings, as_of: datetime) -> list[Candidate]:

@@ -114,6 +114,14 @@ class Sought(NamedTuple):
     model: str | None = None
 
 
+class Matches(NamedTuple):
+    """Each arm best first, equal ones newest first, then by id. `is_known` False: nothing, for there is no such agent."""
+
+    hits: list[Hit]
+    messages: list[MessageHit]
+    is_known: bool = True
+
+
 async def search(
     reader: Reader,
     principal: Mapping[str, Any],
@@ -122,18 +130,19 @@ async def search(
     weights: Weights | None = None,
     *,
     episodes: bool = False,
-) -> tuple[list[Hit], list[MessageHit]]:
-    """Each arm best first, equal ones newest first, then by id. `episodes`: hits name theirs."""
+) -> Matches:
+    """`episodes`: hits name theirs."""
     if not query:
-        return [], []
+        return Matches([], [])
     statement = _SEARCH_EPISODES if episodes else _SEARCH
     return found_in(await reader.execute(statement, given(principal, query, sought, weights)), query, episodes=episodes)
 
 
-def found_in(rows: Iterable[Any], query: Query, *, episodes: bool = False) -> tuple[list[Hit], list[MessageHit]]:
+def found_in(rows: Iterable[Any], query: Query, *, episodes: bool = False) -> Matches:
     """Observations and messages separately, each in order."""
     hits: list[Hit] = []
     messages: list[MessageHit] = []
+    is_known = True
     for row in rows:
         if row.arm == "observation":
             hits.append(
@@ -147,9 +156,11 @@ def found_in(rows: Iterable[Any], query: Query, *, episodes: bool = False) -> tu
                     episode=episode_id(row.episode_id) if episodes and row.episode_id is not None else None,
                 )
             )
-        else:
+        elif row.arm == "message":
             messages.append(_message_hit(row, query))
-    return hits, messages
+        else:
+            is_known = False
+    return Matches(hits, messages, is_known)
 
 
 async def search_plan(session: AsyncSession, principal: Mapping[str, Any], query: Query, sought: Sought) -> list[str]:

@@ -1,18 +1,14 @@
--- memory.agent_settings(agent): what the agent has of its own of the settings, by name; of an agent that was never seen an
--- empty object. One object. It runs as its owner: a user who reads needs them before anybody has named a principal. Who
--- has been named one is told of no other agent.
+-- memory.agent_settings(agent): what the agent has of its own of the settings, by name; null: there is no such agent. One
+-- object. It runs as its owner: a user who reads needs them before anybody has named a principal. Who has been named one is
+-- told of no other agent.
 CREATE OR REPLACE FUNCTION memory.agent_settings(p_agent text) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, memory, pg_temp AS $$
-    SELECT coalesce((
-        SELECT a.settings
-        FROM memory.agents a
-        WHERE a.agent_id = p_agent AND coalesce(
-            memory.principal() ? 'serves_all'
-                OR memory.principal() @> jsonb_build_object('serves', p_agent)
-                OR memory.principal() @> jsonb_build_object('agent', p_agent),
-            true
-        )
-    ), '{}')
+    SELECT a.settings
+    FROM memory.agents a
+    WHERE a.agent_id = p_agent AND (
+        memory.principal() ? 'serves_all' OR memory.principal() @> jsonb_build_object('serves', p_agent)
+            OR memory.principal() @> jsonb_build_object('agent', p_agent)
+    ) IS NOT false
 $$;
 
 REVOKE EXECUTE ON FUNCTION memory.agent_settings(text) FROM PUBLIC;

@@ -20,7 +20,7 @@ SET enable_seqscan = off  -- the planner assumes that most observations are tagg
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_is jsonb := memory.settings_over(p_defaults, memory.agent_settings(p_agent) || p_asked);
+    v_is jsonb := memory.settings_over(p_defaults, coalesce(memory.agent_settings(p_agent), '{}') || p_asked);
     v_keys text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_fact_keys'));
     v_tags text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_tags'));
     v_shown text[] := ARRAY(SELECT jsonb_array_elements_text(v_is -> 'digest_sensitivities'));

@@ -1,8 +1,8 @@
 -- memory.search(…): what a query finds for a principal, both arms in one round trip. One row per observation (arm
 -- `observation`), at most p_limit of them, and one per message (arm `message`), at most p_messages, each arm best first; what
--- only the other arm has is null. A message inherits a share of the scores of the observations found that were made of it.
--- p_query is what memory_sql.domain.query.Query.to_json makes, p_days as in memory.retention_start. p_as_of: of what was
--- known at that moment. p_vector: the query's, of the model p_model, as memory.similar takes it; null: words alone count.
+-- only the other arm has is null. One row of the arm `nobody`: there is no such agent. A message inherits a share of the scores
+-- of the observations found that were made of it. p_query is what memory_sql.domain.query.Query.to_json makes, p_days as in
+-- memory.retention_start. p_as_of: of what was known at that moment. p_vector: the query's, of the model p_model; null: none.
 CREATE OR REPLACE FUNCTION memory.search(
     p_agent text, p_user text, p_conversation text, p_query jsonb, p_limit bigint, p_messages bigint, p_days double precision,
     p_at timestamptz, p_as_of timestamptz, p_explain boolean, p_vector bit varying, p_model text
@@ -57,6 +57,10 @@ BEGIN
         WHERE m.agent_key = a.agent_key AND m.conversation_id = a.conversation_id AND m.number = a.number
         LIMIT 1
     ) m ON true;
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM memory.agents WHERE agent_id = p_agent) THEN
+        arm := 'nobody';
+        RETURN NEXT;
+    END IF;
 END
 $$;
 

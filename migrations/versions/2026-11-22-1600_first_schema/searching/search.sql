@@ -52,6 +52,10 @@ BEGIN
         WHERE m.agent_key = a.agent_key AND m.conversation_id = a.conversation_id AND m.number = a.number
         LIMIT 1
     ) m ON true;
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM memory.agents WHERE agent_id = p_agent) THEN
+        arm := 'nobody';
+        RETURN NEXT;
+    END IF;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION memory.search FROM PUBLIC;

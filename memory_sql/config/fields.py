@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 UsedBy = Literal["add", "digest"]
 ADD: UsedBy = "add"  # settings that `add` depends on
@@ -13,14 +14,31 @@ DIGEST: UsedBy = "digest"  # settings that a digest depends on
 
 def setting(description: str, *, ge: float | None = None, le: float | None = None) -> Any:
     """A setting of the process. Pydantic checks the range; every number has one."""
-    return Field(description=description, ge=ge, le=le)
+    return _field(Field(description=description, ge=ge, le=le))
 
 
 def per_agent(
     description: str, *, used_by: UsedBy | None = None, ge: float | None = None, le: float | None = None
 ) -> Any:
     """A setting that an agent may have its own value of."""
-    return Field(description=description, json_schema_extra={"per_agent": True, "used_by": used_by}, ge=ge, le=le)
+    extra: dict[str, Any] = {"per_agent": True, "used_by": used_by}
+    return _field(Field(description=description, json_schema_extra=extra, ge=ge, le=le))
+
+
+def _field(field: FieldInfo) -> FieldInfo:
+    """What has a range is a number; Pydantic would take true as 1."""
+    if field.metadata:
+        field.metadata.append(_NO_BOOLEAN)
+    return field
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+_NO_BOOLEAN = BeforeValidator(_no_boolean)
 
 
 def names_per_agent(settings: type[BaseModel]) -> tuple[str, ...]:

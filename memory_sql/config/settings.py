@@ -161,11 +161,24 @@ def _file() -> dict[str, Any]:
     if named and (path.is_dir() or not path.exists()):
         raise ConfigurationError(f"{PREFIX}CONFIG: there is no file {path}")
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig")) if path.is_file() else {}
+        found = tomllib.loads(path.read_bytes().decode("utf-8-sig")) if path.is_file() else {}
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # not TOML or not UTF-8
         raise ConfigurationError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
+    _refuse_tables(path, found)
+    return found
+
+
+def _refuse_tables(path: Path, found: Mapping[str, Any]) -> None:
+    """Settings have no sections; only shards may be written as a table."""
+    for name, value in found.items():
+        is_table = isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict) for one in value))
+        if is_table and name != "shards":
+            named = "takes no table" if name in Settings.model_fields else "is no setting but a table"
+            raise ConfigurationError(
+                f"{path}: {name} {named}; write settings as name = value, without a heading in brackets above them"
+            )
 
 
 def wrong_names(error: ValidationError) -> str:

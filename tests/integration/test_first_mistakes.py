@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory_sql.config import Settings
+from memory_sql.config.scopes import settings_of_scope
 from memory_sql.domain.reading import Digest, SearchResult
 from memory_sql.domain.selection import Selection
 from memory_sql.errors import ConfigurationError, InputError, InvalidIdError
@@ -70,6 +72,46 @@ def test_setting_that_is_written_as_elsewhere_comes_with_its_name(
     file.write_text(f"{name} = 3\n")
     with pytest.raises(ConfigurationError, match=f"settings: {name}: there is no such setting; did you mean pool_size"):
         Settings.load()
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (
+            "[database]\nurl = 'postgresql://x/y'\n",
+            "database is no setting but a table; write settings as name = value",
+        ),
+        ("[[memory]]\npool_size = 3\n", "memory is no setting but a table; write settings as name = value"),
+        ("[pool_size]\nvalue = 3\n", "pool_size takes no table; write settings as name = value"),
+    ],
+)
+def test_settings_file_has_no_sections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, says: str
+) -> None:
+    file = tmp_path / "memory-sql.toml"
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
+    file.write_text(written)
+    with pytest.raises(ConfigurationError, match=f"{re.escape(f'{file}: {says}')}"):
+        Settings.load()
+
+
+def test_settings_file_may_have_a_table_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "memory-sql.toml"
+    monkeypatch.setenv("MEMORY_SQL_CONFIG", str(file))
+    file.write_text("[shards]\na = 'postgresql://x/a'\nb = 'postgresql://x/b'\n")
+    assert Settings.load().shards is not None
+
+
+async def test_number_is_no_truth(memory: Memory) -> None:
+    """Of the process, of an agent and of a scope."""
+    said = "must be a number, not true or false"
+    for name in ("pool_size", "embedding_query_seconds", "message_retention_days"):
+        with pytest.raises(ConfigurationError, match=f"settings: {name}: .*{said}"):
+            Settings(**{name: True})
+    with pytest.raises(InputError, match=f"settings: pending_max: .*{said}"):
+        await memory.configure(agent_id="ada", pending_max=True)
+    with pytest.raises(InputError, match=f"settings: buffer_max: .*{said}"):
+        settings_of_scope({"buffer_max": False})
 
 
 def test_settings_file_may_begin_with_the_mark_of_an_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

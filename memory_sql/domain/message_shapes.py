@@ -28,6 +28,7 @@ ROLES = {
 TYPES = frozenset(("user", "assistant", "system", "tool", "function", "developer"))
 IDS = ("message_id", "messageId", "uuid", "_id")
 USERS = ("userId",)
+SPEAKER = "speaker"  # as our own messages say that are read
 TIMES = ("createdAt", "timestamp", "time", "date", "ts", "said_at", "sent_at", "create_time")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_SECONDS = 10**11  # in the year 5138; as milliseconds in 1973
@@ -36,7 +37,16 @@ NO_MOMENT = "must be an ISO 8601 time with a zone, or seconds or milliseconds si
 _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{0,20})?")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 _SPELT = ("created_at", "user_id", "trigger")
-_NAMES = {"id": IDS, "user_id": USERS, "created_at": TIMES, "trigger": (), "name": (), "role": ()}
+_NAMES = {"id": IDS, "user_id": USERS, "created_at": TIMES, "trigger": (), "name": (SPEAKER,), "role": ()}
+_MEANT = {  # nobody's name for anything else; whatever else is a time or a person may be another one
+    "id": "msg_id message_uuid msg_uuid guid",
+    "user_id": "user uid user_uuid author_id sender_id speaker_id from_id author sender from",
+    "created_at": (
+        "created created_on created_time created_date date_created time_created datetime date_time"
+        " timestamp_ms unix_time unix_timestamp epoch message_time sent_on sent_time time_sent posted_at"
+    ),
+    "name": "speaker_name author_name sender_name",
+}
 _ALIKE = 0.85
 _MOST_KEYS = 50  # that are compared with ours
 
@@ -157,6 +167,8 @@ def _rename(found: dict[str, Any]) -> None:
     for ours, others in (("id", IDS), ("user_id", USERS)):
         if found.get(ours) is None:
             found[ours] = next((found[name] for name in others if found.get(name) is not None), None)
+    if found.get("name") is None and not _is_role(found.get(SPEAKER)):
+        found["name"] = found.get(SPEAKER)
     if found.get("created_at") is None:
         time = next((name for name in TIMES if found.get(name) is not None), None)
         found["created_at"] = None if time is None else moment(time, found[time])
@@ -171,8 +183,14 @@ def _refuse_misspelt(found: Mapping[str, Any]) -> None:
             continue
         near = get_close_matches(key, missing, 1, _ALIKE)
         meant = near[0] if near else _WRITTEN_OTHERWISE.get(_letters(key))
+        if meant in _PERSONS and _is_role(found[key]):
+            meant = "role"
         if meant is not None and found.get(meant) is None and found[key] is not None:
             raise InputError(f"{key} is unknown; did you mean {meant}?")
+
+
+def _is_role(value: object) -> bool:
+    return isinstance(value, str) and (value in ROLES or value in TYPES)
 
 
 def _letters(key: str) -> str:
@@ -180,7 +198,11 @@ def _letters(key: str) -> str:
     return "".join(filter(str.isalnum, key)).lower()
 
 
-_WRITTEN_OTHERWISE = {_letters(name): ours for ours, others in _NAMES.items() for name in (ours, *others)}
+_WRITTEN_OTHERWISE = {
+    **{_letters(name): ours for ours, others in _MEANT.items() for name in others.split()},
+    **{_letters(name): ours for ours, others in _NAMES.items() for name in (ours, *others)},
+}
+_PERSONS = ("user_id", "name")
 
 
 def moment(name: str, value: object) -> datetime:

@@ -45,8 +45,9 @@ class Message(BaseModel):
     `content` may be a list of parts, or null beside `tool_calls` or a `refusal`. Without it, `parts` are read. A message with
     nothing of the kind is refused; one that is meant to be empty has `content` "".
 
-    The id is also read from message_id, messageId, uuid and _id, the time from createdAt, timestamp, time, date, ts, said_at,
-    sent_at and create_time: an ISO 8601 time with a zone, or seconds or milliseconds since 1970.
+    The id is also read from message_id, messageId, uuid and _id, the name from speaker, the time from createdAt, timestamp,
+    time, date, ts, said_at, sent_at and create_time: an ISO 8601 time with a zone, or seconds or milliseconds since 1970.
+    Another name that clearly means one of these fields is refused, where that is missing.
 
     `user_id` is the user who wrote it, if that isn't the
     `user_id` of `add`; `name` is the speaker's name. `trigger` names what caused a message that nobody wrote, for example a

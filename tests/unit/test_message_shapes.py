@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from memory_sql.domain.message_shapes import as_list
-from memory_sql.domain.messages import Message
+from memory_sql.domain.messages import Message, RetainedMessage
 from memory_sql.errors import InvalidMessageError
 
 
@@ -320,11 +320,15 @@ def test_misspelt_field_is_refused_by_its_name(wrong: str, right: str) -> None:
 @pytest.mark.parametrize(
     ("meant", "written"),
     [
-        ("id", "Id ID message-id messageID MessageId Message_Id _ID UUID"),
-        ("user_id", "userID UserId User_Id USER_ID User-Id"),
+        ("id", "Id ID message-id messageID MessageId Message_Id _ID UUID msg_id msgId guid"),
+        (
+            "user_id",
+            "userID UserId User_Id USER_ID User-Id user uid UID author_id authorId sender_id sender author from",
+        ),
         ("created_at", "Created_At CreatedAt Timestamp timeStamp time_stamp TS Date sentAt SaidAt createTime"),
+        ("created_at", "created createdOn datetime dateTime date_created timestamp_ms unixTime"),
         ("trigger", "TRIGGER Trigger"),
-        ("name", "Name NAME"),
+        ("name", "Name NAME Speaker sender_name authorName"),
     ],
 )
 def test_field_in_other_letters_is_refused_with_the_one_that_is_meant(meant: str, written: str) -> None:
@@ -346,6 +350,25 @@ def test_role_in_other_letters_is_refused_with_the_one_that_is_meant() -> None:
         Message.parse({"Role": "user", "content": "Tea."}, 0)
 
 
+@pytest.mark.parametrize("field", ["sender", "author", "speaker", "from", "user"])
+def test_role_under_another_name_is_refused_where_there_is_none(field: str) -> None:
+    with pytest.raises(InvalidMessageError, match=f"{field} is unknown; did you mean role\\?"):
+        Message.parse({field: "assistant", "content": "Tea."}, 0)
+    read = Message.parse({"role": "assistant", "content": "Tea.", field: "assistant"}, 0)
+    assert (read.role, read.name, read.user_id) == ("assistant", None, None)
+
+
+def test_message_that_was_read_from_memory_can_be_added_again() -> None:
+    """Its speaker is the name."""
+    stored = RetainedMessage(
+        conversation_id="s", id="m1", number=1, role="user", speaker="Mia", user_id="mia", content="Tea.",
+        said_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )  # fmt: skip
+    for given in (stored, stored.model_dump(), stored.model_dump(mode="json")):
+        read = Message.parse(given, 0)
+        assert (read.id, read.name, read.user_id, read.created_at) == ("m1", "Mia", "mia", stored.said_at)
+
+
 def test_field_in_other_letters_is_ignored_beside_the_one_that_counts() -> None:
     given = {"role": "user", "content": "Tea.", "id": "m1", "ID": 7, "user_id": "mia", "UserId": "ben", "Name": None}
     assert (Message.parse(given, 0).id, Message.parse(given, 0).user_id) == ("m1", "mia")
@@ -356,6 +379,7 @@ def test_fields_of_others_are_ignored() -> None:
         "role": "assistant", "content": "Green?", "refusal": None, "annotations": [], "audio": None,
         "additional_kwargs": {}, "response_metadata": {}, "usage_metadata": {}, "status": "completed", "example": False,
         "title": "x", "conversation": 3, "session_id": "s", "group_ids": [], "time_zone": None,
+        "updated_at": "2026-03-01", "metadata": {"user": "mia"}, "username": "mia", "index": 3, "model": "m", "source": "x",
     }  # fmt: skip
     assert Message.parse(given, 0).content == "Green?"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from sqlalchemy import URL, make_url
@@ -85,6 +85,10 @@ FALLBACKS = {"fallback_application_name"}  # they count only where the option it
 ONE_MATTER = {"ssl": "sslmode"}  # two names that the driver reads as the same
 SEVERAL = {"host", "port"}  # options that may stand several times
 
+NO_PLACES = (
+    "the hosts and ports of the database URL can't be read: write postgresql://user:password@host:5432,other:5432/name,"
+    " and an IPv6 address in brackets: [::1]:5432"
+)
 FORM = "write postgresql://user:password@host:5432/name, and in a password @ as %40, / as %2F, : as %3A, % as %25"
 
 
@@ -116,9 +120,7 @@ def _connectable(url: URL) -> URL:
     try:
         url.get_dialect()().create_connect_args(url)
     except (ArgumentError, ValueError):
-        raise ConfigurationError(
-            "the hosts and ports of the database URL can't be read: write postgresql://user:password@host:5432,other:5432/name"
-        ) from None
+        raise ConfigurationError(NO_PLACES) from None
     return url
 
 
@@ -178,6 +180,7 @@ def _parsed(url: str | URL) -> URL:
         raise ConfigurationError(f"the database URL can't be read; {FORM}") from None
 
 
+_ADDRESS = re.compile(r"(?P<host>\[[^\[\]]+\]|[^\[\]:]+)(?::(?P<port>\d+))?")
 _SEVERAL = re.compile(r"^(?P<before>[\w+]+://(?:[^/?]*@)?)(?P<hosts>[^/?@]*,[^/?@]*)(?P<after>[/?].*)?$", re.DOTALL)
 
 
@@ -200,8 +203,19 @@ def _with_hosts(parsed: URL, url: str) -> URL:
     several = _SEVERAL.match(url)
     if several is None:
         return parsed
+    if "[" in several["hosts"]:
+        return _with_addresses(parsed, several["hosts"].split(","))
     hosts = [one if re.search(r":\d+$", one) else f"{one}:5432" for one in several["hosts"].split(",")]
     return parsed.set(host=None, port=None).update_query_dict({"host": hosts})
+
+
+def _with_addresses(parsed: URL, places: Sequence[str]) -> URL:
+    """Some are of IPv6, which SQLAlchemy takes only apart from the ports. Raises `ConfigurationError`."""
+    found = [one for one in map(_ADDRESS.fullmatch, places) if one is not None]
+    if len(found) < len(places) or parsed.query.keys() & SEVERAL:
+        raise ConfigurationError(NO_PLACES)
+    hosts, ports = [one["host"].strip("[]") for one in found], [one["port"] or "5432" for one in found]
+    return parsed.set(host=None, port=None).update_query_dict({"host": ",".join(hosts), "port": ",".join(ports)})
 
 
 def _understood(query: Mapping[str, str | tuple[str, ...]]) -> dict[str, str | tuple[str, ...]]:

@@ -146,6 +146,36 @@ def test_address_of_ipv6_is_told_with_its_port() -> None:
     assert place_of(asyncpg_url("postgresql://mia@[fe80::2]:6432/app")) == "database app at [fe80::2]:6432, user mia"
 
 
+@pytest.mark.parametrize(
+    ("hosts", "told", "passed"),
+    [
+        ("[::1]:5432,[::2]:5433", "[::1]:5432 or [::2]:5433", (["::1", "::2"], [5432, 5433])),
+        ("[::1],b.example:6432", "[::1]:5432 or b.example:6432", (["::1", "b.example"], [5432, 6432])),
+        ("a.example,[fe80::2]:6432", "a.example:5432 or [fe80::2]:6432", (["a.example", "fe80::2"], [5432, 6432])),
+    ],
+)
+def test_several_addresses_of_ipv6_are_tried_in_their_order(
+    hosts: str, told: str, passed: tuple[object, object]
+) -> None:
+    url = asyncpg_url(f"postgresql://mia:s3cret@{hosts}/app")
+    assert place_of(url) == f"database app at {told}, user mia"
+    assert asyncpg_url(url.render_as_string(hide_password=False)) == url
+    engine = Database(url).engine
+    _, given = engine.dialect.create_connect_args(engine.url)
+    assert (given["host"], given["port"]) == passed
+
+
+@pytest.mark.parametrize(
+    "hosts", ["[::1],", "[::1]:5432,::2", "a,::1", "[::1,[::2]", "[::1]:x,[::2]", "[::1],[::2]:99999", "[::1]a,[::2]"]
+)
+def test_addresses_that_cannot_be_read_are_told_with_the_form(hosts: str) -> None:
+    with pytest.raises(ConfigurationError, match="port") as refused:
+        asyncpg_url(f"postgresql://mia:s3cret@{hosts}/app")
+    assert "s3cret" not in str(refused.value)
+    with pytest.raises(ConfigurationError):
+        asyncpg_url("postgresql://mia@[::1],[::2]/app?port=5433")
+
+
 @pytest.mark.parametrize("around", ["%s\n", " \t%s\r\n", '"%s"', "'%s'\n", ' " %s " ', "\ufeff%s"])
 def test_blanks_and_quotes_around_a_url_are_no_part_of_it(around: str) -> None:
     url = "postgresql://mia:s3cret@db.example/app"

@@ -73,6 +73,17 @@ class Entry(Value):
         return self.repeats or self.id
 
 
+def check_place(path: Path) -> None:
+    """Raises `ConfigurationError` where the file can't be, now rather than at the first forgetting.
+
+    Nor would anybody know then that a backup was restored. The file itself may not be there yet.
+    """
+    if path.is_dir():
+        raise ConfigurationError(f"forget_journal: {path} is a directory; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"forget_journal: there is no directory {path.absolute().parent}; create it first")
+
+
 def check(path: Path | None, unit: Session) -> None:
     """Raises `InputError` where the journal couldn't be written when this transaction commits."""
     if path is not None and not tells_commit(unit):

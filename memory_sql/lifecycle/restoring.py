@@ -76,8 +76,10 @@ async def _unknown_moves(session: Session, left: Mapping[str, journal.Entry]) ->
 async def refuse_restored(session: Session, path: Path, now: datetime) -> None:
     """Raises `RestoredError` where something is missing. What the journal lacks is written down.
 
-    Read is what has been written since the database was last known to know all.
+    Read is what has been written since the database was last known to know all. Raises `ConfigurationError` where the journal
+    has no place.
     """
+    journal.check_place(path)
     seen = await _read_on(session, path, now)
     if seen is None or seen.missing:
         found = await compare(session, path)

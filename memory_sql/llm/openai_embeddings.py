@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from memory_sql.config import OPENAI_DIMENSIONS
 from memory_sql.errors import UnavailableError
-from memory_sql.llm.openai import OMITTED, answered, client_of, deadline_of
+from memory_sql.llm.openai import OMITTED, answered, client_of
 from memory_sql.llm.replies import parsed
+from memory_sql.llm.retry import deadline_of
 
 SHORTENED = "text-embedding-3"  # models whose vectors the server shortens on request; others refuse the parameter
 

@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from memory_sql.config import Settings
 from memory_sql.errors import BudgetError, JudgeError, LanguageModelError, StaleError, UnavailableError
 
+BACKOFF_SECONDS = 8.0  # the longest pause that a client makes between two attempts
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -46,3 +48,8 @@ def is_unusable(error: BaseException) -> bool:
 def pause(before: int, settings: Settings) -> timedelta:
     """The pause after `before` earlier failures in a row: twice as long each time, up to a limit."""
     return timedelta(seconds=min(settings.retry_first_seconds * 2.0 ** min(before, 60), settings.retry_longest_seconds))
+
+
+def deadline_of(timeout_seconds: float, max_retries: int) -> float:
+    """The longest that a call with its retries may take, in seconds."""
+    return (timeout_seconds + BACKOFF_SECONDS) * (max_retries + 1)

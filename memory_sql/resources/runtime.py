@@ -297,6 +297,7 @@ class Runtime:
                 self.reads.semantics.vector,
                 self.telemetry,
             )
+            self._opened.push_async_callback(self._jobs.close)
         return self._jobs
 
 

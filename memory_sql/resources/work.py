@@ -372,8 +372,8 @@ class Work(Face):
         `Worker` does that every few seconds, and the whole now and then. The whole also gives vectors the status of
         observations that a transaction in REPEATABLE READ has changed without seeing them. Makes none if no model is set.
         Concurrent calls do no harm, but repeat work. `progress` is called after each batch; counting what is missing for it
-        reads as much as finding that. Raises `LanguageModelError` if the model fails, `ConfigurationError`
-        if it can't be loaded.
+        reads as much as finding that. Raises `LanguageModelError` if the model fails, or doesn't answer in the time of a call
+        with its retries (`llm_timeout_seconds`, `llm_max_retries`), `ConfigurationError` if it can't be loaded.
         """
         flags(whole=whole)
         optional_callable("progress", progress)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from memory_sql.config import Settings
 from memory_sql.db import Database
 from memory_sql.errors import ConfigurationError, DatabaseError, LanguageModelError
-from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
+from memory_sql.llm.embeddings import Call, EmbeddingModel, begun, bits_of, embed, is_local, name_of
 
 log = logging.getLogger("memory_sql")
 
@@ -36,9 +36,6 @@ WORDS_ALONE = QueryVector()
 
 async def words_alone(_: str) -> QueryVector:
     return WORDS_ALONE
-
-
-Vectors = asyncio.Task[list[list[float] | None]]
 
 
 class Semantics:
@@ -63,7 +60,7 @@ class Semantics:
         self._clock = clock
         self._again_at = float("-inf")
         self._turn = asyncio.Lock()
-        self._late: Vectors | None = None
+        self._late: Call | None = None
         self.off: str | None = None  # why words alone count
 
     def find(self) -> EmbeddingModel | None:
@@ -102,8 +99,7 @@ class Semantics:
         """A call that is late is cancelled; of a local model, whose thread nothing stops, it is left alone."""
         local = is_local(model)
         seconds = self._settings.embedding_local_seconds if local else self._settings.embedding_query_seconds
-        call = asyncio.create_task(self._in_turn(model, text) if local else embed(model, [text]))
-        call.add_done_callback(_retrieved)
+        call = begun(self._in_turn(model, text) if local else embed(model, [text]))
         try:
             await asyncio.wait([call], timeout=seconds)
         finally:
@@ -125,7 +121,7 @@ class Semantics:
         async with self._turn:
             return await embed(model, [text])
 
-    def _leave(self, call: Vectors) -> None:
+    def _leave(self, call: Call) -> None:
         """Until it ends no other is made. Behind one that hangs, others wait for nothing."""
         if self._late is not None and not self._late.done():
             call.cancel()
@@ -141,9 +137,3 @@ class Semantics:
         """Waits for nothing."""
         if self._late is not None:
             self._late.cancel()
-
-
-def _retrieved(call: Vectors) -> None:
-    """Nobody may be left whom its error could tell anything."""
-    if not call.cancelled():
-        call.exception()

@@ -11,7 +11,7 @@ from memory_sql.db.repositories.vectors import Unembedded, VectorRepository
 from memory_sql.domain.results import EmbedResult
 from memory_sql.errors import AnswerError
 from memory_sql.languages.text import words_of
-from memory_sql.llm.embeddings import EmbeddingModel, bits_of, embed, is_local, name_of
+from memory_sql.llm.embeddings import EmbeddingModel, InTime, bits_of, is_local, name_of
 from memory_sql.retrieval.semantics import NO_MODEL
 
 log = logging.getLogger("memory_sql")
@@ -53,23 +53,23 @@ def _sensitive(model: EmbeddingModel, settings: Settings) -> bool:
 Embedded = list[tuple[Unembedded, list[float] | None]]
 
 
-async def decide(model: EmbeddingModel, loaded: Sequence[Unembedded], settings: Settings) -> Embedded:
+async def decide(asked: InTime, model: EmbeddingModel, loaded: Sequence[Unembedded], settings: Settings) -> Embedded:
     """Those with their vectors. A text that no vector can be made of stops no other; raises `LanguageModelError`."""
     texts = [text_of(one)[: settings.embedding_max_characters] for one in loaded]
     try:
-        return list(zip(loaded, await embed(model, texts), strict=True))
+        return list(zip(loaded, await asked.embed(model, texts), strict=True))
     except AnswerError:
         if len(texts) == 1:
             raise
-    found = [pair for one in loaded for pair in await _alone(model, one, settings)]
+    found = [pair for one in loaded for pair in await _alone(asked, model, one, settings)]
     if not found:
         raise AnswerError(f"the embedding model gave none of {len(loaded)} texts a vector")
     return found
 
 
-async def _alone(model: EmbeddingModel, one: Unembedded, settings: Settings) -> Embedded:
+async def _alone(asked: InTime, model: EmbeddingModel, one: Unembedded, settings: Settings) -> Embedded:
     try:
-        return await decide(model, [one], settings)
+        return await decide(asked, model, [one], settings)
     except AnswerError as error:
         log.warning("observation %s of scope %s has no vector: %s", one.seq, one.scope_id, error)
         return []

@@ -15,6 +15,8 @@ import pytest
 
 from memory_sql.config import Settings
 from memory_sql.domain.results import EmbedResult
+from memory_sql.errors import UnavailableError
+from memory_sql.llm import retry
 from memory_sql.memory import Memory
 from tests.database import rows
 from tests.fakes import Meanings, Scripted
@@ -123,6 +125,36 @@ async def test_local_encoder_hangs_in_one_thread_for_many_at_once(waiting: Memor
     await returned(hanging)
     assert hanging.calls == asked + 1  # who waited for their turn have gone
     assert await by_search(waiting) is None
+
+
+async def test_encoder_that_hangs_holds_no_work(
+    database_url: str, llm: Scripted, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told by its name; while the call goes on no other is made, and all other work is done."""
+    monkeypatch.setattr(retry, "BACKOFF_SECONDS", 0.0)
+    settings = Settings(llm="offline", llm_timeout_seconds=0.1, llm_max_retries=1)
+    async with Memory(database_url, llm, settings, embeddings=hanging) as memory:
+        await memory.observe(SLOOP, **MIA)
+        hanging.free.clear()
+        try:
+            with pytest.raises(
+                UnavailableError, match=r"the embedding model gave no answer within 0\.2 seconds"
+            ) as told:
+                await memory.work.embed()
+            assert told.value.reason == "timeout"
+            asked = hanging.calls
+            for _ in range(3):
+                with pytest.raises(UnavailableError, match="the embedding model hasn't answered an earlier call yet"):
+                    await memory.work.embed()
+            (scope,) = await memory.scopes.list(**MIA)
+            llm.then(SLOOP)
+            assert (await memory.scopes.consolidate(agent_id="ada", scope_id=scope.ref.id)).version == 1
+            done = await memory.run_due()
+            assert done.failed == {"vectors": "the embedding model hasn't answered an earlier call yet"}
+            assert (hanging.calls, len(hanging.threads)) == (asked, 1)
+        finally:
+            await returned(hanging)
+        assert (await memory.work.embed()).embedded == 1
 
 
 async def test_memory_closes_while_its_encoder_hangs(waiting: Memory, hanging: Hanging) -> None:

@@ -111,7 +111,7 @@ class Memory(Faces):
         return self
 
     async def close(self) -> None:
-        """Closes connections and models, in the loop of `open`. The embedded Postgres stops when no process uses it."""
+        """Closes all, in the loop of `open` or after it has ended. The embedded Postgres stops when no process uses it."""
         await self._runtime.close()
 
     async def __aenter__(self) -> Self:

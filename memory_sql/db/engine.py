@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -66,6 +67,10 @@ NO_LOOP = (
 OTHER_LOOP = (
     "this Memory was opened in another event loop, which its connections belong to; open one in each loop, or use"
     " memory_sql.sync, which has a loop of its own"
+)
+ENDED_LOOP = (
+    "this Memory was opened in an event loop that has ended since, and its connections with it; close() it here and open it"
+    " again, or use memory_sql.sync, which has a loop of its own"
 )
 
 
@@ -408,7 +413,12 @@ class Database:
         if self._loop is None:
             self._loop = running
         elif self._loop is not running:
-            raise InputError(OTHER_LOOP)
+            raise InputError(ENDED_LOOP if self.has_ended else OTHER_LOOP)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the event loop of the connections is over: nothing can be awaited on them any more."""
+        return self._loop is not None and self._loop.is_closed()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Any]:
@@ -444,6 +454,16 @@ class Database:
     async def close(self) -> None:
         """In a forked child the connections are left as they are: they are the parent's."""
         await self.engine.dispose(close=self._process == os.getpid())
+
+    async def let_go(self) -> None:
+        """Of connections whose event loop has ended. The server learns of it at once; nothing is awaited on them."""
+        pool: Any = self.engine.pool
+        while pool.checkedin():
+            driver = pool._do_get().driver_connection
+            if driver is not None and not driver.is_closed():
+                with suppress(OSError):  # the server was first
+                    driver._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        await self.engine.dispose(close=False)
 
 
 @asynccontextmanager

@@ -191,6 +191,9 @@ class HostDatabase(Database):
     async def close(self) -> None:
         """Does nothing: the engine is the host's."""
 
+    async def let_go(self) -> None:
+        """Does nothing either."""
+
 
 class Borrowed(Lent):
     """A connection of the host's pool, whose pings and listeners may have to be awaited."""

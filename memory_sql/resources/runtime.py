@@ -107,6 +107,8 @@ class Runtime:
         self._opened = AsyncExitStack()
         self.telemetry: Telemetry = Off()
         self._database: Database | None = None
+        self._connected_to = list[Database]()
+        self._server: embedded.Embedded | None = None
         self._own_llm: OwnedModel | None = None
         self._embeddings: EmbeddingModel | None = None
         self._looked_for_embeddings = False
@@ -119,6 +121,7 @@ class Runtime:
             raise InputError("this Memory is open already")
         running_loop()
         self._process = os.getpid()
+        self._connected_to, self._server = [], None  # what an opening that failed has closed itself
         telemetry = telemetry_of(self.settings)
         async with AsyncExitStack() as opening:
             database = await self._connected(opening)
@@ -175,7 +178,9 @@ class Runtime:
         return servers
 
     def _connections(self, url: str) -> Database:
-        return Database(url, **self._of_settings())
+        database = Database(url, **self._of_settings())
+        self._connected_to.append(database)
+        return database
 
     def _of_settings(self) -> dict[str, Any]:
         return {"pool_size": self.settings.pool_size, "limits": self._limits(), "schema": self.settings.schema}
@@ -192,6 +197,7 @@ class Runtime:
             warn_of_unread(self._embedded)
         server = await asyncio.to_thread(embedded.acquire, self.settings.embedded_data_dir)
         opening.push_async_callback(asyncio.to_thread, server.release)
+        self._server = server
         return server.url
 
     @property
@@ -212,13 +218,26 @@ class Runtime:
     async def close(self) -> None:
         """In a forked child nothing is closed: connections, models' too, and the embedded server are the parent's.
 
-        Raises `InputError`, and closes nothing, in another event loop than the one in which it was opened.
+        Raises `InputError`, and closes nothing, in another event loop than the one in which it was opened, unless that has
+        ended: then it is let go of.
         """
         if self._process == os.getpid():
-            if self._database is not None:
+            if self._database is not None and self._database.has_ended:
+                await self._let_go()
+            elif self._database is not None:
                 self._database.check_loop()
             await self._opened.aclose()
         self._reset()
+
+    async def _let_go(self) -> None:
+        """What belongs to an event loop that has ended can't be closed any more; what doesn't is given back."""
+        self._opened = AsyncExitStack()
+        for database in self._connected_to:
+            await database.let_go()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.release)
+        if self._own_clock is not None:
+            self._own_clock = DatabaseClock()
 
     @property
     def database(self) -> Database:

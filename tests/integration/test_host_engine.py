@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
@@ -506,6 +508,57 @@ async def test_another_event_loop_is_named(
                     await asyncio.to_thread(elsewhere, Memory(llm=llm, engine=used).open)
             async with used.connect() as still:
                 assert await still.scalar(text("SELECT 1")) == 1
+
+
+TWO_LOOPS = """
+import asyncio, sys
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from memory_sql import InputError, Memory, Settings
+from memory_sql.db.urls import asyncpg_url
+
+url, whose = sys.argv[1:]
+given = {"url": url} if whose == "own" else {"engine": create_async_engine(asyncpg_url(url), poolclass=NullPool)}
+memory, mia = Memory(**given, settings=Settings(llm="offline", embedding="off")), {"agent_id": "ada", "user_id": "mia"}
+
+async def scalar(sql):
+    async with memory.database.statement() as unit:
+        return await unit.scalar(text(sql))
+
+async def first():
+    await memory.open()
+    await memory.observe("Tea.", **mia)
+    await asyncio.gather(*(memory.search("tea", **mia) for _ in range(3)))
+    return await scalar("SELECT pg_backend_pid()")
+
+async def second(pid):
+    for call in (memory.observe("Cake.", **mia), memory.context(**mia)):
+        try:
+            await call
+        except InputError as error:
+            print(error)
+    for _ in range(2):
+        await memory.close()
+    async with memory, asyncio.timeout(20):
+        while await scalar(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}"):
+            await asyncio.sleep(0.01)
+        print([hit.observation.content for hit in (await memory.search("tea", **mia)).results])
+
+asyncio.run(second(asyncio.run(first())))
+"""
+
+
+@pytest.mark.direct  # behind a pooler the server's connection stays
+@pytest.mark.parametrize("whose", ["own", "hosts"])
+def test_memory_of_an_event_loop_that_has_ended_is_closed_and_opened_again(database_url: str, whose: str) -> None:
+    """As after a second `asyncio.run`. The server doesn't keep the connections of the first."""
+    ran = subprocess.run(
+        [sys.executable, "-c", TWO_LOOPS, database_url, whose], capture_output=True, text=True, timeout=100, check=True
+    )
+    *refused, found = ran.stdout.splitlines()
+    assert len(refused) == 2
+    assert all("has ended since" in one and "close() it here and open it again" in one for one in refused)
+    assert (found, ran.stderr) == ("['Tea.']", "")
 
 
 async def test_database_that_cannot_be_reached_is_named_without_its_password(llm: Scripted) -> None:

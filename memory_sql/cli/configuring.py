@@ -38,8 +38,12 @@ def configure(
 
 
 def changes_of(given: list[str] | None, unset: list[str] | None) -> dict[str, Any]:
-    """The changes of --set and --unset, by name. Raises `InputError` without any."""
-    changes = {**dict(map(_pair, given or ())), **dict.fromkeys(unset or ())}
+    """The changes of --set and --unset, by name. Raises `InputError` without any, and for a name that is given twice."""
+    changes: dict[str, Any] = {}
+    for name, value in (*map(_pair, given or ()), *((name, None) for name in unset or ())):
+        if name in changes:
+            raise InputError(f"{name} is given twice; set it or unset it once")
+        changes[name] = value
     if not changes:
         raise InputError("pass what to change: --set NAME=VALUE or --unset NAME")
     return changes

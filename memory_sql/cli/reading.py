@@ -141,7 +141,10 @@ def _budgets(given: Iterable[str]) -> dict[str, dict[str, int]]:
         found = re.fullmatch(r"([a-z]+)\.([a-z]+)=(\d{1,9})", text, re.ASCII)
         if found is None:
             raise InputError("--budget takes KIND.DIMENSION=N, such as fact.items=3")
-        budgets.setdefault(found[1], {})[found[2]] = int(found[3])
+        of_kind = budgets.setdefault(found[1], {})
+        if found[2] in of_kind:
+            raise InputError(f"--budget says {found[1]}.{found[2]} twice")
+        of_kind[found[2]] = int(found[3])
     return budgets
 
 

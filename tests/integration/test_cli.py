@@ -746,6 +746,19 @@ def test_command_that_cant_be_read_is_one_line(args: tuple[str, ...], reason: st
     assert memory_sql(*args, code=2).err == f"memory-sql: {reason}\n"
 
 
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("configure", *ADA, "--set", "pending_max=5", "--set", "pending_max=6"), "pending_max is given twice"),
+        (("configure", *ADA, "--set", "pending_max=5", "--unset", "pending_max"), "pending_max is given twice"),
+        (("scope", "set", "s1", *ADA, "--set", "lanes=both", "--set", "lanes=buffer"), "lanes is given twice"),
+        (("digest", *MIA, "--budget", "total.items=5", "--budget", "total.items=6"), "--budget says total.items twice"),
+    ],
+)
+def test_option_that_takes_several_is_refused_for_two_of_one_name(run: Run, args: tuple[str, ...], reason: str) -> None:
+    assert run(*args, code=1).err.startswith(f"memory-sql: {reason}")
+
+
 def test_option_that_says_the_same_again_or_takes_several_may_be_repeated(run: Run) -> None:
     assert run("observe", "Tea.", *MIA, "--tag", "a", "--tag", "b", "--json", "--json").value["tags"] == ["a", "b"]
 

@@ -35,6 +35,7 @@ from memory_sql.server.paths import ids_of
 from memory_sql.server.problems import RefusalError, denied, wrong_input
 
 Given = dict[str, Any]
+_NOTHING = (b"", b"{}", b"null")  # some clients send one with each request
 _OF_SELECTION = tuple(inspect.signature(Selection.__init__).parameters)[1:]
 
 
@@ -105,7 +106,7 @@ class Asked:
     async def read(self, request: Request, identity: Identity) -> Given:
         """The arguments, by the method's names, with the user and actor that the identity decides. Raises `InputError`."""
         path = self._validated(self.path_model, ids_of(request), is_text=True)
-        raw = await _body(request) if self.has_body else _query(request)
+        raw = await self._raw(request)
         user = self._own_user(identity, path, raw)
         if user is not None:
             raw["user_id"] = user
@@ -115,6 +116,17 @@ class Asked:
         if "actor" in given and given["actor"] is None and identity.user_id is None:
             given["actor"] = identity.name
         return given
+
+    async def _raw(self, request: Request) -> Given:
+        """Raises `InputError` for what stands where nobody would read it: `POST forget?dry_run=true` would delete."""
+        if self.has_body:
+            if request.url.query:
+                named = next((name for name in request.query_params if name in self.others), "what is in the query")
+                raise InputError(f"{named}: it belongs into the body; this request takes no query")
+            return await _body(request)
+        if (await request.body()).strip() not in _NOTHING:
+            raise InputError("the body: this request takes none; what it is given stands in the query")
+        return _query(request)
 
     def _own_user(self, identity: Identity, path: Given, raw: Given) -> str | None:
         """The user to be put in. A key that stands for a user is that user: another one, wherever it stands, is refused."""

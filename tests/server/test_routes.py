@@ -480,6 +480,33 @@ def _patterns(schema: Any) -> set[str]:
     return own.union(*map(_patterns, schema.values()))
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "detail"),
+    [
+        ("POST", "forget?dry_run=true", MIA, "dry_run: it belongs into the body"),
+        ("POST", "conversations/c/messages?wait=true", {**MIA, "messages": []}, "wait: it belongs into the body"),
+        ("POST", "search?secret=x", {**MIA, "query": "tea"}, "what is in the query: it belongs into the body"),
+        ("GET", "observations?user_id=mia", {"limit": 1}, "the body: this request takes none"),
+        ("DELETE", "groups/g/members/mia", {"forget": True}, "the body: this request takes none"),
+        ("POST", "scopes/s1/consolidate", {"force": True}, "the body: this request takes none"),
+    ],
+)
+async def test_what_stands_where_nobody_reads_it_is_refused(
+    served: Served, method: str, path: str, sent: Any, detail: str
+) -> None:
+    await served.memory.observe("Mia likes tea.", agent_id="ada", user_id="mia")
+    path, _, query = path.partition("?")
+    answer = await served.host(method, f"{BASE}/{path}", sent, query=query)
+    assert answer.status == 422
+    assert answer.json["detail"].startswith(detail)
+    assert len(await served.memory.observations.list(agent_id="ada", user_id="mia")) == 1
+
+
+async def test_empty_body_may_stand_anywhere(served: Served) -> None:
+    for body in (b"", b"{}", b" {} "):
+        assert (await served.host("GET", f"{BASE}/observations", body, query=MIA)).status == 200
+
+
 async def test_query_names_each_parameter_once(served: Served) -> None:
     for query in ([("user_id", "mia"), ("user_id", "bo")], [("user_id", "mia"), ("limit", "0")], [("who", "mia")]):
         answer = await served.host("GET", f"{BASE}/observations", query=query)

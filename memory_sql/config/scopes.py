@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -29,6 +29,14 @@ class ScopeSettings(BaseModel):
     """A scope's own settings. What isn't given isn't changed. None: the setting of the scope's agent, else the default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    if not TYPE_CHECKING:  # the checkers know the parameters from the fields
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise InputError(f"settings: {wrong_names(error, type(self))}") from None
 
     is_active: Annotated[bool | None, setting("false: the agent neither reads nor writes it any more")] = None
     consolidate: Annotated[bool | None, setting("false: observations are kept, but no text is written from them")] = (
@@ -106,10 +114,7 @@ def settings_of_scope(given: Mapping[str, Any]) -> ScopeSettings:
     unknown = sorted(set(given) - set(SCOPE_SETTINGS))
     if unknown:
         raise InputError(f"settings that can't be set for a scope: {', '.join(unknown)}")
-    try:
-        return ScopeSettings.model_validate(given)
-    except ValidationError as error:
-        raise InputError(f"settings: {wrong_names(error)}") from None
+    return ScopeSettings(**given)
 
 
 def stored(changes: ScopeSettings, settings: Settings) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -181,16 +181,17 @@ def _refuse_tables(path: Path, found: Mapping[str, Any]) -> None:
             )
 
 
-def wrong_names(error: ValidationError) -> str:
-    """The names and what is wrong with them, never the values."""
+def wrong_names(error: ValidationError, of: type[BaseModel] | None = None) -> str:
+    """The names and what is wrong with them, never the values. `of`: whose settings they are; None: the process's."""
+    known = (of or Settings).model_fields
     return "; ".join(
-        _wrong(e["type"], ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors(include_input=False)
+        _wrong(e["type"], ".".join(map(str, e["loc"])), e["msg"], known) for e in error.errors(include_input=False)
     )
 
 
-def _wrong(kind: str, name: str, said: str) -> str:
+def _wrong(kind: str, name: str, said: str, known: Iterable[str]) -> str:
     if kind != "extra_forbidden":
         return f"{name}: {said}"
     written = name.lower().replace("-", "_").removeprefix(PREFIX.lower())  # as a variable or an option is
-    near = difflib.get_close_matches(written, Settings.model_fields, 1)
+    near = difflib.get_close_matches(written, known, 1)
     return f"{name}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")

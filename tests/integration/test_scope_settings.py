@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from pydantic import ValidationError
 
 from memory_sql.config import SCOPE_SETTINGS, ScopeSettings, Settings
 from memory_sql.config.scopes import DEFAULTS, OF_AGENT, settings_of_scope
@@ -193,10 +192,17 @@ async def test_unknown_scope_or_agent_has_no_settings(memory: Memory) -> None:
     ],
 )
 def test_settings_have_bounds(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"settings: {name}: ") as told:
         ScopeSettings(**wrong)
-    with pytest.raises(InputError):
+    assert "klingon" not in str(told.value)
+    with pytest.raises(InputError, match=name):
         settings_of_scope(wrong)
+
+
+def test_setting_that_does_not_exist_comes_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="settings: bufer_max: there is no such setting; did you mean buffer_max\\?"):
+        ScopeSettings(bufer_max=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What belongs into the prompt of a turn: read and search in one statement, decide, compose.
+"""What belongs in the prompt of a turn: read and search in one statement, decide, compose.
 
 How much of what was found is shown is decided when it is there. The settings that an agent has of its own come with it: what
 they were last time is a guess, and where they ask for another search than that, there is a second one. An embedding model is

@@ -122,7 +122,7 @@ class Asked:
         if self.has_body:
             if request.url.query:
                 named = next((name for name in request.query_params if name in self.others), "what is in the query")
-                raise InputError(f"{named}: it belongs into the body; this request takes no query")
+                raise InputError(f"{named}: it belongs in the body; this request takes no query")
             return await _body(request)
         if (await request.body()).strip() not in _NOTHING:
             raise InputError("the body: this request takes none; what it is given stands in the query")

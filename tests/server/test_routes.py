@@ -483,9 +483,9 @@ def _patterns(schema: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("method", "path", "sent", "detail"),
     [
-        ("POST", "forget?dry_run=true", MIA, "dry_run: it belongs into the body"),
-        ("POST", "conversations/c/messages?wait=true", {**MIA, "messages": []}, "wait: it belongs into the body"),
-        ("POST", "search?secret=x", {**MIA, "query": "tea"}, "what is in the query: it belongs into the body"),
+        ("POST", "forget?dry_run=true", MIA, "dry_run: it belongs in the body"),
+        ("POST", "conversations/c/messages?wait=true", {**MIA, "messages": []}, "wait: it belongs in the body"),
+        ("POST", "search?secret=x", {**MIA, "query": "tea"}, "what is in the query: it belongs in the body"),
         ("GET", "observations?user_id=mia", {"limit": 1}, "the body: this request takes none"),
         ("DELETE", "groups/g/members/mia", {"forget": True}, "the body: this request takes none"),
         ("POST", "scopes/s1/consolidate", {"force": True}, "the body: this request takes none"),

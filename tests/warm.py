@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from memory_sql.db import engine as product
 from memory_sql.db.engine import Database
 from memory_sql.db.naming import translating
+from memory_sql.db.urls import asyncpg_url
 from tests import recycling
 
 # What a session may have changed for itself. Prepared statements stay with their plans, which is why the session is kept.
@@ -126,6 +127,21 @@ class Engines:
         self._used = {engine: warm for engine, warm in self._used.items() if warm.database != database}
         kept = [warm for warm in self._free if warm.database == database]
         await self._dispose([warm for warm in kept if dropped or not warm.is_fresh])
+
+    @asynccontextmanager
+    async def kept(self, urls: Collection[str]) -> AsyncIterator[None]:
+        """As `begin` and `end`, for a test whose databases aren't recycled but are emptied and used by the next one."""
+        names = [str(asyncpg_url(url).database) for url in urls]
+        for name in names:
+            self.begin(name)
+        yield
+        for name in names:
+            await self.end(name, dropped=False)
+
+    async def drop(self, urls: Collection[str]) -> None:
+        """Closes what was kept for these databases, which are about to be dropped."""
+        for url in urls:
+            await self.end(str(asyncpg_url(url).database), dropped=True)
 
     async def close(self) -> None:
         await self._dispose(list(self._free))

@@ -469,9 +469,15 @@ class Database:
 @asynccontextmanager
 async def connect_once(url: str | URL, schema: str = DEFAULT_SCHEMA) -> AsyncIterator[AsyncConnection]:
     """One connection in one transaction, without a pool."""
-    engine = engine_to(asyncpg_url(url), {}, schema, poolclass=NullPool)
+    async with engine_once(url, schema, poolclass=NullPool) as engine, engine.begin() as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def engine_once(url: str | URL, schema: str = DEFAULT_SCHEMA, **options: Any) -> AsyncIterator[AsyncEngine]:
+    """For several transactions, one after the other."""
+    engine = engine_to(asyncpg_url(url), {}, schema, **options)
     try:
-        async with engine.begin() as connection:
-            yield connection
+        yield engine
     finally:
         await engine.dispose()

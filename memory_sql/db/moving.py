@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Table, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 
 from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.contents import ENTER
@@ -33,6 +33,9 @@ TABLES: Sequence[Table] = [table for table in Base.metadata.sorted_tables if "ag
 """Each after those that it refers to."""
 
 _SETTINGS = {**FORMS, "statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "memory.copying": "on"}
+_ENTER = ", ".join(
+    [ENTER.replace(":", "\\:"), *(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items())]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,18 @@ class End:
 
 
 @asynccontextmanager
-async def owner(url: str, schema: str = DEFAULT_SCHEMA, *, snapshot: bool = False) -> AsyncIterator[End]:
-    """A transaction that sees every row and leaves triggers out; `snapshot`: all statements see the same, and only read."""
-    async with connect_once(url, schema) as connection:
+async def owner(
+    url: str, schema: str = DEFAULT_SCHEMA, *, snapshot: bool = False, engine: AsyncEngine | None = None
+) -> AsyncIterator[End]:
+    """A transaction that sees every row and leaves triggers out; `snapshot`: all statements see the same, and only read.
+
+    `engine`: by its connection instead of one of its own.
+    """
+    async with connect_once(url, schema) if engine is None else engine.begin() as connection:
         end = End(connection, schema)
         if snapshot:
             await end.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        await end.run(ENTER.replace(":", "\\:"))
-        for name, value in _SETTINGS.items():
-            await end.run("SELECT set_config(:name, :value, true)", name=name, value=value)
+        await end.run(_ENTER)
         yield end
 
 

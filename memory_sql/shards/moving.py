@@ -17,7 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from memory_sql.db import Session
+from memory_sql.db import AsyncEngine, Session
+from memory_sql.db.engine import engine_once
 from memory_sql.db.failures import named_errors
 from memory_sql.db.installation import Place, placed_here
 from memory_sql.db.moving import End, Moving, delete_all, forget_move, owner
@@ -264,8 +265,9 @@ class Move:
             await forget_move(end, self._agent_id)
 
     async def _drop_fence(self, shard: Shard) -> None:
-        while await self._patiently(shard, _drop_next):
-            pass
+        async with engine_once(shard.url, shard.schema) as engine:  # some fifty transactions
+            while await self._patiently(shard, _drop_next, engine):
+                pass
 
     async def _drop_old_fence(self, target: Shard) -> None:
         """Of an earlier move away from there: it would keep the agent as it is when it has come."""
@@ -361,7 +363,9 @@ class Move:
 
         await self._spread.home_database.write(act, principal=SERVICE)
 
-    async def _patiently(self, shard: Shard, step: Callable[[End, str], Awaitable[Any]]) -> Any:
+    async def _patiently(
+        self, shard: Shard, step: Callable[[End, str], Awaitable[Any]], engine: AsyncEngine | None = None
+    ) -> Any:
         """What locks tables, tried again and again, each time for longer. Raises `LockTimeoutError`.
 
         From a second on, Postgres ends a vacuum that is in the way.
@@ -369,7 +373,7 @@ class Move:
         until, wait = time.monotonic() + TRY_SECONDS, WAIT_SECONDS
         while True:
             try:
-                async with self._at(shard) as end:
+                async with self._at(shard, engine=engine) as end:
                     for name in ("lock_timeout", "statement_timeout"):  # of one table, and of all
                         await end.run(_WAIT, name=name, milliseconds=str(int(wait * 1000)))
                     return await step(end, self._agent_id)
@@ -392,9 +396,11 @@ class Move:
             yield end
 
     @asynccontextmanager
-    async def _at(self, shard: Shard, *, snapshot: bool = False) -> AsyncIterator[End]:
+    async def _at(
+        self, shard: Shard, *, snapshot: bool = False, engine: AsyncEngine | None = None
+    ) -> AsyncIterator[End]:
         with naming(shard), named_errors():
-            async with owner(shard.url, shard.schema, snapshot=snapshot) as end:
+            async with owner(shard.url, shard.schema, snapshot=snapshot, engine=engine) as end:
                 yield end
 
 

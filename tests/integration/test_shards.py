@@ -47,6 +47,7 @@ from tests.conftest import as_login
 from tests.fakes import Parrot, Scripted, extracted
 from tests.recycling import administer
 from tests.sharding import asked, away, bring_back, clean, fresh, joined, take_away
+from tests.warm import Engines
 
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 HOSTILE = [
@@ -63,15 +64,17 @@ ZEROES = "00000000-0000-4000-8000-00000000000A"
 
 
 @pytest.fixture(scope="module")
-async def three(server_url: str, template: str) -> AsyncIterator[dict[str, str]]:
+async def three(server_url: str, template: str, engines: Engines) -> AsyncIterator[dict[str, str]]:
     async with joined(server_url, template, "a", "b", "c") as made:
         yield made
+        await engines.drop(made.values())
 
 
 @pytest.fixture
-async def urls(three: dict[str, str]) -> AsyncIterator[dict[str, str]]:
+async def urls(three: dict[str, str], engines: Engines) -> AsyncIterator[dict[str, str]]:
     """Three shards that have joined and hold nothing."""
-    yield three
+    async with engines.kept(three.values()):
+        yield three
     await clean(three)
 
 

@@ -2,7 +2,7 @@
 
 What has to be emptied is read from the catalogue; what the migrations put there is read from an unused database. If a
 test changed anything but rows, the system catalogues show it, since they record every table, function, grant and
-statistic. Its database is then dropped.
+statistic. Unless the catalogues are again as they were, as after a temporary table, its database is then dropped.
 """
 
 from __future__ import annotations
@@ -63,6 +63,12 @@ SELECT oid::regclass::text, '',
        (pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid))::text
 FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared
 """
+# The planner's estimates aren't a change; `restore` looks after them.
+ROWS = {
+    "pg_class": "(to_jsonb(t) - '{relpages,reltuples,relallvisible,relfrozenxid,relminmxid}'::text[])::text",
+    "pg_namespace": "CASE WHEN nspname !~ '^pg_(toast_)?temp_' THEN t::text END",
+}
+CATALOGUE = "SELECT md5(coalesce(string_agg(row, ' ' ORDER BY row), '')) FROM (SELECT {row} AS row FROM {name} t) rows"
 COUNT_OFF = "SELECT pg_stat_force_next_flush()"
 END_OTHERS = """
 SELECT pid, pid = ANY ($1::int[]) OR pg_terminate_backend(pid, $2)
@@ -158,6 +164,12 @@ async def fingerprint(connection: Any) -> Fingerprint:
     return frozenset(tuple(row) for row in rows)
 
 
+async def catalogue(connection: Any, name: str) -> str:
+    """A hash of all rows of a catalogue, but for the namespaces of temporary tables, which stay when these have gone."""
+    digest: str = await connection.fetchval(CATALOGUE.format(name=name, row=ROWS.get(name, "t::text")))
+    return digest
+
+
 @dataclass(slots=True)
 class Kept:
     """A database, a superuser's connection to it, and its catalogues' fingerprint from when it was clean."""
@@ -174,6 +186,7 @@ class Databases:
     server_url: str
     template: str
     contents: Contents | None = None
+    catalogues: dict[str, str] = field(default_factory=dict)
     free: list[Kept] = field(default_factory=list)
     taken: dict[str, Kept] = field(default_factory=dict)
     dropped: int = 0
@@ -203,8 +216,11 @@ class Databases:
         await administer(self.server_url, f"CREATE DATABASE {name} TEMPLATE {self.template}")
         url = named(self.server_url, name)
         connection = await connect(url)
-        self.contents = self.contents or await Contents.read(connection)
-        return Kept(url, connection, await fingerprint(connection))
+        clean = await fingerprint(connection)
+        if self.contents is None:
+            self.contents = await Contents.read(connection)
+            self.catalogues = {name: await catalogue(connection, name) for name, kind, _ in clean if not kind}
+        return Kept(url, connection, clean)
 
     async def _cleaned(self, kept: Kept, spared: Collection[int]) -> bool:
         """False if a test has changed it, or left it in a state in which it can't be cleaned."""
@@ -212,15 +228,25 @@ class Databases:
         try:
             await self._reconnect(kept)
             ended = await kept.connection.fetch(END_OTHERS, list(spared), PATIENCE_MS)
-            if not all(gone for _, gone in ended) or await fingerprint(kept.connection) != kept.clean:
+            if not all(gone for _, gone in ended):
                 return False
-            has_changed = await self.contents.restore(kept.connection)
+            changed = await fingerprint(kept.connection) ^ kept.clean
+            if not await self._is_as_made(kept.connection, changed):
+                return False
+            has_changed = await self.contents.restore(kept.connection) or bool(changed)
             if await kept.connection.fetchval(LARGEST, SCHEMA) > LARGEST_KEPT:
                 return False
             if has_changed:
                 kept.clean = await fingerprint(kept.connection)
         except GONE:
             return False
+        return True
+
+    async def _is_as_made(self, connection: Any, changed: Fingerprint) -> bool:
+        """Whether what has changed is as it was: the test had temporary tables, or took back what it did."""
+        for name in {name for name, *_ in changed}:
+            if name not in self.catalogues or await catalogue(connection, name) != self.catalogues[name]:
+                return False
         return True
 
     @staticmethod

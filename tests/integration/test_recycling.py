@@ -31,7 +31,9 @@ CHANGES = {
     "setting of a role": "ALTER ROLE CURRENT_USER IN DATABASE {database} SET work_mem = '1MB'",
     "sequence": "ALTER SEQUENCE memory.scopes_scope_id_seq INCREMENT BY 2",
     "statistics": "ANALYZE memory.alembic_version",
-    "temporary table": "CREATE TEMPORARY TABLE own (id int)",
+}
+OVER = {
+    "temporary table": "CREATE TEMPORARY TABLE own (id int); INSERT INTO own VALUES (1); ANALYZE own",
     "change taken back": "ALTER TABLE memory.messages DISABLE TRIGGER ALL; ALTER TABLE memory.messages ENABLE TRIGGER ALL",
 }
 
@@ -123,6 +125,21 @@ async def test_database_is_dropped_once_more_than_rows_has_changed(
     assert not await own.give_back(url)
     assert (own.free, own.dropped) == ([], 1)
     assert not await exists(server_url, str(database))
+
+
+@pytest.mark.parametrize("change", OVER)
+async def test_database_is_kept_once_its_catalogue_is_as_it_was(own: Databases, change: str) -> None:
+    url = await own.take()
+    for _ in range(2):
+        connection = await connect(url)
+        await connection.execute(OVER[change])
+        await connection.close()
+        assert await own.give_back(url)
+        assert await own.take() == url
+    connection = await connect(url)
+    await connection.execute(f"{OVER[change]}; CREATE SCHEMA app")
+    await connection.close()
+    assert not await own.give_back(url)
 
 
 async def exists(server_url: str, database: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -38,11 +39,13 @@ from tests.commands import memory_sql
 from tests.database import libpq
 from tests.pooler import Pooler
 from tests.recycling import administer, named
+from tests.sizes import few_in_ci
 
 pytestmark = pytest.mark.slow  # each makes one schema or two
 
 NAMES = ["Ä \"b' c.d$$e%f:g $1 $x$", "select", "Tenant-1"]
 ODD = NAMES[0]
+_numbers = itertools.count(1)
 MIA: dict[str, Any] = {"agent_id": "ada", "user_id": "mia"}
 TALK: dict[str, Any] = {**MIA, "conversation_id": "c"}
 ROWS = 'SELECT t::text FROM {}."{}" t ORDER BY 1'
@@ -58,14 +61,19 @@ def of(name: str) -> Settings:
     return Settings(llm="offline", schema=name)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=few_in_ci(NAMES, [ODD]))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-async def url(empty_database: str) -> str:
-    return empty_database
+async def url(request: pytest.FixtureRequest, server_url: str) -> AsyncIterator[str]:
+    """Of a new database, which is empty but for tests of both."""
+    name = f"memory_sql_of_two_{os.getpid()}_{next(_numbers)}"
+    made = request.getfixturevalue("both_made") if "both" in request.fixturenames else "template1"
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {made}")
+    yield named(server_url, name)
+    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +88,8 @@ def both_made(server_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-async def both(server_url: str, url: str, both_made: str) -> AsyncIterator[tuple[Memory, Memory]]:
+async def both(both_made: str, url: str) -> AsyncIterator[tuple[Memory, Memory]]:
     """The default one, and the other."""
-    name = asyncpg_url(url).database
-    await administer(server_url, f"DROP DATABASE {name} WITH (FORCE)", f"CREATE DATABASE {name} TEMPLATE {both_made}")
     async with Memory(url, settings=of("memory")) as default, Memory(url, settings=of(ODD)) as other:
         yield default, other
 

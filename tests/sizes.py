@@ -25,8 +25,8 @@ def share(whole: int) -> int:
 
 
 def few_in_every_run(values: Sequence[Any], kept: Collection[Any]) -> list[Any]:
-    """For `parametrize`: all values. Of those not in `kept` every fourth is slow, and the rest is left to `make prove`."""
-    slow = [value for value in values if value not in kept][::4]
+    """For `parametrize`: all values. Of those not in `kept` every eighth is slow, and the rest is left to `make prove`."""
+    slow = [value for value in values if value not in kept][::8]
     return _marked(values, kept, lambda value: pytest.mark.slow if value in slow else pytest.mark.prove)
 
 

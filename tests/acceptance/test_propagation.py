@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -397,8 +398,10 @@ async def test_no_protected_fact_reaches_anybody_else(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to_the_agent_alone", [False, True])
-@pytest.mark.parametrize("place", ["group_1", "collective"])
+@pytest.mark.parametrize(
+    ("place", "to_the_agent_alone"),
+    few_in_ci([*product(("group_1", "collective"), (False, True))], [("group_1", True), ("collective", False)]),
+)
 @pytest.mark.parametrize("name", ["honest", *(pytest.param(name, marks=pytest.mark.prove) for name in JUDGES)])
 async def test_what_is_misplaced_at_extraction_goes_no_further(
     database_url: str, caplog: pytest.LogCaptureFixture, name: str, place: str, to_the_agent_alone: bool

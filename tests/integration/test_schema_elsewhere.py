@@ -217,7 +217,7 @@ def host_alembic(url: str, folder: Path, driver: str) -> Config:
     return config
 
 
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+@pytest.mark.parametrize("driver", few_in_ci(["psycopg", "psycopg2"], ["psycopg2"]))
 def test_a_hosts_alembic_keeps_the_schema_as_a_branch(
     empty_database: str, tmp_path: Path, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

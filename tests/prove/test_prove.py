@@ -71,7 +71,7 @@ def test_twenty_kills_of_the_leader_lose_double_and_resurrect_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_kill_at_some_points(database_url: str) -> None:
-    run("boundaries", "--url", database_url, "--every", str(140 // share(10)))
+    run("boundaries", "--url", database_url, "--every", str(280 // share(10)))
 
 
 @pytest.mark.prove
@@ -82,7 +82,7 @@ def test_a_kill_at_every_point(database_url: str) -> None:
 @pytest.mark.slow
 async def test_a_move_to_another_shard_that_is_killed_at_some_points(server_url: str, template: str) -> None:
     async with joined(server_url, template, "a", "b") as urls:
-        await asyncio.to_thread(run, "moves", "--a", urls["a"], "--b", urls["b"], "--kills", "4")
+        await asyncio.to_thread(run, "moves", "--a", urls["a"], "--b", urls["b"], "--kills", "2")
 
 
 @pytest.mark.prove
@@ -216,7 +216,7 @@ def test_a_million_legacy_records_take_little_memory(form: str) -> None:
 
 @pytest.mark.slow
 def test_an_import_that_is_killed_now_and_then_brings_the_same(database_url: str) -> None:
-    run("killed_imports", "--url", database_url, "--kills", "3", "--agents", "1")
+    run("killed_imports", "--url", database_url, "--kills", "2", "--agents", "1")
 
 
 @pytest.mark.prove

@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import itertools
 import os
-from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from tests.servers import choose, docker_answers, serve
 from tests.sizes import share as share  # loads the Hypothesis profile
 from tests.warm import Engines
 
+Lend = Callable[[], AbstractAsyncContextManager[str]]
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
 os.environ["MEMORY_SQL_EMBEDDING"] = "off"  # an encoder may be installed; set here for settings that modules make too
@@ -247,22 +248,34 @@ def _skip_without_pgbouncer() -> None:
         pytest.skip("PgBouncer isn't installed here")
 
 
-@pytest.fixture
-async def database_url(
+@pytest.fixture(scope="session")
+def lend(
     pytestconfig: pytest.Config,
     chosen_databases: Databases,
     chosen_pooler: Pooler | None,
     engines: Engines,
     roles: Roles,
-) -> AsyncIterator[str]:
+) -> Lend:
+    """For what several tests share: as `database_url`, for as long as the context is open."""
+
+    @asynccontextmanager
+    async def lend() -> AsyncIterator[str]:
+        async with lent(chosen_databases, engines) as direct:
+            url, name = direct, asyncpg_url(direct).database
+            if pytestconfig.getoption("--walled"):
+                url = as_login(direct, roles)
+                OWNERS[name] = direct
+            yield url if chosen_pooler is None else chosen_pooler.url(url)
+            OWNERS.pop(name, None)
+
+    return lend
+
+
+@pytest.fixture
+async def database_url(lend: Lend) -> AsyncIterator[str]:
     """The URL of an empty migrated database that nobody else uses meanwhile."""
-    async with lent(chosen_databases, engines) as direct:
-        url = direct
-        if pytestconfig.getoption("--walled"):
-            url = as_login(direct, roles)
-            OWNERS[asyncpg_url(direct).database] = direct
-        yield url if chosen_pooler is None else chosen_pooler.url(url)
-        OWNERS.clear()
+    async with lend() as url:
+        yield url
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from memory_sql.domain.selection import Selection
 from memory_sql.errors import InputError, NotFoundError
 from memory_sql.importers.mongo.options import ImportOptions
 from memory_sql.memory import Memory
-from tests.conftest import as_login
+from tests.conftest import Lend, as_login
 from tests.database import rows
 from tests.factories import message
 from tests.fakes import Scripted, extracted
@@ -59,6 +59,13 @@ def folder(legacy: Legacy, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("legacy")
     dump(path, legacy.collections())
     return path
+
+
+@pytest.fixture(scope="module")
+async def wanted(folder: Path, lend: Lend) -> list[tuple[Any, ...]]:
+    """What an import of it into an empty database leaves."""
+    async with lend() as url, Memory(url, settings=Settings(llm="offline")) as memory:
+        return (await state_of(memory, dump=folder))[0]
 
 
 async def bring(
@@ -178,6 +185,7 @@ async def test_rollback_leaves_what_was_there_before(memory: Memory, legacy: Leg
         await memory.imports.rollback(report.run)
     again = await bring(memory, folder)
     assert again.collections == report.collections
+    assert await state(memory) == brought
 
 
 @pytest.mark.slow
@@ -238,20 +246,16 @@ async def test_what_differs_from_the_source_is_named(memory: Memory, folder: Pat
 )
 @pytest.mark.slow
 async def test_all_formats_give_the_same_target(
-    memory: Memory, legacy: Legacy, folder: Path, tmp_path: Path, form: str
+    memory: Memory, legacy: Legacy, wanted: list[tuple[Any, ...]], tmp_path: Path, form: str
 ) -> None:
-    wanted, run = await state_of(memory, dump=folder)
-    await memory.imports.rollback(run)
     FORMATS[form](tmp_path, legacy.collections())
     where: dict[str, Any] = {"dump" if "dump" in form else "export": tmp_path}
     assert (await state_of(memory, **where))[0] == wanted
 
 
 @pytest.mark.slow
-async def test_live_server_gives_the_same_target(memory: Memory, legacy: Legacy, folder: Path) -> None:
+async def test_live_server_gives_the_same_target(memory: Memory, legacy: Legacy, wanted: list[tuple[Any, ...]]) -> None:
     """Half a surrogate pair, which no client sends, is a NUL there: both are stored as U+FFFD."""
-    wanted, run = await state_of(memory, dump=folder)
-    await memory.imports.rollback(run)
     with stand_in() as url:
         await load(url, "eden", legacy.collections())
         found, _ = await state_of(memory, mongo_url=f"{url.rstrip('/')}/eden")
@@ -313,10 +317,8 @@ async def test_broken_off_at_any_statement_it_goes_on(memory: Memory, folder: Pa
 
 @pytest.mark.slow
 async def test_two_at_once_bring_it_once(
-    memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path
+    memory: Memory, llm: Scripted, settings: Settings, database_url: str, folder: Path, wanted: list[tuple[Any, ...]]
 ) -> None:
-    wanted, run = await state_of(memory, dump=folder)
-    await memory.imports.rollback(run)
     async with Memory(database_url, llm, settings) as other:
         await asyncio.gather(bring(memory, folder), bring(other, folder, trusted=True))
     assert await state(memory) == wanted

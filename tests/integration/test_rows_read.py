@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from string import ascii_letters
 from typing import Any
 
@@ -16,6 +16,7 @@ from memory_sql.db.staging import ANALYZE as STAGED_ANALYZE
 from memory_sql.db.staging import STAGE_ONCE, WAITING
 from memory_sql.domain.selection import Selection
 from memory_sql.memory import Memory
+from tests.conftest import Lend
 from tests.database import rows, serving
 from tests.factories import message
 from tests.fakes import Meanings, Parrot
@@ -86,11 +87,15 @@ BY_CHECKS = "forget a person"
 READ = "SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE schemaname = 'memory'"
 
 
-@pytest.fixture
-async def memory(database_url: str) -> Any:
-    async with Memory(database_url, Parrot(), Settings(llm="offline", pool_size=1)) as opened:
+@pytest.fixture(scope="module")
+async def memory(lend: Lend) -> AsyncIterator[Memory]:
+    """Of which each test changes little, and nothing that another one reads."""
+    async with (
+        lend() as url,
+        Memory(url, Parrot(), Settings(llm="offline", pool_size=1)) as opened,
+    ):
         await remember(opened, 3)
-        await know_others(database_url, OTHERS, "ANALYZE")
+        await know_others(url, OTHERS, "ANALYZE")
         yield opened
 
 

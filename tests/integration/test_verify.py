@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -854,23 +854,21 @@ def test_every_invariant_has_a_violation_planted() -> None:
 
 
 @pytest.fixture(scope="module")
-def lived(server_url: str, template: str) -> Iterator[str]:
-    """The URL of a database after a busy life; whoever changes it takes that back."""
-
-    async def live(url: str) -> None:
+async def lived(server_url: str, template: str) -> AsyncIterator[Memory]:
+    """After a busy life; whoever changes anything takes that back."""
+    name = f"memory_sql_verify_{os.getpid()}"
+    url = named(server_url, name)
+    await administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
+    try:
         life = Life(url)
         async with life.memory as memory:
             async for _ in life.chapters():
                 pass
             await rows(memory, "CREATE SCHEMA before")  # what is made in it hides what the catalogue has
-
-    name = f"memory_sql_verify_{os.getpid()}"
-    asyncio.run(administer(server_url, f"CREATE DATABASE {name} TEMPLATE {template}"))
-    try:
-        asyncio.run(live(named(server_url, name)))
-        yield named(server_url, name)
+        async with Memory(url, Obliging(), SETTINGS) as memory:
+            yield memory
     finally:
-        asyncio.run(administer(server_url, f"DROP DATABASE {name}"))
+        await administer(server_url, f"DROP DATABASE {name}")
 
 
 @pytest.mark.slow
@@ -882,8 +880,8 @@ def lived(server_url: str, template: str) -> Iterator[str]:
         for n, planted in enumerate(several, 1)
     ],
 )
-async def test_violation_is_found_and_named(lived: str, invariant: str, planted: str) -> None:
-    async with Memory(lived, Obliging(), SETTINGS) as memory, AsyncSession(memory.database.engine) as unit:
+async def test_violation_is_found_and_named(lived: Memory, invariant: str, planted: str) -> None:
+    async with AsyncSession(lived.database.engine) as unit:
         await unit.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
         await unit.execute(text("SET LOCAL session_replication_role = replica"))  # no trigger, no foreign key
         await unit.execute(text("SET LOCAL search_path = before, pg_catalog"))
@@ -893,7 +891,7 @@ async def test_violation_is_found_and_named(lived: str, invariant: str, planted:
             assert changed.rowcount != 0
         if invariant != "standings_are_the_statuses":
             await unit.execute(text(STANDING))  # as the triggers would
-        found = [violation async for violation in verify.violations(unit, measures_of(memory))]
+        found = [violation async for violation in verify.violations(unit, measures_of(lived))]
     assert {violation.invariant for violation in found} == {invariant}
     assert all(violation.key and violation.detail for violation in found)
 

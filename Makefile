@@ -2,7 +2,7 @@
 # Another interpreter: make demo PYTHON=/path/to/python3.13
 
 .DEFAULT_GOAL := help
-.PHONY: help demo axe test slow all check docs pictures schema bench bench-peers bench-operations bench-survival bench-recall \
+.PHONY: help demo axe test slow all check docs pictures bench bench-peers bench-operations bench-survival bench-recall \
 	prove site format constraints dist release clean
 
 VENV := .venv
@@ -25,7 +25,6 @@ help:
 	@echo "make docs         write the reference pages from the code"
 	@echo "make pictures     take the pictures of the inspector again, where it has changed"
 	@echo "make site         build the site of docs/ in build/html"
-	@echo "make schema       write the SQL of the first migration from the code (until the first release)"
 	@echo "make bench        run the benchmarks"
 	@echo "make bench-peers  the same operations, then the same accidents, by this library and others; or bench-operations, bench-survival"
 	@echo "make bench-recall   questions on the whole path; with DATA=DIR those of DIR, of this library and of others"
@@ -64,9 +63,6 @@ check: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.checks.secrets
 	$(BIN)/python -m tests.checks.licences
 	$(BIN)/python -m tests.checks.advisories
-
-schema: $(VENV)/.installed-dev
-	@$(BIN)/python migrations/freeze.py
 
 bench: $(VENV)/.installed-dev
 	@test -f benchmarks/__main__.py || { echo "make bench: there is no benchmarks/__main__.py to run" >&2; exit 1; }

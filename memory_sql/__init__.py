@@ -198,7 +198,7 @@ if TYPE_CHECKING:
     from memory_sql.resources.work import Work
     from memory_sql.worker import Health, Worked, Worker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "ActionOutcome",

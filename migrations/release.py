@@ -1,7 +1,7 @@
 """Makes a release of what is checked out: `make release VERSION=0.1.0`. Commits and tags nothing.
 
 It dates the changelog, sets the version, and freezes the migrations that aren't yet: `RELEASED` lists their files with
-their sums, and from then on tests fail when one differs, and `make schema` refuses.
+their sums, and from then on tests fail when one differs.
 """
 
 from __future__ import annotations

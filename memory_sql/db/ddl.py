@@ -1,6 +1,6 @@
 """The current functions, views and walls of schema `memory`: the files of `sql/`, in order of dependency.
 
-Tables are in `models/`. The first migration has a copy of everything, which `make schema` writes.
+Tables are in `models/`. The migrations have copies: the first one of everything, each later one of what it changes.
 """
 
 from __future__ import annotations
@@ -170,8 +170,11 @@ _PACKAGE = Path(__file__).parents[1]
 
 def script(name: str) -> str:
     """The statements of `sql/<name>.sql`, without what comes before the first one, and without empty lines."""
-    lines = (files(__package__) / "sql" / f"{name}.sql").read_text("utf-8").splitlines(keepends=True)
-    return "".join(line for line in lines if line.strip() and not line.startswith("--"))
+    return statements_of((files(__package__) / "sql" / f"{name}.sql").read_text("utf-8"))
+
+
+def statements_of(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if line.strip() and not line.startswith("--"))
 
 
 def scripts() -> Path:
@@ -182,6 +185,6 @@ def scripts() -> Path:
 
 @cache
 def fingerprint() -> str:
-    """Fingerprint of the first schema, which is edited until the first release: its revision alone doesn't identify it."""
+    """Fingerprint of the first schema: versions before 0.1.0 edited it and kept its revision."""
     sums = (scripts() / FIRST_SCHEMA / FINGERPRINTED).read_bytes()
     return hashlib.sha256(sums).hexdigest()[:16]

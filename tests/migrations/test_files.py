@@ -15,14 +15,14 @@ from alembic.script import Script, ScriptDirectory
 
 from memory_sql.db import ddl, migrate
 from memory_sql.db.recorded import REVISION
-from migrations import freeze
 
 SCRIPTS = ScriptDirectory.from_config(migrate.alembic_config())
 HISTORY = list(SCRIPTS.walk_revisions())[::-1]
 PATHS = [Path(script.path) for script in HISTORY]
 FIRST = HISTORY[0].module
-# Once it is released, the folder is no copy of the code any more.
-FROZEN = freeze.contents() if not freeze.is_frozen() else freeze.stored()
+FOLDER = ddl.scripts() / ddl.FIRST_SCHEMA
+RUN = [line.partition("  ")[2] for line in (FOLDER / ddl.FINGERPRINTED).read_text("utf-8").splitlines()]
+FROZEN = {name: (FOLDER / name).read_text("utf-8") for name in RUN}
 SQL = Path(str(files("memory_sql.db") / "sql"))
 NEVER_MIGRATED = ("invariants", "roles")
 SQL_FILES = sorted(file for file in SQL.rglob("*.sql") if file.parent.name not in NEVER_MIGRATED)
@@ -32,8 +32,7 @@ CREATED = re.compile(r"^CREATE(?: OR REPLACE)? (FUNCTION|VIEW|TRIGGER|TABLE) ([\
 
 each_migration = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 each_sql_file = pytest.mark.parametrize("path", SQL_FILES, ids=lambda path: path.stem)
-each_frozen_file = pytest.mark.parametrize("name", FROZEN)
-each_frozen_script = pytest.mark.parametrize("name", [name for name in FROZEN if name.endswith(".sql")])
+each_frozen_script = pytest.mark.parametrize("name", FROZEN)
 
 
 def test_every_file_is_part_of_one_line_of_history() -> None:
@@ -78,18 +77,6 @@ def test_migration_has_a_real_downgrade(path: Path) -> None:
 # The first schema
 
 
-@each_frozen_file
-def test_file_of_the_first_schema_is_what_the_code_says(name: str) -> None:
-    path = freeze.FOLDER / name
-    assert path.is_file(), "run make schema"
-    assert path.read_text("utf-8") == FROZEN[name], "run make schema"
-
-
-def test_first_schema_has_no_file_that_the_code_has_not() -> None:
-    found = {str(path.relative_to(freeze.FOLDER)) for path in freeze.FOLDER.rglob("*") if path.is_file()}
-    assert found == set(FROZEN), "run make schema"
-
-
 @each_frozen_script
 def test_script_is_split_into_whole_statements(name: str) -> None:
     script = FROZEN[name]
@@ -127,37 +114,28 @@ def test_way_back_drops_each_object_that_a_script_makes(name: str) -> None:
 
 
 def test_sums_are_those_of_the_files() -> None:
-    lines = (freeze.FOLDER / ddl.FINGERPRINTED).read_text().splitlines()
-    for line in lines:
-        digest, name = line.split("  ")
-        assert hashlib.sha256((freeze.FOLDER / name).read_bytes()).hexdigest() == digest
-    assert [line.split("  ")[1] for line in lines] == [name for name in FROZEN if name.endswith(".sql")]
-
-
-@pytest.mark.skipif(freeze.is_frozen(), reason="it is written no more")
-def test_make_schema_replaces_what_lies_there(tmp_path: Path) -> None:
-    folder = tmp_path / "first"
-    folder.mkdir()
-    (folder / "old.sql").write_text("SELECT 1;")
-    freeze.write(folder)
-    assert {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()} == FROZEN
-
-
-def test_fingerprint_is_another_when_one_letter_of_a_file_is() -> None:
-    edited = {**FROZEN, "tables.sql": FROZEN["tables.sql"] + " "}
-    assert freeze.sums(edited) != freeze.sums(FROZEN)
+    lines = (FOLDER / ddl.FINGERPRINTED).read_text("utf-8").splitlines()
+    assert [f"{hashlib.sha256(text.encode()).hexdigest()}  {name}" for name, text in FROZEN.items()] == lines
+    found = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*") if path.is_file()}
+    assert found == {*FROZEN, ddl.FINGERPRINTED}
     assert len(ddl.fingerprint()) == 16
 
 
-def test_migrations_are_short() -> None:
-    """What a migration doesn't change it doesn't copy. What tells analysts of tables and columns is counted apart."""
-    folder = migrate.scripts() / "versions"
-    lines = [line for path in folder.rglob("*.*") if path.suffix in (".py", ".sql") for line in _lines_that_run(path)]
-    assert len(lines) < 8800
+def test_migration_copies_only_what_it_changes() -> None:
+    newest = dict[str, str]()
+    for path in PATHS:
+        copied = scripts_of(path)
+        assert [name for name, text in copied.items() if newest.get(name) == text] == []
+        newest |= copied
 
 
-def _lines_that_run(path: Path) -> list[str]:
-    return re.sub(r"^COMMENT ON (?:[^;']|'[^']*')*;\n", "", path.read_text(), flags=re.MULTILINE).splitlines()
+def scripts_of(path: Path) -> dict[str, str]:
+    """What a migration runs, by the names of the files, as `ddl.script` has them."""
+    folder = path.with_suffix("")
+    return {
+        str(file.relative_to(folder).with_suffix("")): ddl.statements_of(file.read_text("utf-8"))
+        for file in folder.rglob("*.sql")
+    }
 
 
 # The truth
@@ -166,6 +144,13 @@ def _lines_that_run(path: Path) -> list[str]:
 def test_every_sql_file_is_run() -> None:
     names = [str(path.relative_to(SQL).with_suffix("")) for path in SQL_FILES]
     assert sorted(ddl.BEFORE_TABLES + ddl.AFTER_TABLES) == sorted(names)
+
+
+@each_sql_file
+def test_migrations_make_what_the_code_says(path: Path) -> None:
+    name = str(path.relative_to(SQL).with_suffix(""))
+    made = [copied[name] for copied in map(scripts_of, PATHS) if name in copied]
+    assert made[-1:] == [ddl.script(name)], "it needs a migration: CONTRIBUTING.md, Migrations"
 
 
 @each_sql_file

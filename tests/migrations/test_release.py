@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import memory_sql
-from migrations import freeze, release
+from memory_sql.db import ddl
+from migrations import release
 
 DAY = date(2027, 1, 4)
 NEXT = memory_sql.__version__.removesuffix(".dev0")
@@ -78,7 +79,7 @@ def test_what_is_no_version_is_refused(root: Path, version: str) -> None:
 def test_released_file_that_changes_or_goes_is_named(root: Path) -> None:
     release.freeze(root)
     versions = root / "migrations/versions"
-    first = freeze.FOLDER.name
+    first = Path(ddl.FIRST_SCHEMA).name
     (versions / first / "tables.sql").write_text("-- edited")
     (versions / f"{first}.py").unlink()
     assert sorted(release.changed(root)) == [f"{first}.py", f"{first}/tables.sql"]
@@ -92,10 +93,3 @@ def test_migration_that_is_added_later_changes_no_released_one(root: Path) -> No
     assert release.changed(root) == []
     release.freeze(root)
     assert "2027-02-01-0900_second.py" in release.released(root)
-
-
-def test_frozen_schema_is_written_no_more(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release.freeze(root)
-    frozen = release.released(root)
-    monkeypatch.setattr(release, "released", lambda: frozen)
-    assert freeze.is_frozen()

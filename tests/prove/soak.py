@@ -140,9 +140,8 @@ class Soak(Life):
         began = time.monotonic()
         async with AsyncExitStack() as stack:
             memory, ways = await stack.enter_async_context(doors(self.world, self.url, self.settings))
-            self.servers = Servers(
-                self.url, await stack.enter_async_context(serving(self.url, *SERVED, MEMORY_SQL_LLM="openai"))
-            )
+            steady = await stack.enter_async_context(serving(self.url, *SERVED, MEMORY_SQL_LLM="openai"))
+            self.servers = Servers(self.world, self.url, steady)
             key = await memory.keys.create("visitors", rights=["read", "write", "forget"])
             clients = [Client(self.world, way, self.random.randrange(10**9)) for way in (*ways, *ways[:2])]
             own = Client(self.world, memory, self.random.randrange(10**9))

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 import traceback
+from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import quote
 
@@ -26,14 +27,21 @@ SERVED = ("--requests-per-minute", "100000")
 class Servers:
     """Two of `memory-sql serve`: one stays, the other one is stopped and started again."""
 
-    def __init__(self, url: str, steady: Process) -> None:
-        self.url, self.steady, self.all, self.restarts = url, steady, [steady.url], 0
+    def __init__(self, world: World, url: str, steady: Process) -> None:
+        self.world, self.url, self.steady, self.all, self.restarts = world, url, steady, [steady.url], 0
 
     async def keep_restarting(self, chance: random.Random) -> None:
         while True:
-            async with serving(self.url, *SERVED, MEMORY_SQL_LLM="openai") as other:
+            crashes = self.world.crashes
+            async with AsyncExitStack() as stack:
+                try:
+                    other = await stack.enter_async_context(serving(self.url, *SERVED, MEMORY_SQL_LLM="openai"))
+                except AssertionError:  # it says what is wrong, and ends
+                    if crashes == self.world.crashes and crashes % 2 == 0:
+                        raise
+                    continue
                 self.all = [self.steady.url, other.url]
-                await asyncio.sleep(chance.uniform(5, 40))
+                await asyncio.sleep(chance.uniform(2, 12))
                 self.all = [self.steady.url]
                 code = await other.ended()
                 if code:

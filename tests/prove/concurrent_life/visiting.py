@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 import traceback
 from contextlib import AsyncExitStack
 from typing import Any
@@ -22,6 +23,11 @@ EVE, PLACES = "eve", 6
 VISIT_SECONDS, AGAIN_SECONDS = 0.3, 0.2
 TOO_MANY = "more times in this turn"  # what a tool says that has changed memory often enough
 SERVED = ("--requests-per-minute", "100000")
+IDS = re.compile(r"\bo\d+-\d+\b")
+LEFT_USE = """
+    SELECT e.detail FROM memory.events e JOIN memory.agents a USING (agent_key)
+    WHERE a.agent_id = :agent AND e.kind = 'status' AND format('o%s-%s', e.scope_id, e.seq) = :id
+"""
 
 
 class Servers:
@@ -125,9 +131,13 @@ class Visitor(Actor):
             self.world.refused["visitors: remember"] += 1
         elif crashes == self.world.crashes and crashes % 2 == 0:
             self.ledger.acknowledge([said])
-            if token not in shown and not said.doubtful:
+            if token not in shown and not said.doubtful and not await self._left_use(answer):
                 self.world.found(f"remembered and not recalled: {token}: {answer[:200]}; {shown[:200]}")
             self.world.did["visitors: remember"] += 1
+
+    async def _left_use(self, answer: str) -> bool:
+        """Whether work took it out of use meanwhile: it gave way, or the model could do nothing with it."""
+        return any([await self.sql(LEFT_USE, agent=EVE, id=one) for one in IDS.findall(answer)])
 
     async def reads(self, http: httpx2.AsyncClient) -> None:
         gone = self.ledger.gone()

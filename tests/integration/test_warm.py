@@ -54,9 +54,9 @@ async def test_two_at_once_have_an_engine_each(database_url: str) -> None:
     first, second, other = Database(database_url), Database(database_url), Database(database_url, pool_size=1)
     assert len({id(database.engine) for database in (first, second, other)}) == 3
     await asyncio.gather(first.close(), second.close(), other.close())
-    again = Database(database_url, pool_size=1)
-    assert again.engine is other.engine
-    await again.close()
+    others = [Database(database_url, pool_size=1) for _ in range(AT_MOST)]  # earlier tests may have left engines, too
+    assert other.engine in {one.engine for one in others}
+    await asyncio.gather(*(one.close() for one in others))
 
 
 async def test_connection_that_is_not_given_back_is_not_kept(database_url: str) -> None:

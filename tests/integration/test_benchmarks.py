@@ -23,6 +23,7 @@ from benchmarks.recall.whole_path import WAYS, measure
 from benchmarks.server import fresh_database, plain_url
 from benchmarks.wire import counted
 from memory_sql.config import Settings
+from memory_sql.db.queries.search import Matches
 from memory_sql.llm.offline import Offline
 from memory_sql.memory import Memory
 from memory_sql.retrieval import search as search_module
@@ -81,7 +82,7 @@ async def test_ablation_asks_the_search_of_memory_without_one_weight(
     original = vars(search_module)["search"]
 
     async def search(*arguments: Any, weights: Weights, **named: Any) -> Any:
-        return await original(*arguments, **named) if weights.words else ([], [])
+        return await original(*arguments, **named) if weights.words else Matches([], [])
 
     monkeypatch.setattr(search_module, "search", search)
     monkeypatch.setitem(sys.modules, "memory_sql.domain.query", SimpleNamespace(Weights=Weights))

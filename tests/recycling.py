@@ -65,7 +65,7 @@ FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' 
 """
 # The planner's estimates aren't a change; `restore` looks after them.
 ROWS = {
-    "pg_class": "(to_jsonb(t) - '{relpages,reltuples,relallvisible,relfrozenxid,relminmxid}'::text[])::text",
+    "pg_class": "(to_jsonb(t) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid}'::text[])::text",
     "pg_namespace": "CASE WHEN nspname !~ '^pg_(toast_)?temp_' THEN t::text END",
 }
 CATALOGUE = "SELECT md5(coalesce(string_agg(row, ' ' ORDER BY row), '')) FROM (SELECT {row} AS row FROM {name} t) rows"

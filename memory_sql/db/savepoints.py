@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import PendingRollbackError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncTransaction
 
 # Keys of `Session.info`:
@@ -76,10 +76,18 @@ async def _ended_by(undo: Callable[[], Awaitable[object]]) -> AsyncIterator[None
     try:
         yield
     except BaseException as error:
-        with suppress(*_told(error)):
+        try:
             await undo()
+        except SQLAlchemyError as failed:
+            if not (isinstance(error, SQLAlchemyError) or _is_lost(failed)):
+                raise
         raise
     await undo()
+
+
+def _is_lost(error: SQLAlchemyError) -> bool:
+    """Whether the connection is, and all of the transaction with it: also where the call was cancelled in a statement."""
+    return isinstance(error, PendingRollbackError) or getattr(error, "connection_invalidated", False)
 
 
 def _told(error: BaseException) -> tuple[type[SQLAlchemyError], ...]:

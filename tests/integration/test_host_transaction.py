@@ -14,6 +14,7 @@ from memory_sql.config import ScopeSettings, Settings
 from memory_sql.db import migrate
 from memory_sql.db.principals import SERVICE, enter
 from memory_sql.db.urls import asyncpg_url
+from memory_sql.domain.selection import Selection
 from memory_sql.errors import (
     ConfigurationError,
     DatabaseError,
@@ -224,6 +225,27 @@ async def test_call_that_is_cancelled_while_it_waits_says_so(memory: Memory, hos
     async with serving(memory) as other:
         await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
         waiting = asyncio.ensure_future(memory.observe("Boats.", **MIA, session=host))
+        await are_waiting(memory, 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await host.rollback()
+    assert len(await memory.observations.list(**MIA, session=host)) == 1
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_forgetting_that_is_cancelled_while_it_waits_says_so(
+    memory: Memory, host: AsyncSession, joins: bool, dry_run: bool
+) -> None:
+    """Also what takes back what it does: with the connection that is gone already."""
+    await memory.observe("Tea.", **MIA)
+    async with serving(memory) as other:
+        await other.execute(text("SELECT FROM memory.scopes FOR UPDATE"))
+        whose = host if joins else None
+        waiting = asyncio.ensure_future(
+            memory.forget(Selection(user_id="mia"), agent_id="ada", dry_run=dry_run, session=whose)
+        )
         await are_waiting(memory, 1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

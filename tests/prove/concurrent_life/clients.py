@@ -37,8 +37,8 @@ class Client(Talking, Correcting, Forgetting, Importing, Looking):
         except DatabaseError as error:
             if not self.world.excuses(error, crashes):
                 self.world.found(f"{name} surfaced {type(error).__name__}: {error}")
-        except TimeoutError:
-            self.world.found(f"{name} took more than {CALL_SECONDS} s")
+        except TimeoutError as error:
+            self.world.found(f"{name} took more than {CALL_SECONDS} s, at {_place(error.__cause__ or error)}")
         except Exception as error:  # noqa: BLE001 (that is what is looked for)
             self.world.found(f"{name} ended in {type(error).__name__} at {_place(error)}: {str(error)[:300]}")
         else:

@@ -28,6 +28,7 @@ LEFT = """
       AND NOT EXISTS (SELECT FROM memory.evidence e
                       WHERE (e.agent_key, e.conversation_id, e.number) = (m.agent_key, m.conversation_id, m.number))
 """
+VERIFIED_AT_ONCE = 5
 SESSIONS = (8, 9, 10)  # in which nobody says anything here: an import leaves alone what goes on here
 GROUPS = {"crew": tuple(str(HOME.key("user", n)) for n in (0, 1))}
 
@@ -182,11 +183,12 @@ class Importing(Actor):
             one.doubtful |= one.via == "message"
 
     async def verify_imports(self) -> None:
-        for run in await self.memory.imports.list():
-            if run.state == "finished":
-                check = await self.memory.imports.verify(run.run)
-                if check.changed_here:
-                    self.world.found(f"what import {run.run} brought was changed: {check.changed_here}")
+        """Some: in half an hour there are a hundred, and each waits for a connection."""
+        finished = [one.run for one in await self.memory.imports.list() if one.state == "finished"]
+        for run in self.random.sample(finished, min(VERIFIED_AT_ONCE, len(finished))):
+            check = await self.memory.imports.verify(run)
+            if check.changed_here:
+                self.world.found(f"what import {run} brought was changed: {check.changed_here}")
 
 
 @dataclass

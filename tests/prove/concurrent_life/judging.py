@@ -120,7 +120,7 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
     for scope, known in rows.items():
         shown = Counter(TOKEN.findall(texts.get(scope, "")))
         absorbed, waiting, aside, held = set[str](), set[str](), set[str](), Counter[str]()
-        overtaken = set[str]()  # of which the model may still have told
+        overtaken = set[str]()  # of which a text may still tell
         for _, _, _, _, content, status, absorbs, is_behind, pending in known:
             tokens = set(TOKEN.findall(content))
             held.update(tokens)
@@ -130,7 +130,7 @@ def told(observations: Iterable[Any], texts: dict[int, str]) -> Iterator[str]:
                 absorbed |= tokens
             elif status == "quarantined":
                 aside |= tokens
-            elif status == "superseded" and absorbs and is_behind:
+            elif status in ("superseded", "archived", "evicted") and absorbs and is_behind:
                 overtaken |= tokens
         for name, wrong in (
             (

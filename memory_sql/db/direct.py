@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.naming import in_schema, schema_of
 from memory_sql.db.principals import Principal, serving
 
+FINISH_SECONDS = 2.0
 ALONE = "memory_sql.alone"  # in `Session.info`: each statement commits by itself, on a connection that this lends
 
 
@@ -118,7 +120,29 @@ class Direct:
         except asyncpg.InternalClientError:
             self.connection.terminate()  # it can't be used again; the pool drops closed connections
             raise
+        except (Exception, asyncio.CancelledError):
+            await finish(self.connection)
+            raise
         return prepared.rows(records)
+
+
+async def driver_of(session: AsyncSession) -> Any:
+    return (await (await session.connection()).get_raw_connection()).driver_connection
+
+
+async def finish(driver: Any) -> None:
+    """Ends what a call outside a transaction may have left that failed or was cancelled between preparing and executing.
+
+    asyncpg 0.32 sends Flush after Parse, and Sync only with what is executed, not where a value can't be written. Until then
+    the server is in a transaction of which the driver doesn't know: it holds locks, and the next BEGIN would go on with it,
+    its time and its snapshot. Any query ends it, also an empty one. Where that fails the connection is closed; the pool drops it.
+    """
+    try:
+        await driver.execute("", timeout=FINISH_SECONDS)
+    except BaseException as error:
+        driver.terminate()
+        if not isinstance(error, Exception):
+            raise
 
 
 def drop_if_gone(connection: Any, _record: Any, _proxy: Any) -> None:
@@ -189,10 +213,7 @@ async def ask(session: AsyncSession | Direct, statement: Select[Any], parameters
     if lent is None:
         return list(await session.execute(statement, parameters))
     if session.in_transaction():  # it has a connection, and may be the one that gets the last
-        connection = await session.connection()
-        below = Direct(
-            (await connection.get_raw_connection()).driver_connection, connection.dialect, None, schema_of(session)
-        )
+        below = Direct(await driver_of(session), session.get_bind().dialect, None, schema_of(session))
         return await below.execute(statement, parameters)
     async with lent() as direct:
         return await direct.execute(statement, parameters)

@@ -23,7 +23,7 @@ from sqlalchemy.pool import NullPool
 from memory_sql.config.kinds import DEFAULT_SCHEMA
 from memory_sql.db.commits import on_commit, tells_commit
 from memory_sql.db.connecting import POOLED, connect
-from memory_sql.db.direct import ALONE, Lent, Reader, drop_if_gone
+from memory_sql.db.direct import ALONE, Lent, Reader, driver_of, drop_if_gone, finish
 from memory_sql.db.failures import RAISED, raise_named
 from memory_sql.db.identity import Identity
 from memory_sql.db.naming import NAMED, name_schema, named_within
@@ -354,6 +354,10 @@ class Database:
                 yield own
                 if own.in_transaction():
                     await own.commit()
+            except RAISED:
+                if served is None and own.in_transaction() and not (await own.connection()).invalidated:
+                    await finish(await driver_of(own))
+                raise
             finally:
                 if own.in_transaction():
                     await asyncio.shield(own.close())

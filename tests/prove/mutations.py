@@ -920,6 +920,13 @@ MUTATIONS = (
         (Change("                NOT l.whole\n", "                false\n", FORGET),),
         PROPAGATION,
     ),
+    # Connections
+    Mutation("a call that was never executed leaves its transaction behind", (Change(
+        "            await finish(self.connection)\n", "",
+    ),), ("tests/integration/test_left_unfinished.py",)),
+    Mutation("so does one of a session", (Change(
+        "await finish(await driver_of(own))", "pass",
+    ),), ("tests/integration/test_left_unfinished.py",)),
     # What stands behind nobody any more
     Mutation("left: what former members alone support stays", (Change(
         "found = await groups.without_support(keys) if keys else ()", "found = ()",

@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from memory_sql.db.ddl import VIEWS
+from memory_sql.db.direct import driver_of
 from memory_sql.db.models import SCHEMA, MovedAgentRow
 from memory_sql.db.naming import in_schema, schema_of
 from memory_sql.errors import InputError
@@ -52,7 +53,7 @@ async def copy_view(session: AsyncSession, view: str, agent_id: str | None, to: 
         rows = rows.where(column("agent_id").not_in(select(MovedAgentRow.agent_id)))
     schema = schema_of(session)
     await session.execute(_PLAINLY)
-    driver: Any = (await (await session.connection()).get_raw_connection()).driver_connection
+    driver = await driver_of(session)
     copied = await driver.copy_from_query(
         in_schema(str(rows.compile(dialect=_DIALECT)), schema), *given, output=put, format="csv", header=True
     )

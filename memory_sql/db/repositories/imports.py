@@ -45,6 +45,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.types import TypeEngine
 
 from memory_sql.db.closures import Closure, Taken
+from memory_sql.db.direct import driver_of
 from memory_sql.db.models import (
     AgentRow,
     EventRow,
@@ -357,7 +358,7 @@ class ImportRepository:
         _, is_staged = (await self.session.execute(locked)).one()
         if not is_staged:
             (await self._info()).pop(_PLANNED, None)
-            await (await self._driver()).execute(STAGE if keeps else STAGE_ONCE)
+            await (await driver_of(self.session)).execute(STAGE if keeps else STAGE_ONCE)
 
     async def empty(self) -> None:
         """Empties the staging tables, for more rows of the agent."""
@@ -365,17 +366,14 @@ class ImportRepository:
 
     async def stage_rows(self, rows: Iterable[Sequence[Any]]) -> int:
         """Rows with the columns of `STAGED`, those of a scope in its order. Returns how many there were."""
-        staged = await (await self._driver()).copy_records_to_table("import_rows", records=rows, columns=list(STAGED))
+        staged = await (await driver_of(self.session)).copy_records_to_table(
+            "import_rows", records=rows, columns=list(STAGED)
+        )
         return int(staged.rpartition(" ")[2])
 
     async def stage_texts(self, texts: Iterable[Sequence[Any]]) -> None:
         """Rows with the columns of `TEXTS`."""
-        await (await self._driver()).copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
-
-    async def _driver(self) -> Any:
-        raw = (await (await self.session.connection()).get_raw_connection()).driver_connection
-        assert raw is not None
-        return raw
+        await (await driver_of(self.session)).copy_records_to_table("import_texts", records=texts, columns=list(TEXTS))
 
     async def _info(self) -> dict[Any, Any]:
         return (await self.session.connection()).info

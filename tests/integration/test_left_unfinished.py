@@ -1,0 +1,122 @@
+"""A statement that the driver has prepared and never executed: the connection is in no transaction for whoever comes next.
+
+The driver doesn't tell the server that nothing more comes, so the server keeps the transaction that began with the statement,
+its time and its locks, and would put the next BEGIN into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from sqlalchemy import Integer, Text, bindparam, cast, func, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from memory_sql.db.direct import ask
+from memory_sql.db.engine import SNAPSHOT, Database
+from memory_sql.db.hosted import HostDatabase
+from memory_sql.db.models.agents import AgentRow
+from memory_sql.db.urls import asyncpg_url
+from memory_sql.errors import DatabaseError
+from memory_sql.memory import Memory
+from tests.database import rows
+
+Ask = Callable[[Database, object], Awaitable[object]]
+AGENTS = (
+    select(func.count().label("n"))
+    .select_from(AgentRow)
+    .where(AgentRow.agent_id != cast(cast(bindparam("n", type_=Integer), Integer), Text))
+)
+ACTIVITY = """
+    SELECT state, xact_start IS NULL, (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND relation IS NOT NULL)
+    FROM pg_stat_activity a WHERE application_name = 'left'
+"""
+
+
+async def directly(database: Database, value: object) -> object:
+    async with database.reading() as reader:
+        return await reader.execute(AGENTS, {"n": value})
+
+
+async def in_a_session(database: Database, value: object) -> object:
+    async with database.statement() as session:
+        return (await session.execute(AGENTS, {"n": value})).one()
+
+
+async def below_a_session(database: Database, value: object) -> object:
+    async with database.statement() as session:
+        await session.execute(select(1))
+        return await ask(session, AGENTS, {"n": value})
+
+
+async def past_a_session(database: Database, value: object) -> object:
+    async with database.statement() as session:
+        return await ask(session, AGENTS, {"n": value})
+
+
+WAYS = [directly, in_a_session, below_a_session, past_a_session]
+
+
+@pytest.fixture(params=["ours", "the host's"])
+async def database(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Database]:
+    if request.param == "ours":
+        database = Database(database_url, pool_size=1)
+        yield database
+        await database.close()
+        return
+    engine = create_async_engine(asyncpg_url(database_url), pool_size=1, max_overflow=0)
+    yield HostDatabase(engine)
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def named(database: Database) -> AsyncIterator[None]:
+    """Its one connection has a name, and afterwards a transaction can begin on it as it should."""
+    async with database.statement() as session:
+        await session.execute(text("SET application_name = 'left'"))
+    yield
+    async with database.transaction(snapshot=True) as session:
+        await session.execute(SNAPSHOT)
+        assert (await session.execute(select(func.count()).select_from(AgentRow))).scalar_one() == 0
+
+
+async def is_left_idle(memory: Memory) -> bool:
+    """Or closed."""
+    return all(tuple(row) == ("idle", True, 0) for row in await rows(memory, ACTIVITY))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_statement_that_is_cancelled_before_it_is_executed(
+    memory: Memory, database: Database, way: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = asyncpg.Connection._get_statement
+
+    async def cancelled(driver: Any, query: str, *given: Any, **named: Any) -> Any:
+        found = await prepared(driver, query, *given, **named)
+        if "agents" in query:
+            asking.cancel()
+            await asyncio.sleep(0)
+        return found
+
+    async with named(database):
+        monkeypatch.setattr(asyncpg.Connection, "_get_statement", cancelled)
+        asking = asyncio.ensure_future(way(database, 1))
+        await asyncio.wait({asking})
+        assert asking.cancelled()
+        monkeypatch.undo()
+        assert await is_left_idle(memory)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_statement_with_a_value_that_the_driver_cannot_write(
+    memory: Memory, database: Database, way: Ask
+) -> None:
+    async with named(database):
+        with pytest.raises((DatabaseError, DBAPIError, asyncpg.PostgresError), match=r"integer|refused"):
+            await way(database, "one")
+        assert await is_left_idle(memory)

@@ -239,18 +239,21 @@ class Life:
         """No holds, nothing excluded, no settings of their own; what was held and is to be forgotten is asked for again."""
         while self.world.holds:
             await client.give_up(self.world.holds.pop())
-        for agent in sorted(set(AGENTS)):
-            for hold in await memory.holds.list(agent_id=agent):  # granted to who didn't wait for the answer
-                await memory.holds.release(hold.hold_id, agent_id=agent)
-            for (conversation,) in await client.sql(EXCLUDED, agent=agent):
-                await memory.conversations.exclude(agent_id=agent, conversation_id=conversation, excluded=False)
-                client.skip(agent, conversation)  # whoever excluded it was interrupted, and more was said since
-            await memory.configure(agent_id=agent, **dict.fromkeys(await memory.admin.settings(agent_id=agent)))
+        for agent in sorted(set(AGENTS)):  # workers that were frozen go on, with their locks
+            await client.again_until_it_returns(partial(self.end_exceptions_of, memory, client, agent))
         owed, self.world.owed = self.world.owed, []
         for agent, selection, takes, touches in owed:
             with suppress(MemorySQLError):
                 await client.forget(agent, selection, takes, touches)
         await memory.work.catch_up()
+
+    async def end_exceptions_of(self, memory: Memory, client: Client, agent: str) -> None:
+        for hold in await memory.holds.list(agent_id=agent):  # granted to who didn't wait for the answer
+            await memory.holds.release(hold.hold_id, agent_id=agent)
+        for (conversation,) in await client.sql(EXCLUDED, agent=agent):
+            await memory.conversations.exclude(agent_id=agent, conversation_id=conversation, excluded=False)
+            client.skip(agent, conversation)  # whoever excluded it was interrupted, and more was said since
+        await memory.configure(agent_id=agent, **dict.fromkeys(await memory.admin.settings(agent_id=agent)))
 
     async def drain(self, memory: Memory) -> None:
         """Revives what was given up; fails where nothing moves for long."""

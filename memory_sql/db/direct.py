@@ -135,11 +135,12 @@ async def finish(driver: Any) -> None:
 
     asyncpg 0.32 sends Flush after Parse, and Sync only with what is executed, not where a value can't be written. Until then
     the server is in a transaction of which the driver doesn't know: it holds locks, and the next BEGIN would go on with it,
-    its time and its snapshot. Any query ends it, also an empty one. Where that fails, the connection is closed, and the pool
-    drops it.
+    its time and its snapshot. Any query ends it. Where that fails, the connection is closed, and the pool drops it. In a
+    transaction that the driver knows there is nothing to do: its end ends this, too.
     """
     try:
-        await driver.execute("", timeout=FINISH_SECONDS)
+        if not driver.is_in_transaction():
+            await driver.execute("SELECT", timeout=FINISH_SECONDS)
     except BaseException as error:
         driver.terminate()
         if not isinstance(error, Exception):

@@ -355,7 +355,7 @@ class Database:
                 if own.in_transaction():
                     await own.commit()
             except RAISED:
-                if served is None and own.in_transaction() and not (await own.connection()).invalidated:
+                if own.in_transaction() and not (await own.connection()).invalidated:
                     await finish(await driver_of(own))
                 raise
             finally:

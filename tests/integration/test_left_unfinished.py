@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
-from sqlalchemy import Integer, Text, bindparam, cast, func, select, text
+from sqlalchemy import Integer, Select, Text, bindparam, cast, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -27,36 +28,39 @@ from memory_sql.memory import Memory
 from tests.database import rows
 
 Ask = Callable[[Database, object], Awaitable[object]]
-AGENTS = (
-    select(func.count().label("n"))
-    .select_from(AgentRow)
-    .where(AgentRow.agent_id != cast(cast(bindparam("n", type_=Integer), Integer), Text))
-)
 ACTIVITY = """
     SELECT state, xact_start IS NULL, (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND relation IS NOT NULL)
-    FROM pg_stat_activity a WHERE application_name = 'left'
+    FROM pg_stat_activity a WHERE pid = :pid
 """
+IDLE = ("idle", True, 0)
+numbers = count()
+
+
+def agents() -> Select[Any]:
+    """Another one each time: what a connection has prepared before is executed at once."""
+    given = cast(cast(bindparam("n", type_=Integer), Integer), Text)
+    return select(func.count().label(f"agents_{next(numbers)}")).where(AgentRow.agent_id != given)
 
 
 async def directly(database: Database, value: object) -> object:
     async with database.reading() as reader:
-        return await reader.execute(AGENTS, {"n": value})
+        return await reader.execute(agents(), {"n": value})
 
 
 async def in_a_session(database: Database, value: object) -> object:
     async with database.statement() as session:
-        return (await session.execute(AGENTS, {"n": value})).one()
+        return (await session.execute(agents(), {"n": value})).one()
 
 
 async def below_a_session(database: Database, value: object) -> object:
     async with database.statement() as session:
         await session.execute(select(1))
-        return await ask(session, AGENTS, {"n": value})
+        return await ask(session, agents(), {"n": value})
 
 
 async def past_a_session(database: Database, value: object) -> object:
     async with database.statement() as session:
-        return await ask(session, AGENTS, {"n": value})
+        return await ask(session, agents(), {"n": value})
 
 
 WAYS = [directly, in_a_session, below_a_session, past_a_session]
@@ -75,19 +79,18 @@ async def database(request: pytest.FixtureRequest, database_url: str) -> AsyncIt
 
 
 @asynccontextmanager
-async def named(database: Database) -> AsyncIterator[None]:
-    """Its one connection has a name, and afterwards a transaction can begin on it as it should."""
+async def one_connection(database: Database) -> AsyncIterator[int]:
+    """Its process; afterwards a transaction can begin on it as it should."""
     async with database.statement() as session:
-        await session.execute(text("SET application_name = 'left'"))
-    yield
+        pid: int = (await session.execute(select(func.pg_backend_pid()))).scalar_one()
+    yield pid
     async with database.transaction(snapshot=True) as session:
         await session.execute(SNAPSHOT)
         assert (await session.execute(select(func.count()).select_from(AgentRow))).scalar_one() == 0
 
 
-async def is_left_idle(memory: Memory) -> bool:
-    """Or closed."""
-    return all(tuple(row) == ("idle", True, 0) for row in await rows(memory, ACTIVITY))
+async def activity(memory: Memory, pid: int) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in await rows(memory, ACTIVITY, pid=pid)]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -103,20 +106,21 @@ async def test_statement_that_is_cancelled_before_it_is_executed(
             await asyncio.sleep(0)
         return found
 
-    async with named(database):
+    async with one_connection(database) as pid:
         monkeypatch.setattr(asyncpg.Connection, "_get_statement", cancelled)
         asking = asyncio.ensure_future(way(database, 1))
         await asyncio.wait({asking})
         assert asking.cancelled()
         monkeypatch.undo()
-        assert await is_left_idle(memory)
+        is_closed = way is in_a_session  # by SQLAlchemy
+        assert await activity(memory, pid) == ([] if is_closed else [IDLE])
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_statement_with_a_value_that_the_driver_cannot_write(
     memory: Memory, database: Database, way: Ask
 ) -> None:
-    async with named(database):
+    async with one_connection(database) as pid:
         with pytest.raises((DatabaseError, DBAPIError, asyncpg.PostgresError), match=r"integer|refused"):
             await way(database, "one")
-        assert await is_left_idle(memory)
+        assert await activity(memory, pid) == [IDLE]

@@ -924,7 +924,7 @@ MUTATIONS = (
     Mutation("a call that was never executed leaves its transaction behind", (Change(
         "            await finish(self.connection)\n", "",
     ),), ("tests/integration/test_left_unfinished.py",)),
-    Mutation("so does one of a session", (Change(
+    Mutation("a call of a session that was never executed does so, too", (Change(
         "await finish(await driver_of(own))", "pass",
     ),), ("tests/integration/test_left_unfinished.py",)),
     # What stands behind nobody any more

@@ -15,14 +15,14 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import asyncpg  # type: ignore[import-untyped]
 from pydantic import BaseModel
@@ -37,10 +37,12 @@ from memory_sql.memory import Memory
 T = TypeVar("T", bound=BaseModel | str)
 Call = Callable[[int], Awaitable[object]]
 Calls = Mapping[str, Call]
+Multiples = Mapping[str, Mapping[str, float]]  # of a `SELECT 1`, by operation and library
 
 DIMENSIONS = 256
 MEMORIES = 1_000  # of the user, before measuring begins, by default
 ROUNDS, WARM_UP = 200, 10
+AT_ONCE = 500  # stored before measuring begins, where a library can
 FIVE = 5
 STORE, STORE_FIVE, EXTRACT = "store one", "store five messages", "five messages, facts extracted"
 SEARCH, SEARCH_MESSAGES = "search, best five", "and five of the messages"  # which nobody else searches
@@ -63,11 +65,14 @@ def spoken(n: int) -> list[dict[str, str]]:
     return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(facts(n))]
 
 
-_vectors = [[random.Random(seed).gauss(0, 1) for _ in range(DIMENSIONS)] for seed in range(256)]
+_vectors = [[random.Random(seed).gauss(0, 1) for _ in range(DIMENSIONS)] for seed in range(1_024)]
 
 
 def vector_of(text: str) -> list[float]:
-    return _vectors[hashlib.md5(text.encode(), usedforsecurity=False).digest()[0]]
+    """One of 262,144: an index of vectors is slow where many rows have the same one, which no embedder does."""
+    digest = hashlib.md5(text.encode(), usedforsecurity=False).digest()
+    vector, turned = _vectors[int.from_bytes(digest[:2]) % len(_vectors)], digest[2]
+    return vector[turned:] + vector[:turned]
 
 
 class Embeddings:
@@ -189,8 +194,9 @@ async def langgraph(url: str, memories: int) -> AsyncIterator[Calls]:
     index = {"dims": DIMENSIONS, "embed": Embedder().embed_batch, "fields": ["text"]}
     async with module.AsyncPostgresStore.from_conn_string(plain_url(url), index=index) as store:
         await store.setup()
-        for n in range(memories):
-            await store.aput(where, f"k{n}", {"text": sentence(n)})
+        for first in range(0, memories, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, memories))
+            await store.abatch([put(where, f"k{n}", {"text": sentence(n)}) for n in numbers])
         yield {
             STORE: lambda n: store.aput(where, f"s{n}", {"text": sentence(memories + n)}),
             STORE_FIVE: lambda n: store.abatch(
@@ -204,38 +210,58 @@ async def langgraph(url: str, memories: int) -> AsyncIterator[Calls]:
         }
 
 
+class Rival(NamedTuple):
+    opened: Callable[[str, int], AbstractAsyncContextManager[Calls]]
+    package: str
+    module: str
+    migrated: bool
+
+
 RIVALS = {
-    "memory_sql": (ours, "memory-sql", "memory_sql", True),
-    "mem0": (mem0, "mem0ai", "mem0", False),
-    "mem0, from asyncio": (mem0_from_asyncio, "mem0ai", "mem0", False),
-    "LangGraph's store": (langgraph, "langgraph-checkpoint-postgres", "langgraph", False),
+    "memory_sql": Rival(ours, "memory-sql", "memory_sql", True),
+    "mem0": Rival(mem0, "mem0ai", "mem0", False),
+    "mem0, from asyncio": Rival(mem0_from_asyncio, "mem0ai", "mem0", False),
+    "LangGraph's store": Rival(langgraph, "langgraph-checkpoint-postgres", "langgraph", False),
 }
 
 
-async def main(rounds: int = ROUNDS, memories: int = MEMORIES) -> None:
+async def main(rounds: int, sizes: Sequence[int]) -> None:
     with server() as there:
         if not await has_extension(there, "vector"):
             print("the others need pgvector, which this server doesn't have")
             return
-        installed = {name: rival for name, rival in RIVALS.items() if find_spec(rival[2]) is not None}
+        installed = {name: rival for name, rival in RIVALS.items() if find_spec(rival.module) is not None}
         if len(installed) == 1:
             print("nobody else is installed: see benchmarks/requirements.txt")
             return
-        async with AsyncExitStack() as stack:
-            known: dict[str, Calls] = {}
-            for name, (opened, package, _, migrated) in installed.items():
-                url = await stack.enter_async_context(fresh_database(there, migrated=migrated))
-                known[name] = await stack.enter_async_context(opened(url, memories))
-                await analyze(url)
-                print(f"{name} {version(package)}")
-            connection = await asyncpg.connect(plain_url(there))
-            stack.push_async_callback(connection.close)
-            await compare(connection, known, rounds)
+        for name, rival in installed.items():
+            print(f"{name} {version(rival.package)}")
+        found = {size: await measured(there, installed, rounds, size) for size in sizes}
+        first, last = min(sizes), max(sizes)
+        if last > first:
+            print(f"\n{last:,} memories by {first:,}, each in multiples of its own `SELECT 1`")
+            print_growth(installed, found[first], found[last])
 
 
-async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], rounds: int) -> None:
-    """The median of each in milliseconds, and in multiples of a `SELECT 1` in the same turns."""
+async def measured(there: str, installed: Mapping[str, Rival], rounds: int, size: int) -> Multiples:
+    """In databases of their own, and printed."""
+    async with AsyncExitStack() as stack:
+        known: dict[str, Calls] = {}
+        for name, rival in installed.items():
+            url = await stack.enter_async_context(fresh_database(there, migrated=rival.migrated))
+            started = time.perf_counter()
+            known[name] = await stack.enter_async_context(rival.opened(url, size))
+            print(f"{name} filled in {time.perf_counter() - started:.0f} s", flush=True)
+            await analyze(url)
+        connection = await asyncpg.connect(plain_url(there))
+        stack.push_async_callback(connection.close)
+        return await compare(connection, known, rounds)
+
+
+async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], rounds: int) -> Multiples:
+    """The median of each in milliseconds, and in multiples of a `SELECT 1` in the same turns; the multiples are returned."""
     print(f"\n{'':32}" + "".join(f"{name:>26}" for name in known))
+    found: dict[str, dict[str, float]] = {}
     for operation in OPERATIONS:
         calls: dict[str, Call] = {"SELECT 1": lambda _: connection.fetchval("SELECT 1")}
         calls |= {name: each[operation] for name, each in known.items() if operation in each}
@@ -247,15 +273,35 @@ async def compare(connection: asyncpg.Connection, known: Mapping[str, Calls], ro
                 took[name] += [time.perf_counter() - started] if n >= 0 else []
         medians = {name: statistics.median(times) * 1000 for name, times in took.items()}
         base = medians.pop("SELECT 1")
-        told = [f"{medians[name]:10.2f} ms {medians[name] / base:7.1f} x" if name in medians else "–" for name in known]
-        print(f"{operation:32}" + "".join(f"{one:>26}" for one in told), flush=True)
+        found[operation] = {name: median / base for name, median in medians.items()}
+        told = {name: f"{median:.2f} ms {median / base:7.1f} x" for name, median in medians.items()}
+        print_row(operation, known, told)
+    return found
+
+
+def print_row(operation: str, names: Iterable[str], told: Mapping[str, str]) -> None:
+    print(f"{operation:32}" + "".join(f"{told.get(name, '–'):>26}" for name in names), flush=True)
+
+
+def print_growth(names: Iterable[str], first: Multiples, last: Multiples) -> None:
+    for operation, took in last.items():
+        print_row(
+            operation, names, {name: f"{multiple / first[operation][name]:.1f} x" for name, multiple in took.items()}
+        )
+
+
+def sizes_of(text: str) -> list[int]:
+    return [int(size) for size in text.split(",")]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each operation, in turns")
     parser.add_argument(
-        "--memories", type=int, default=MEMORIES, help="of the user, before measuring begins; 1,000 and more"
+        "--memories",
+        type=sizes_of,
+        default=[MEMORIES],
+        help="of the user, before measuring begins; 1,000 and more, or several numbers: 1000,100000",
     )
     given = parser.parse_args()
     asyncio.run(main(given.rounds, given.memories))

@@ -128,7 +128,9 @@ OBSERVATIONS: dict[str, Lie[list[Item]]] = {
     "observation in nobody's scope": _more(lambda _chance, _one, _offered, _true: ("An invention.", "group_99", [1])),
     "observation of a message that isn't there": _more(_invented_source),
     "observation without words": _more(lambda _chance, one, _offered, _true: ("", *one[1:])),
-    "observation of sixty words": _more(lambda _chance, one, _offered, _true: ("word " * 60, *one[1:])),
+    "observation of sixty words": _more(
+        lambda _chance, one, _offered, _true: (f"{'word ' * 60}{_name(one[0])}", *one[1:])
+    ),
 }
 
 

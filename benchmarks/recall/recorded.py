@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from benchmarks.recall.formed import lines
+from memory_sql.consolidation.accounting import SLIGHT_INPUTS
 from memory_sql.consolidation.comparing import RecheckTask
 from memory_sql.consolidation.figures import Source
 from memory_sql.consolidation.grounding import ungrounded_in
@@ -189,9 +190,11 @@ class RecordedModel:
         new = {self._number(item.text): f"n{item.n}" for item in asked.observations}
         self._heard[scope].update(new)
         known = {self._number(item.text): f"k{item.n}" for item in asked.known}
+        text = self._text(scope, asked) or asked.by_rule().text
         return {
-            "text": self._text(scope, asked) or asked.by_rule().text,
+            "text": text,
             "contradictions": list(self._contradictions(new, {**known, **new})),
+            "left_out": list(_left_out(text, asked)),
         }
 
     def _text(self, scope: str, asked: ConsolidationTask) -> str:
@@ -241,6 +244,22 @@ class RecordedModel:
         if content not in self.conversations.numbers:
             raise RecordedError("an observation isn't one of those recorded")
         return self.conversations.numbers[content]
+
+
+def _left_out(text: str, asked: ConsolidationTask) -> Iterator[Row]:
+    """The new observations that the text doesn't tell; those that it tells in other words are said to be repeated.
+
+    What is more than may be slight at a time waits for the next text.
+    """
+    words = set(words_of(text))
+    room = SLIGHT_INPUTS * sum(len(item.text.split()) for item in asked.observations)
+    for item in asked.observations:
+        if item.text.rstrip(".") in text:
+            continue
+        is_slight = not _is_heard(item.text, words)
+        room -= len(item.text.split()) if is_slight else 0
+        if room > 0:
+            yield {"what": f"n{item.n}", "why": "slight" if is_slight else "repeated"}
 
 
 def figures_of(text: str) -> set[str]:

@@ -73,7 +73,8 @@ def nothing_new(kept: Kept, inputs: int, max_words: int) -> Refusal | None:
     if not kept.left_out:
         return Refusal(
             "the new text tells none of the new observations, and the answer doesn't say why",
-            "It tells none of the new observations: tell them, or name in left_out each that your text doesn't tell.",
+            "It tells none of the new observations: tell them, or name in left_out each that your text doesn't tell,"
+            " and as repeated each that it tells in other words.",
         )
     said = ", ".join(f"{count} for {reason}" for reason, count in kept.left_out.items())
     return Refusal(

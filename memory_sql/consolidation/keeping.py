@@ -262,7 +262,7 @@ def _passed_over(
         n
         for n, words in enumerate(new)
         if words
-        and _best(words, told) < TOLD_AT_ALL
+        and not _is_told_at_all(words, told)
         and small.intersection(map(str.lower, words_in(inputs[n].content)))
     ]
     known = [pieces(sentence) for sentence in sentences(current)] if found else []
@@ -280,9 +280,13 @@ def _told(
 
 
 def _is_told(words: Collection[str], left: Sequence[Collection[str]], gone: Sequence[Collection[str]]) -> bool:
-    """Whether a sentence that is left tells an observation of these words, and none that went does so better."""
+    """Whether a sentence that is left tells an observation of these words, and none that went does so better; or several do
+    together, and none that went told any of it.
+    """
     best = _best(words, left)
-    return bool(words) and best >= TOLD and (best == 1 or best > _best(words, gone))
+    if best >= TOLD:
+        return bool(words) and (best == 1 or best > _best(words, gone))
+    return _together(words, left) >= TOLD and not _together(words, gone)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -317,6 +321,16 @@ def _best(words: Collection[str], among: Sequence[Collection[str]]) -> float:
     return max((share_among(words, there) for there in among), default=0.0)
 
 
+def _is_told_at_all(words: Collection[str], told: Sequence[Collection[str]]) -> bool:
+    return _best(words, told) >= TOLD_AT_ALL or _together(words, told) >= TOLD
+
+
+def _together(words: Collection[str], among: Sequence[Collection[str]]) -> float:
+    """How much of a long observation's words those sentences have together of which it says the most."""
+    about = [there for there in map(telling, map(" ".join, among)) if there and share_among(there, words) >= TOLD]
+    return share_among(words, frozenset[str]().union(*about)) if about else 0.0
+
+
 def _made_up(
     parts: Sequence[str],
     told: Sequence[frozenset[str]],
@@ -336,7 +350,7 @@ def _made_up(
     if not found:
         return set()
     others = [words for n, words in enumerate(told) if n not in found]
-    untold = [item.content for item in inputs if _best(telling(item.content, [whose]), others) < TOLD_AT_ALL]
+    untold = [item.content for item in inputs if not _is_told_at_all(telling(item.content, [whose]), others)]
     if current and _language(current) not in (None, _language(" ".join(parts))):
         untold += sentences(current)  # told in another language from now on
     for n in list(found):

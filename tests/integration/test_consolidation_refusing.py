@@ -46,6 +46,18 @@ async def test_model_is_told_why_and_asked_once_more(memory: Memory, llm: Script
     assert await rows(memory, "SELECT input_tokens, calls FROM memory.runs") == [(200, 2)]
 
 
+async def test_model_may_say_that_the_text_tells_it_already(memory: Memory, llm: Scripted) -> None:
+    """In words that share too few with it. Asked why it tells nothing new, it learns how to say so."""
+    text = f"{OLD} Tomato focaccia has replaced the spelt loaf."
+    scope = await with_text(memory, llm, text)
+    said = "From June on Tansy Lane Bakehouse drops the spelt loaf, of which about four a day were binned, and sells tomato"
+    await observed(memory, f"{said} focaccia in its place; all three partners ticked it on the sheet by the oven.")
+    llm.then(text, json.dumps({"text": text, "left_out": [{"what": "n1", "why": "repeated"}]}))
+    assert (await memory.scopes.consolidate(agent_id="ada", scope_id=scope)).content == text
+    assert "as repeated each that it tells in other words" in llm.requests[-1].prompt
+    assert await pending(memory) == []
+
+
 @pytest.mark.slow
 async def test_refused_text_leaves_everything_pending_until_something_new_comes(memory: Memory, llm: Scripted) -> None:
     """However often: no observation is set aside, the batch isn't halved, nobody asks the model for nothing."""

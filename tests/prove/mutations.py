@@ -975,6 +975,7 @@ MUTATIONS = (
         Change("if copies and not any(", "if False and not any("),
     ), TOLD),
     Mutation("texts: what is told in other words is put back", (Change("COPIED = 0.6", "COPIED = 0.0"),), TOLD),
+    Mutation("texts: several sentences tell nothing together", (without(" or _together(words, told) >= TOLD"),), TOLD),
     Mutation("texts: what is passed over is absorbed", (Change(
         "passed_over = frozenset(", "passed_over = frozenset[int]() and frozenset(",
     ),), TOLD),

@@ -11,6 +11,7 @@ from memory_sql.consolidation.answers import NamedLeftOut
 from memory_sql.consolidation.keeping import Kept, kept
 from memory_sql.consolidation.replacing import Shown
 from memory_sql.domain.scopes import AbsorbedObservation, Contradiction, PendingObservation
+from memory_sql.languages.text import sentences
 
 AROUND = [
     "Rosa cleans the kitchen windows on Thursdays.",
@@ -19,6 +20,14 @@ AROUND = [
     "The choir rehearses in the parish hall every Tuesday evening.",
     "A new roof for the barn will cost about nine thousand euros.",
     "Lena teaches chess to the children of the village school.",
+]
+AROUND_GERMAN = [
+    "Rosa putzt donnerstags die Fenster der Küche.",
+    "Das Boot wurde im Mai von der Mannschaft grün gestrichen.",
+    "Jonas repariert alte Fahrradteile in der Werkstatt hinter der Mühle.",
+    "Der Chor probt jeden Dienstag im Saal der Gemeinde.",
+    "Ein neues Dach für die Scheune wird etwa neuntausend Euro kosten.",
+    "Lena bringt den Kindern der Dorfschule das Schachspiel bei.",
 ]
 FERRY = "The ferry to the island sails hourly."
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -172,6 +181,73 @@ def test_what_is_told_in_one_sentence_of_other_words_does_not_wait(said: str, to
     assert not of.waits
     of = kept(current, current, pending, [], "Mia", 500, lambda parts: [None] * len(parts))
     assert of.text == current
+    assert of.waits == {1}
+
+
+LONG = (
+    "The caravan by the lake belongs to Mia's uncle Herbert. The gas bottle stands under the bench. Neighbours called"
+    " Brandt keep the spare key. Its heating needs an hour. Bicycles hang in the shed. The farmer sells eggs on Mondays."
+    " Mosquitoes come in August. The shower takes tokens. A bus stops at the chapel twice daily. The pier is slippery."
+    " Dogs must be on a lead. The awning tore last winter."
+)
+RUN_ON = (
+    "the caravan by the lake belongs to my uncle Herbert and the gas bottle stands under the bench and neighbours called"
+    " Brandt keep the spare key and its heating needs an hour and bicycles hang in the shed and the farmer sells eggs on"
+    " Mondays and mosquitoes come in August and the shower takes tokens and a bus stops at the chapel twice daily"
+)
+GERMAN = (
+    "Der Wohnwagen am See gehört dem Onkel Herbert. Die Gasflasche steht unter der Bank. Den Schlüssel haben die Nachbarn"
+    " Brandt. Die Heizung braucht eine Stunde. Im Schuppen hängen die Fahrräder. Der Bauer verkauft montags Eier. Im"
+    " August kommen die Mücken. Für die Dusche gibt es Münzen. Der Bus hält zweimal täglich an der Kapelle."
+)
+
+
+def spread(text: str) -> list[str]:
+    """In sentences, the last first."""
+    return sentences(text)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (LONG, sentences(LONG)),
+        (LONG, spread(LONG)),
+        (LONG, [one for one in spread(LONG) if "slippery" not in one and "lead" not in one]),
+        (RUN_ON, spread(LONG)[3:]),
+        (GERMAN, spread(GERMAN)),
+    ],
+)
+def test_what_several_sentences_tell_together_does_not_wait(said: str, told: list[str]) -> None:
+    current = " ".join(AROUND_GERMAN if said is GERMAN else AROUND)
+    pending = [PendingObservation(1, said, NOW), PendingObservation(2, NEWS[0], NOW)]
+    text = " ".join([current, *told])
+    of = kept(text, current, pending[:1], [], "Mia", 500, lambda parts: [None] * len(parts))
+    assert (of.text, of.waits) == (text, frozenset[int]())
+    wrong = f"{text} The rent is 77 euros."
+    of = kept(
+        wrong, current, pending[:1], [], "Mia", 500, lambda parts: ["figures" if "77" in one else None for one in parts]
+    )
+    assert (of.text, of.waits) == (text, frozenset[int]())
+
+
+@pytest.mark.parametrize(
+    "told", [[], sentences(LONG)[:1], sentences(LONG)[3:5], ["The lake is near the chapel of the farmer."]]
+)
+def test_a_little_of_a_long_observation_is_not_all_of_it(told: list[str]) -> None:
+    current = " ".join(AROUND)
+    pending = [PendingObservation(1, LONG, NOW)]
+    of = kept(" ".join([current, *told]), current, pending, [], "Mia", 500, lambda parts: [None] * len(parts))
+    assert of.waits == {1}
+
+
+def test_what_a_sentence_told_that_went_waits_though_others_tell_most_of_it() -> None:
+    current = " ".join(AROUND)
+    pending = [PendingObservation(1, LONG, NOW)]
+    text = f"{current} {LONG}"
+    of = kept(
+        text, current, pending, [], "Mia", 500, lambda parts: ["figures" if "Brandt" in one else None for one in parts]
+    )
+    assert "Brandt" not in of.text
     assert of.waits == {1}
 
 

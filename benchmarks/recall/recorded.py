@@ -258,7 +258,7 @@ def _left_out(text: str, asked: ConsolidationTask) -> Iterator[Row]:
             continue
         is_slight = not _is_heard(item.text, words)
         room -= len(item.text.split()) if is_slight else 0
-        if room > 0:
+        if room > 0 or not is_slight:
             yield {"what": f"n{item.n}", "why": "slight" if is_slight else "repeated"}
 
 

@@ -1,5 +1,4 @@
 from datetime import UTC, date, datetime, timedelta
-from time import process_time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import strategies as st
 
 from memory_sql.languages.dates import days_of, find_dates
 from memory_sql.languages.days import Days
+from tests.timing import taken
 
 SATURDAY = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -264,9 +264,9 @@ def test_any_text_can_be_read(text: str, moment: datetime) -> None:
 )
 def test_long_text_takes_no_longer_than_it_is_long(text: str) -> None:
     """Ten times the text: about ten times the time, not a hundred."""
-    begun = process_time()
-    find_dates(text[: len(text) // 10], SATURDAY, BERLIN)
-    short = process_time() - begun
-    begun = process_time()
-    find_dates(text, SATURDAY, BERLIN)
-    assert process_time() - begun < 40 * short + 0.05
+
+    def excess() -> float:
+        short = taken(lambda: find_dates(text[: len(text) // 10], SATURDAY, BERLIN))
+        return taken(lambda: find_dates(text, SATURDAY, BERLIN)) - 40 * short
+
+    assert min(excess() for _ in range(3)) < 0.05

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +17,7 @@ from memory_sql.propagation.shape import MAX_CHARACTERS
 from memory_sql.propagation.speech import covered, language_of
 from tests.attacks import ATTACKS
 from tests.private_facts import CONVERSATIONS, conversations
+from tests.timing import fastest, taken
 from tests.unit.alike import ALIKE_PAIRS, UNLIKE_PAIRS
 from tests.unit.held_out import SHAREABLE as HELD_OUT
 
@@ -362,24 +362,27 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_answered_at_once(text: str) -> None:
-    started = time.process_time()
-    withheld(text)
-    without_contact(text[:10_000])
-    leaks(text, names=["Anna"], sources=["The deadline is Friday"])
-    assert time.process_time() - started < 2  # what isn't linear takes minutes
+    def answer() -> None:
+        withheld(text)
+        without_contact(text[:10_000])
+        leaks(text, names=["Anna"], sources=["The deadline is Friday"])
+
+    assert taken(answer) < 2  # what isn't linear takes minutes
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_of_the_greatest_length_is_answered_soon(text: str) -> None:
-    started = time.process_time()
-    leaks(text[:MAX_CHARACTERS], names=["Anna"], sources=[text])
-    without_contact(text[:MAX_CHARACTERS])
-    assert time.process_time() - started < 0.1
+    def read() -> None:
+        leaks(text[:MAX_CHARACTERS], names=["Anna"], sources=[text])
+        without_contact(text[:MAX_CHARACTERS])
+
+    assert fastest(read) < 0.1
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_source_is_compared_at_once(text: str) -> None:
-    started = time.process_time()
-    leaks("The project deadline is Friday", names=[text], sources=[text])
-    same_claim(text, text)
-    assert time.process_time() - started < 0.1
+    def compare() -> None:
+        leaks("The project deadline is Friday", names=[text], sources=[text])
+        same_claim(text, text)
+
+    assert fastest(compare) < 0.1

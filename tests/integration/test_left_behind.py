@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -286,3 +287,156 @@ async def test_claim_stays_while_one_of_its_sources_is_of_a_member(claims: Memor
         case _:
             await claims.forget(of_ann, **ADA, wait=False)
     assert await status(claims, PRINTER) == "archived"
+
+
+# What had given way before its author left
+
+
+@pytest.fixture
+async def corrected(memory: Memory) -> tuple[Observation, Observation]:
+    """What ann has said, and what dot has said in its place."""
+    old = await stated(memory, "ann", text="We sail at dawn.")
+    return old, await memory.observations.update(old.id, **ADA, user_id="dot", text="We sail at noon.")
+
+
+async def found(memory: Memory) -> set[str]:
+    return {hit.observation.content for hit in (await memory.search("sail", **ADA, user_id="eve")).results}
+
+
+@pytest.mark.parametrize("order", list(permutations(("leave", "forget", "join"))))
+async def test_what_gave_way_to_what_goes_is_archived_whenever_its_author_leaves(
+    memory: Memory, corrected: tuple[Observation, Observation], order: tuple[str, ...]
+) -> None:
+    """And whenever they come back, if they do after they left."""
+    for step in order:
+        if step == "leave":
+            await leave(memory, "ann")
+        elif step == "forget":
+            await memory.forget(corrected[1].id, **ADA, wait=False)
+        else:
+            await memory.groups.add_member("crew", "ann", **ADA)
+    assert await status(memory, "We sail at dawn.") == "archived"
+    assert await found(memory) == {"We sail at dawn."}
+
+
+async def test_what_gave_way_stays_so_beside_what_it_gave_way_to(
+    memory: Memory, corrected: tuple[Observation, Observation]
+) -> None:
+    await leave(memory, "ann")
+    old = await memory.observations.get(corrected[0].id, **ADA, user_id="eve")
+    assert (old.status, old.superseded_by) == ("superseded", corrected[1].id)
+    assert await found(memory) == {"We sail at noon."}
+    events = "SELECT count(*) FROM memory.events WHERE kind = 'status'"
+    told = await rows(memory, events)
+    await memory.groups.remove_member("crew", "ann", **ADA)
+    assert await rows(memory, events) == told
+
+
+@pytest.mark.parametrize("order", [("leave", "forget"), ("forget", "leave")])
+async def test_of_the_leavers_own_words_the_last_is_found_that_is_left(memory: Memory, order: tuple[str, str]) -> None:
+    first = await stated(memory, "ann", text="We sail at dawn.")
+    second = await memory.observations.update(first.id, **ADA, user_id="ann", text="We sail at noon.")
+    third = await memory.observations.update(second.id, **ADA, user_id="ann", text="We sail at dusk.")
+    for step in order:
+        await (leave(memory, "ann") if step == "leave" else memory.forget(third.id, **ADA, wait=False))
+    assert await found(memory) == {"We sail at noon."}
+    assert await status(memory, "We sail at dawn.") == "superseded"
+    await memory.forget(second.id, **ADA, wait=False)
+    assert await found(memory) == {"We sail at dawn."}
+
+
+@pytest.mark.parametrize("order", list(permutations(("leave", "leave too", "forget"))))
+async def test_what_others_had_said_before_stands_once_it_gave_way_to_nobody(
+    memory: Memory, order: tuple[str, ...]
+) -> None:
+    """Whoever leaves first of those who have said something since."""
+    first = await stated(memory, "eve", text="We sail at dawn.")
+    second = await memory.observations.update(first.id, **ADA, user_id="ann", text="We sail at noon.")
+    third = await memory.observations.update(second.id, **ADA, user_id="dot", text="We sail at dusk.")
+    fourth = await memory.observations.update(third.id, **ADA, user_id="eve", text="We sail at night.")
+    for step in order:
+        if step == "forget":
+            await memory.forget(fourth.id, **ADA, wait=False)
+        else:
+            await leave(memory, "ann" if step == "leave" else "dot")
+    assert await status(memory, "We sail at dawn.") == "active"
+    assert await status(memory, "We sail at noon.") == "superseded"
+    assert await status(memory, "We sail at dusk.") == "archived"
+    assert await found(memory) == {"We sail at dawn.", "We sail at dusk."}
+
+
+@pytest.mark.parametrize("order", [("leave", "quarantine"), ("quarantine", "leave")])
+async def test_what_gave_way_to_what_is_quarantined_is_archived(
+    memory: Memory, corrected: tuple[Observation, Observation], order: tuple[str, str]
+) -> None:
+    for step in order:
+        if step == "leave":
+            await leave(memory, "ann")
+        else:
+            await memory.observations.quarantine(corrected[1].id, **ADA, user_id="eve")
+    assert await status(memory, "We sail at dawn.") == "archived"
+    await memory.observations.unquarantine(corrected[1].id, **ADA, user_id="eve")
+    assert await status(memory, "We sail at noon.") == "active"
+
+
+@pytest.mark.parametrize("order", [("leave", "forget"), ("forget", "leave")])
+async def test_what_gave_way_to_what_a_hold_keeps_is_archived(
+    memory: Memory, corrected: tuple[Observation, Observation], order: tuple[str, str]
+) -> None:
+    hold = await memory.holds.place(**ADA, observation_id=corrected[1].id)
+    for step in order:
+        await (leave(memory, "ann") if step == "leave" else forget(memory, "dot"))
+    assert await status(memory, "We sail at dawn.") == "archived"
+    await memory.holds.release(hold.hold_id, **ADA)
+    assert await status(memory, "We sail at dawn.") == "archived"
+    assert await status(memory, "We sail at noon.") is None
+
+
+@pytest.fixture
+async def claim(database_url: str) -> AsyncIterator[tuple[Memory, str]]:
+    """What was propagated to the crew of what ann has said of her own, and the id of that."""
+    async with Memory(database_url, Teller(), SETTINGS, clock=WorldClock()) as opened:
+        maker = Maker(opened, "ada")
+        await maker.make([])
+        await maker.state("ann", "own", ("printer", "grey", 0), False)
+        await maker.tell()
+        await maker.spread()
+        assert await of_crew(opened) == "active"
+        listed = await opened.observations.list(**ADA, user_id=id_of("ann"))
+        (own,) = (one.id for one in listed if one.scope.kind == "individual")
+        yield opened, own
+        assert list(await opened.admin.verify()) == []
+
+
+async def of_crew(memory: Memory) -> str:
+    ((found,),) = await rows(
+        memory,
+        "SELECT coalesce(t.status, 'active') FROM memory.observations o JOIN memory.scopes s USING (agent_key, scope_id)"
+        " LEFT JOIN memory.observation_states t USING (agent_key, scope_id, seq) WHERE s.owner = 'g:crew'",
+    )
+    return str(found)
+
+
+@pytest.mark.parametrize("order", [("leave", "release"), ("release", "leave")])
+async def test_what_was_made_of_something_quarantined_does_not_stand_again_for_who_has_left(
+    claim: tuple[Memory, str], order: tuple[str, str]
+) -> None:
+    memory, own = claim
+    ann: dict[str, Any] = {**ADA, "user_id": id_of("ann")}
+    await memory.observations.quarantine(own, **ann)
+    assert await of_crew(memory) == "quarantined"
+    for step in order:
+        await (leave(memory, id_of("ann")) if step == "leave" else memory.observations.unquarantine(own, **ann))
+    assert await of_crew(memory) == "archived"
+
+
+@pytest.mark.parametrize("order", [("leave", "forget"), ("forget", "leave")])
+async def test_what_was_made_of_something_superseded_does_not_stand_again_for_who_has_left(
+    claim: tuple[Memory, str], order: tuple[str, str]
+) -> None:
+    memory, own = claim
+    newer = await memory.observations.update(own, **ADA, user_id=id_of("ann"), text="The printer in the hall is blue.")
+    assert await of_crew(memory) == "superseded"
+    for step in order:
+        await (leave(memory, id_of("ann")) if step == "leave" else memory.forget(newer.id, **ADA, wait=False))
+    assert await of_crew(memory) == "archived"

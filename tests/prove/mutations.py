@@ -934,6 +934,18 @@ MUTATIONS = (
         "found = await groups.without_support(keys) if keys else ()", "found = ()",
     ),), LEFT_BEHIND),
     Mutation("left: nobody keeps what was theirs", (Change("FILTER (WHERE m.kept)", "FILTER (WHERE false)"),), LEFT_BEHIND),
+    Mutation("left: what had given way stands again", (Change(
+        'gave_way_to_left()) if scope.kind == "group" else', "gave_way_to_left()) if False else",
+    ),), LEFT_BEHIND),
+    Mutation("left: what had given way comes back beside what it gave way to", (Change(
+        "which = and_(which, or_(~gave_way_to_left(), ~was_left_behind(_t)))", "pass",
+    ),), LEFT_BEHIND),
+    Mutation("left: what is left behind still supersedes", (Change(
+        "await _pass_over(session, agent_key, found.archived)", "pass",
+    ),), LEFT_BEHIND),
+    Mutation("left: it matters who leaves first", (Change(
+        "return {key: seq for key, seq in afters.items() if (key[0], seq) in left}", "return {}",
+    ),), LEFT_BEHIND),
     # An agent is whole in one shard
     Mutation("moves: it can be changed in the last moment", (Change(
         "    RAISE EXCEPTION 'the agent is moving to another shard' USING ERRCODE = 'MS001';\n",

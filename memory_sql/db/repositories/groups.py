@@ -34,7 +34,6 @@ from memory_sql.db.arrays import are_among
 from memory_sql.db.direct import ask
 from memory_sql.db.models import (
     ConversationRow,
-    EventRow,
     EvidenceRow,
     LineageRow,
     MemberRow,
@@ -46,6 +45,7 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.participants import members_who_spoke, took_part
 from memory_sql.db.repositories.aliases import user_ids
+from memory_sql.db.repositories.lines import was_left_behind
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key
@@ -255,20 +255,18 @@ class GroupRepository:
     async def _keys(self, *conditions: ColumnElement[bool]) -> tuple[ObservationKey, ...]:
         """In use or possibly so again, in the order of the keys.
 
-        What is quarantined may be again, unless that was said of it when they left; what was given up is tried again.
+        What is superseded or quarantined may be again; what was given up is tried again. Not what was left behind before.
         """
-        o, t, v = ObservationRow, ObservationStateRow, EventRow
+        o, t = ObservationRow, ObservationStateRow
         may_be_taken_back = and_(t.status == "archived", t.resolved.is_not(None))
-        may_return = and_(t.status == "superseded", or_(t.superseded_by.is_not(None), t.follows))
-        of_it = and_(v.agent_key == t.agent_key, v.scope_id == t.scope_id, v.seq == t.seq, v.kind == "status")
-        has_left = exists().where(of_it, v.detail["why"].astext == "leave").correlate(t)
-        may_be_released = and_(t.status == "quarantined", ~t.follows, ~has_left)
+        gave_way = and_(t.status == "superseded", or_(t.superseded_by.is_not(None), t.follows))
+        may_return = and_(or_(gave_way, t.status == "quarantined"), ~was_left_behind(t))
         found = await self._session.execute(
             select(o.scope_id, o.seq)
             .outerjoin(t, and_(t.agent_key == o.agent_key, t.scope_id == o.scope_id, t.seq == o.seq))
             .where(
                 o.agent_key == self._agent_key,
-                or_(IN_USE, may_return, may_be_released, may_be_taken_back, t.status == "given_up"),
+                or_(IN_USE, may_return, may_be_taken_back, t.status == "given_up"),
                 *conditions,
             )
             .order_by(o.scope_id, o.seq)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true
 from sqlalchemy.orm import aliased
 
-from memory_sql.db.models import ObservationRow, ObservationStateRow
+from memory_sql.db.models import EventRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.scopes import ScopeState, in_scope
 
 _o, _t = ObservationRow, ObservationStateRow
@@ -29,6 +29,19 @@ def is_left(t: Any) -> ColumnElement[bool]:
     return and_(t.status == "archived", t.resolved.is_(None))
 
 
+def was_left_behind(t: Any) -> ColumnElement[bool]:
+    """Whether the last change to it is that those left who alone had said it; it may still be superseded, or quarantined."""
+    return func.coalesce(told_last(t, "why") == "leave", False)
+
+
+def told_last(t: Any, name: str) -> ColumnElement[str | None]:
+    """What the event of the last change to its status says under this name."""
+    v = aliased(EventRow)
+    of_it = and_(v.agent_key == t.agent_key, v.scope_id == t.scope_id, v.seq == t.seq, v.kind == "status")
+    told = select(v.detail[name].astext).where(of_it).order_by(v.event_id.desc()).limit(1)
+    return told.correlate(t).scalar_subquery()
+
+
 def before_it(t: Any) -> Select[Any]:
     return select(t.seq, t.superseded_by, t.status, is_passed(t).label("passed"))
 
@@ -37,10 +50,20 @@ def is_there() -> ColumnElement[bool]:
     """Whether what superseded it isn't gone, withdrawn, or archived, as the word of somebody who has left."""
     newer, its = aliased(_o), aliased(_t)
     is_its = and_(newer.agent_key == _t.agent_key, newer.scope_id == _t.scope_id, newer.seq == _t.superseded_by)
-    same = and_(its.agent_key == _t.agent_key, its.scope_id == _t.scope_id, its.seq == _t.superseded_by)
+    same = _superseding(its)
     gone = select(its.seq).where(same, or_(its.status == "withdrawn", is_left(its))).correlate(_t)
     there = select(newer.seq).where(is_its).correlate(_t)
     return linked(_t) & there.offset(0).exists() & ~gone.offset(0).exists()  # each by its key
+
+
+def gave_way_to_left() -> ColumnElement[bool]:
+    """Whether what superseded it is archived, as the word of somebody who has left."""
+    its = aliased(_t)
+    return select(its.seq).where(_superseding(its), is_left(its)).correlate(_t).exists()
+
+
+def _superseding(its: Any) -> ColumnElement[bool]:
+    return and_(its.agent_key == _t.agent_key, its.scope_id == _t.scope_id, its.seq == _t.superseded_by)
 
 
 def is_followed(scope: ScopeState) -> ColumnElement[bool]:

@@ -24,11 +24,13 @@ from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.lines import (
     appended,
     before_it,
+    gave_way_to_left,
     is_followed,
     is_quarantined_elsewhere,
     is_there,
     line_of,
     linked,
+    was_left_behind,
 )
 from memory_sql.db.repositories.parts import whole_again
 from memory_sql.db.repositories.repetitions import lending, repeating
@@ -73,9 +75,14 @@ class StateRepository:
         links = appended(by, ahead)
         await self._link(scope, dict.fromkeys(await self.behind(scope, links)) | links)
 
-    async def pass_on(self, scope: ScopeState, seqs: Collection[int]) -> None:
-        """What any of these has superseded is superseded by the next in its line that isn't one of these, if there is one."""
-        ahead, going = await self._ahead(scope, seqs), {*seqs}
+    async def pass_on(self, scope: ScopeState, seqs: Collection[int], links: Mapping[int, int]) -> None:
+        """What any of these has superseded is superseded by the next in its line that isn't one of these, if there is one.
+
+        `links`: what is to supersede some of these.
+        """
+        if not seqs:
+            return
+        ahead, going = {**await self._ahead(scope, seqs), **links}, {*seqs}
         after = {seq: [one for one in line_of(ahead, seq)[1:] if one not in going] for seq in going}
         heirs = {seq: line[0] for seq, line in after.items() if line}
         if not heirs:
@@ -86,6 +93,16 @@ class StateRepository:
             )
         )
         await self._link(scope, {row.seq: heirs[row.superseded_by] for row in found})
+
+    async def pass_over(self, scope: ScopeState, archived: Collection[int]) -> None:
+        """What was left behind after it gave way to any of these, now archived, supersedes nothing: in its place they do."""
+        line = select(_t.seq).where(in_scope(_t, scope), among(_t.superseded_by, archived), *_left_behind(_t))
+        over, earlier = line.cte("over", recursive=True), aliased(_t)
+        before = select(earlier.seq).where(
+            in_scope(earlier, scope), earlier.superseded_by == over.c.seq, *_left_behind(earlier)
+        )
+        found = await self._session.scalars(select(over.union(before)))
+        await self.pass_on(scope, found.all(), {})
 
     async def _link(self, scope: ScopeState, by: Mapping[int, int | None]) -> None:
         links = unnested((_t.seq, _t.superseded_by), by.items())
@@ -198,13 +215,12 @@ class StateRepository:
             are_among((_t.seq, _t.superseded_by), reviewed),
         )
         wanted = bool(superseded or reviewed)
-        back, _ = await self._bring_back(scope, "superseded", unchanged, null(), now, **cause) if wanted else ([], [])
-        return back
+        return (await self._bring_back(scope, "superseded", unchanged, null(), now, **cause))[0] if wanted else []
 
     async def retry(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that work had given up; they are active again, or superseded by something newer."""
         which = among(_t.seq, seqs) & ~_t.follows
-        back, newer = await self._bring_back(scope, "given_up", which, _t.superseded_by, now, **cause)
+        back, newer, _ = await self._bring_back(scope, "given_up", which, _t.superseded_by, now, **cause)
         return sorted(back + newer)
 
     async def reopen(self, scope: ScopeState, seq: int, now: datetime, **cause: Any) -> None:
@@ -247,12 +263,18 @@ class StateRepository:
     async def stand_again(self, scope: ScopeState, now: datetime, **cause: Any) -> list[int]:
         """Those that are active again because all that superseded them is deleted, withdrawn, archived or quarantined.
 
-        Not what says the same as something quarantined: that is set aside, wherever it is said again.
+        Not what says the same as something quarantined: that is set aside, wherever it is said again. Nor what was left
+        behind with what it gave way to.
         """
         which = and_(~_t.follows, linked(_t), ~is_followed(scope), ~is_quarantined_elsewhere(scope))
+        if scope.kind == "group":
+            which = and_(which, or_(~gave_way_to_left(), ~was_left_behind(_t)))
         link = case((is_there(), _t.superseded_by))
-        back, _ = await self._bring_back(scope, "superseded", which, link, now, tied=True, **cause)
-        return back
+        back, archived = list[int](), True
+        while archived:  # what had given way to any of that may stand again too
+            more, _, archived = await self._bring_back(scope, "superseded", which, link, now, tied=True, **cause)
+            back += more
+        return sorted(back)
 
     async def behind(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
         """The active ones that these had superseded, or what these had superseded and is quarantined; each by which."""
@@ -273,23 +295,25 @@ class StateRepository:
         *,
         tied: bool = False,
         **cause: Any,
-    ) -> tuple[list[int], list[int]]:
+    ) -> tuple[list[int], list[int], bool]:
         """Rule 9: not while the same is active elsewhere, and of several that are the same only the newest.
 
         Nor does a value of a fact come back beside one to which it gives way (`giving_way`), nor what wasn't superseded
         (`status` None: not active for the sake of its sources) beside what has superseded it meanwhile. It is then
         superseded by that: when that is deleted it is active again; `tied`: not by what says the same, while what superseded
-        it is known. `link`: what stays known as superseding it.
+        it is known. `link`: what stays known as superseding it. What was left behind in a group meanwhile is archived, as
+        if those had left later.
 
-        Returns those that are active again, and those that are superseded by something newer instead.
+        Returns those that are active again, those that something newer supersedes instead, and whether any is archived.
         """
         why = {"why": "sources"} if status is None else {}
         is_overtaken = false() if status == "superseded" else is_followed(scope)
+        left, after_left = (was_left_behind(_t), gave_way_to_left()) if scope.kind == "group" else (false(), false())
         its_own = select(_o.content_hash, _o.fact_key).where(in_scope(_o, scope), _o.seq == _t.seq).correlate(_t)
         own = its_own.offset(0).lateral()  # each by its key, whatever the planner thinks of how many there are
         found = await self._session.execute(
             select(_t.seq, own.c.content_hash, own.c.fact_key, _t.status, _t.superseded_by, is_overtaken.label("late"))
-            .add_columns(is_there().label("there"))
+            .add_columns(is_there().label("there"), left.label("left"), after_left.label("after_left"))
             .join(own, true())
             .where(in_scope(_t, scope), true() if status is None else _t.status == status, which)
             .order_by(_t.seq.desc())
@@ -297,9 +321,10 @@ class StateRepository:
         )
         before = {row.seq: row for row in found}
         if not before:
-            return [], []
+            return [], [], False
         late = {row.seq: row.superseded_by for row in before.values() if row.late}
-        candidates = [(row.seq, row.content_hash) for row in before.values() if not row.late]
+        behind = [row.seq for row in before.values() if row.left and not row.late]
+        candidates = [(row.seq, row.content_hash) for row in before.values() if not (row.late or row.left)]
         taken = await active_among(self._session, scope, [digest for _, digest in candidates if digest is not None])
         back, likes = _sort_out(candidates, taken)
         values = [(scope.scope_id, seq) for seq in back if before[seq].fact_key is not None]
@@ -316,15 +341,26 @@ class StateRepository:
             likes = {}  # stays given up
         if tied:  # to what may come back, and supersedes it then
             likes = {seq: by for seq, by in likes.items() if not before[seq].there}
+        await self._archive(scope, behind, now)
         await self._supersede_instead(scope, likes, null(), now)
         await self._supersede_instead(scope, newer, link, now)
-        whys = dict.fromkeys(likes, "twin") | dict.fromkeys(newer, "fact") | dict.fromkeys(late, "line")
-        details = [(seq, {"from": before[seq].status, "to": "active", **why}) for seq in back]
+        whys = dict.fromkeys(likes, "twin") | dict.fromkeys(newer, "fact")
+        whys |= {seq: "leave" if before[seq].left else "line" for seq in late}
+        after = {row.seq: {"after": row.superseded_by} for row in before.values() if tied and row.after_left}
+        details = [(seq, {"from": before[seq].status, "to": "active", **why, **after.get(seq, {})}) for seq in back]
+        details += [(seq, {"from": before[seq].status, "to": "archived", "why": "leave"}) for seq in behind]
         details += [(seq, {"from": before[seq].status, "to": "superseded", "why": whys[seq]}) for seq in sorted(whys)]
         await self._tell(scope, details, now, **cause)
         await whole_again(self._session, scope, back, now, **cause)
         await self._give_way_at_last(scope, older, now, **cause)
-        return back, sorted(newer)
+        return back, sorted(newer), bool(behind)
+
+    async def _archive(self, scope: ScopeState, seqs: Sequence[int], now: datetime) -> None:
+        if not seqs:
+            return
+        values = {"status": "archived", "status_at": now, "superseded_by": None, "follows": False}
+        await self._session.execute(update(_t).where(in_scope(_t, scope), among(_t.seq, seqs)).values(**values))
+        await self.pass_over(scope, seqs)
 
     async def _give_way_at_last(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> None:
         """Active values of facts that are older than what has come back; if the text holds any, it is to be rewritten."""
@@ -411,6 +447,10 @@ class StateRepository:
             .group_by(to)
         )
         return {row.status: row.observations for row in found}
+
+
+def _left_behind(t: Any) -> tuple[ColumnElement[bool], ...]:
+    return t.status == "superseded", was_left_behind(t)
 
 
 def _is_state(t: Any, scope: ScopeState) -> ColumnElement[bool]:

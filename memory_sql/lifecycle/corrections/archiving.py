@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,11 +32,15 @@ _TO_ARCHIVE = ("active", "given_up")  # the others stay as they are
 
 @dataclass(frozen=True, slots=True)
 class Departing:
-    """What is to be archived in some scopes, and what was made of it in other scopes."""
+    """What is to be archived in some scopes, and what was made of it in other scopes.
+
+    `gave_way`: to what each of some of them had given way before, as the word of somebody who had left since.
+    """
 
     scope_ids: tuple[int, ...]
     standings: tuple[Standing, ...]
     closure: Closure
+    gave_way: Mapping[ObservationKey, int]
 
     @property
     def keys(self) -> list[ObservationKey]:
@@ -48,15 +52,22 @@ class Departing:
 
     @property
     def archived(self) -> list[ObservationKey]:
-        return [one.key for one in self.standings if one.status in _TO_ARCHIVE]
+        return [one.key for one in self.standings if one.status in _TO_ARCHIVE and one.key not in self.gave_way]
 
     @property
     def changes(self) -> list[Change]:
-        """What was superseded stays so, else a search would find it again; by nothing, so that it doesn't stand again."""
-        return [
-            Change(one, "archived" if one.status in _TO_ARCHIVE else one.status, "leave", more=successor_of(one))
-            for one in self.standings
-        ]
+        return [self._change(one) for one in self.standings if not _may_return(one)]
+
+    def _change(self, one: Standing) -> Change:
+        if one.key in self.gave_way:
+            return Change(one, "superseded", "leave", superseded_by=self.gave_way[one.key])
+        status = "archived" if one.status in _TO_ARCHIVE else one.status
+        return Change(one, status, "leave", more=successor_of(one))
+
+    @property
+    def noted(self) -> list[Change]:
+        """What gave way stays so, else a search would find it again. Once it would be in use again, it is archived."""
+        return [Change(one, one.status, "leave", more=successor_of(one)) for one in self.standings if _may_return(one)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +114,10 @@ async def archive_under(
     """As `archive`, under the locks of the caller; what more it needs, it says to them."""
     agent_key = locks.agent_key
     found, tainted = await _rewound(session, asked, agent_key, locks, scope_ids, choose)
-    await _pass_on(session, agent_key, [one.key for one in found.standings])
+    await _pass_on(session, agent_key, found)
     await change(session, asked, agent_key, found.changes)
+    await CorrectionRepository(session, agent_key).note(found.noted, asked.entry)
+    await _pass_over(session, agent_key, found.archived)
     await stand_again(session, asked, agent_key, {one.key[0] for one in found.standings})
     await PropagationRepository(session, agent_key).reopen(found.closure.going.observations, found.keys, asked.now)
     await erase_derived(session, asked, agent_key, found.closure, waits)
@@ -149,6 +162,11 @@ async def leave_what_is_strange(
     return await archive(session, asked, agent_key, {scope_id for scope_id, _ in strange}, choose, waits)
 
 
+def _may_return(one: Standing) -> bool:
+    """Whether it is superseded, or only follows its sources."""
+    return one.status == "superseded" or (one.follows and one.status not in _TO_ARCHIVE)
+
+
 def _archived(found: Departing, withheld: list[int]) -> Archived:
     return Archived(
         observations=tuple(observation_id(*key) for key in found.archived),
@@ -158,13 +176,25 @@ def _archived(found: Departing, withheld: list[int]) -> Archived:
     )
 
 
-async def _pass_on(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> None:
-    """What was superseded before by any of these stays superseded by the next in its line, as when it is forgotten."""
+async def _pass_on(session: Session, agent_key: int, found: Departing) -> None:
+    """What was superseded before by what goes stays superseded by the next in its line, as when that is forgotten."""
+    going = _by_scope((*found.archived, *found.gave_way))
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=sorted(going)) if going else ():
+        links = {seq: by for (scope_id, seq), by in found.gave_way.items() if scope_id == state.scope_id}
+        await StateRepository(session).pass_on(state, going[state.scope_id], links)
+
+
+async def _pass_over(session: Session, agent_key: int, archived: Collection[ObservationKey]) -> None:
+    by_scope = _by_scope(archived)
+    for state in await ScopeRepository(session).lock(agent_key, scope_ids=sorted(by_scope)) if by_scope else ():
+        await StateRepository(session).pass_over(state, by_scope[state.scope_id])
+
+
+def _by_scope(keys: Iterable[ObservationKey]) -> Mapping[int, list[int]]:
     by_scope = defaultdict[int, list[int]](list)
     for scope_id, seq in keys:
         by_scope[scope_id].append(seq)
-    for state in await ScopeRepository(session).lock(agent_key, scope_ids=sorted(by_scope)) if by_scope else ():
-        await StateRepository(session).pass_on(state, by_scope[state.scope_id])
+    return by_scope
 
 
 async def _rewound(
@@ -194,4 +224,5 @@ async def _departing(
         tuple(sorted(scope_ids)),
         tuple(standings),
         await closure_of(session, agent_key, [key for key in derived if key not in going]),
+        await repository.gave_way_before([one.key for one in standings if one.status == "active"]) if standings else {},
     )

@@ -1,7 +1,8 @@
 -- The observation that superseded another exists, in the same scope, and the chain of superseding observations ends: no
 -- observation is superseded by itself through others. While one of them stands, the observation isn't in use; while none
 -- does, it isn't superseded, unless something quarantined or in use says the same. None that is quarantined for its own
--- sake stands, nor one that is archived (but for what is resolved) or withdrawn.
+-- sake stands, nor one that is archived (but for what is resolved) or withdrawn. What was left behind in a group with what
+-- it gave way to stays superseded by that.
 WITH RECURSIVE line AS (
     SELECT agent_key, scope_id, seq, superseded_by AS next
     FROM memory.observation_states
@@ -43,4 +44,13 @@ WHERE CASE WHEN s.after THEN memory.in_use(t.status) ELSE t.status = 'superseded
     LEFT JOIN memory.observation_states q USING (agent_key, scope_id, seq)
     WHERE (u.agent_key, u.scope_id, u.content_hash) = (o.agent_key, o.scope_id, o.content_hash)
       AND u.lane = 'absorb' AND (q.status = 'quarantined' AND NOT q.follows OR memory.in_use(q.status))
+) AND NOT (
+    EXISTS (
+        SELECT FROM memory.observation_states n
+        WHERE (n.agent_key, n.scope_id, n.seq) = (t.agent_key, t.scope_id, t.superseded_by) AND n.status = 'archived'
+    ) AND (
+        SELECT v.detail ->> 'why' FROM memory.events v
+        WHERE (v.agent_key, v.scope_id, v.seq) = (t.agent_key, t.scope_id, t.seq) AND v.kind = 'status'
+        ORDER BY v.event_id DESC LIMIT 1
+    ) IS NOT DISTINCT FROM 'leave'
 ) END

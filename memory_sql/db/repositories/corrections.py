@@ -44,7 +44,6 @@ from memory_sql.db.direct import ask
 from memory_sql.db.models import EventRow, EvidenceRow, LineageRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.observation_rows import select_read, to_observation
 from memory_sql.db.repositories.events import record_all
-from memory_sql.db.repositories.lines import told_last
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.domain.ids import observation_id
 from memory_sql.domain.observations import Observation, Policy
@@ -167,7 +166,7 @@ class CorrectionRepository:
 
         What must change with that is changed here as well, then `refresh_due` of the scope. A consolidation in progress
         loses its lease. Returns whether the scope's text holds `old`, whether `old` has sources or derived observations, and
-        whether it is in a line already, at whose end the new one belongs (`StateRepository.append`).
+        whether it is in a line already, at whose end the new one belongs (`LineRepository.append`).
         """
         scope_id, seq = old
         by = observation_id(scope_id, new)
@@ -295,18 +294,6 @@ class CorrectionRepository:
         )
         found = await self._session.execute(select(ahead.union(after)))
         return {one.key: one for one in await self.standings({*keys, *((row.scope_id, row.seq) for row in found)})}
-
-    async def gave_way_before(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, int]:
-        """What of these is active only since what had superseded it was left behind in its group; with the number of that."""
-        t = ObservationStateRow
-        after = cast(told_last(t, "after"), Integer).label("after")
-        found = await self._session.execute(
-            select(t.scope_id, t.seq, after).where(t.agent_key == self._agent_key, are_among((t.scope_id, t.seq), keys))
-        )
-        afters = {(row.scope_id, row.seq): row.after for row in found if row.after is not None}
-        newer = await self.standings({(key[0], seq) for key, seq in afters.items()}) if afters else ()
-        left = {one.key for one in newer if one.status == "archived" and not one.is_resolved}
-        return {key: seq for key, seq in afters.items() if (key[0], seq) in left}
 
     async def with_lines(self, scope_ids: Collection[int]) -> list[int]:
         """Those of these scopes in which anything has superseded anything."""

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Integer,
     Select,
     and_,
     any_,
@@ -45,7 +46,7 @@ from memory_sql.db.models import (
 )
 from memory_sql.db.participants import members_who_spoke, took_part
 from memory_sql.db.repositories.aliases import user_ids
-from memory_sql.db.repositories.lines import was_left_behind
+from memory_sql.db.repositories.lines import is_left, told_last, was_left_behind
 from memory_sql.db.repositories.observations import IN_USE, ObservationKey
 from memory_sql.domain.groups import Group, Member, MemberSource
 from memory_sql.domain.ids import owner_key
@@ -246,6 +247,18 @@ class GroupRepository:
         o = ObservationRow
         theirs = or_(_said(_is_of(former, EvidenceRow.user_id)), _made_in(_is_of(former, _USER_ID)))
         return await self._keys(are_among((o.scope_id, o.seq), keys), theirs, ~_supported(former))
+
+    async def gave_way_before(self, keys: Collection[ObservationKey]) -> dict[ObservationKey, int]:
+        """What of these is active only since what had superseded it was left behind; with the number of that."""
+        t, newer = ObservationStateRow, aliased(ObservationStateRow)
+        after = cast(told_last(t, "after"), Integer)
+        its = and_(newer.agent_key == t.agent_key, newer.scope_id == t.scope_id, newer.seq == after)
+        found = await self._session.execute(
+            select(t.scope_id, t.seq, newer.seq.label("after"))
+            .join(newer, and_(its, is_left(newer)))
+            .where(t.agent_key == self._agent_key, are_among((t.scope_id, t.seq), keys))
+        )
+        return {(row.scope_id, row.seq): row.after for row in found}
 
     def _former(self, scope_ids: Collection[int], leaving: Sequence[str] = ()) -> Any:
         given = (cast(sorted(scope_ids), ARRAY(BigInteger)), cast(list(leaving), ARRAY(Text)))

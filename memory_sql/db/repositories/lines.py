@@ -1,17 +1,90 @@
-"""Lines of corrections: what superseded what, and whether that still counts, as conditions on states."""
+"""Lines of corrections: what superseded what, and whether that still counts. The caller has locked the scope."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from memory_sql.db.arrays import among, unnested
 from memory_sql.db.models import EventRow, ObservationRow, ObservationStateRow
 from memory_sql.db.repositories.scopes import ScopeState, in_scope
 
 _o, _t = ObservationRow, ObservationStateRow
+
+
+@dataclass(frozen=True, slots=True)
+class LineRepository:
+    _session: AsyncSession
+
+    async def append(self, scope: ScopeState, by: Mapping[int, int]) -> None:
+        """Each of these supersedes the last of the line of the one that gave way to it; that one too, if it is in no line.
+
+        What else is active since that last one is quarantined stands for itself from then on: the new one didn't replace it.
+        """
+        if not by:
+            return
+        ahead = await self._ahead(scope, {*by, *by.values()})
+        links = appended(by, ahead)
+        await self._link(scope, dict.fromkeys(await self.behind(scope, links)) | links)
+
+    async def pass_on(self, scope: ScopeState, seqs: Collection[int], links: Mapping[int, int]) -> None:
+        """What any of these has superseded is superseded by the next in its line that isn't one of these, if there is one.
+
+        `links`: what is to supersede some of these.
+        """
+        if not seqs:
+            return
+        ahead, going = {**await self._ahead(scope, seqs), **links}, {*seqs}
+        after = {seq: [one for one in line_of(ahead, seq)[1:] if one not in going] for seq in going}
+        heirs = {seq: line[0] for seq, line in after.items() if line}
+        if not heirs:
+            return
+        found = await self._session.execute(
+            select(_t.seq, _t.superseded_by).where(
+                in_scope(_t, scope), among(_t.superseded_by, heirs), ~among(_t.seq, going)
+            )
+        )
+        await self._link(scope, {row.seq: heirs[row.superseded_by] for row in found})
+
+    async def pass_over(self, scope: ScopeState, archived: Collection[int]) -> None:
+        """What was left behind after it gave way to any of these, now archived, supersedes nothing: in its place they do."""
+        line = select(_t.seq).where(in_scope(_t, scope), among(_t.superseded_by, archived), *_left_behind(_t))
+        over, earlier = line.cte("over", recursive=True), aliased(_t)
+        before = select(earlier.seq).where(
+            in_scope(earlier, scope), earlier.superseded_by == over.c.seq, *_left_behind(earlier)
+        )
+        found = await self._session.scalars(select(over.union(before)))
+        await self.pass_on(scope, found.all(), {})
+
+    async def behind(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
+        """The active ones that these had superseded, or what these had superseded and is quarantined; each by which."""
+        line = before_it(_t).where(in_scope(_t, scope), among(_t.superseded_by, seqs)).cte("behind", recursive=True)
+        earlier = aliased(_t)
+        passed = and_(in_scope(earlier, scope), earlier.superseded_by == line.c.seq, line.c.passed)
+        behind = line.union(before_it(earlier).where(passed))
+        found = await self._session.execute(select(behind).where(func.memory.in_use(behind.c.status)))
+        return {row.seq: row.superseded_by for row in found}
+
+    async def _link(self, scope: ScopeState, by: Mapping[int, int | None]) -> None:
+        links = unnested((_t.seq, _t.superseded_by), by.items())
+        await self._session.execute(
+            update(_t).where(in_scope(_t, scope), _t.seq == links.c.seq).values(superseded_by=links.c.superseded_by)
+        )
+
+    async def _ahead(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
+        """What superseded these, what superseded that, and so on, whatever has become of it."""
+        line = select(_t.seq, _t.superseded_by).where(in_scope(_t, scope), among(_t.seq, seqs), linked(_t))
+        ahead, next_ = line.cte("ahead", recursive=True), aliased(_t)
+        after = select(next_.seq, next_.superseded_by).where(
+            in_scope(next_, scope), next_.seq == ahead.c.superseded_by, linked(next_)
+        )
+        found = await self._session.execute(select(ahead.union(after)))
+        return {row.seq: row.superseded_by for row in found}
 
 
 def linked(t: Any) -> ColumnElement[bool]:
@@ -108,3 +181,7 @@ def line_of(links: Mapping[int, int], seq: int) -> list[int]:
     while (after := links.get(line[-1])) is not None:
         line.append(after)
     return line
+
+
+def _left_behind(t: Any) -> tuple[ColumnElement[bool], ...]:
+    return t.status == "superseded", was_left_behind(t)

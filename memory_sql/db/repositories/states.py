@@ -15,20 +15,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, false, func, literal, null, or_, select, true, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from memory_sql.db.arrays import among, are_among, unnested
 from memory_sql.db.models import EventRow, EvidenceRow, ObservationRow, ObservationStateRow, ScopeRow
 from memory_sql.db.repositories.erasure import ForgettingRepository
 from memory_sql.db.repositories.events import record_all
 from memory_sql.db.repositories.lines import (
-    appended,
-    before_it,
+    LineRepository,
     gave_way_to_left,
     is_followed,
     is_quarantined_elsewhere,
     is_there,
-    line_of,
     linked,
     was_left_behind,
 )
@@ -61,64 +58,9 @@ class StateRepository:
         superseded = await self._set_aside(scope, "superseded", list(by), newer, now, **keeps)
         details = ((seq, {"from": "active", "to": "superseded", "by": by[seq]}) for seq in superseded)
         await self._tell(scope, details, now, **cause)
-        await self.append(scope, {seq: by[seq] for seq, link in superseded.items() if link != by[seq]})
+        apart = {seq: by[seq] for seq, link in superseded.items() if link != by[seq]}
+        await LineRepository(self._session).append(scope, apart)
         return list(superseded)
-
-    async def append(self, scope: ScopeState, by: Mapping[int, int]) -> None:
-        """Each of these supersedes the last of the line of the one that gave way to it; that one too, if it is in no line.
-
-        What else is active since that last one is quarantined stands for itself from then on: the new one didn't replace it.
-        """
-        if not by:
-            return
-        ahead = await self._ahead(scope, {*by, *by.values()})
-        links = appended(by, ahead)
-        await self._link(scope, dict.fromkeys(await self.behind(scope, links)) | links)
-
-    async def pass_on(self, scope: ScopeState, seqs: Collection[int], links: Mapping[int, int]) -> None:
-        """What any of these has superseded is superseded by the next in its line that isn't one of these, if there is one.
-
-        `links`: what is to supersede some of these.
-        """
-        if not seqs:
-            return
-        ahead, going = {**await self._ahead(scope, seqs), **links}, {*seqs}
-        after = {seq: [one for one in line_of(ahead, seq)[1:] if one not in going] for seq in going}
-        heirs = {seq: line[0] for seq, line in after.items() if line}
-        if not heirs:
-            return
-        found = await self._session.execute(
-            select(_t.seq, _t.superseded_by).where(
-                in_scope(_t, scope), among(_t.superseded_by, heirs), ~among(_t.seq, going)
-            )
-        )
-        await self._link(scope, {row.seq: heirs[row.superseded_by] for row in found})
-
-    async def pass_over(self, scope: ScopeState, archived: Collection[int]) -> None:
-        """What was left behind after it gave way to any of these, now archived, supersedes nothing: in its place they do."""
-        line = select(_t.seq).where(in_scope(_t, scope), among(_t.superseded_by, archived), *_left_behind(_t))
-        over, earlier = line.cte("over", recursive=True), aliased(_t)
-        before = select(earlier.seq).where(
-            in_scope(earlier, scope), earlier.superseded_by == over.c.seq, *_left_behind(earlier)
-        )
-        found = await self._session.scalars(select(over.union(before)))
-        await self.pass_on(scope, found.all(), {})
-
-    async def _link(self, scope: ScopeState, by: Mapping[int, int | None]) -> None:
-        links = unnested((_t.seq, _t.superseded_by), by.items())
-        await self._session.execute(
-            update(_t).where(in_scope(_t, scope), _t.seq == links.c.seq).values(superseded_by=links.c.superseded_by)
-        )
-
-    async def _ahead(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
-        """What superseded these, what superseded that, and so on, whatever has become of it."""
-        line = select(_t.seq, _t.superseded_by).where(in_scope(_t, scope), among(_t.seq, seqs), linked(_t))
-        ahead, next_ = line.cte("ahead", recursive=True), aliased(_t)
-        after = select(next_.seq, next_.superseded_by).where(
-            in_scope(next_, scope), next_.seq == ahead.c.superseded_by, linked(next_)
-        )
-        found = await self._session.execute(select(ahead.union(after)))
-        return {row.seq: row.superseded_by for row in found}
 
     async def retire(self, scope: ScopeState, seqs: Sequence[int], now: datetime, **cause: Any) -> list[int]:
         """Those of the observations that were active: superseded by what another run has made of the same messages."""
@@ -276,15 +218,6 @@ class StateRepository:
             back += more
         return sorted(back)
 
-    async def behind(self, scope: ScopeState, seqs: Collection[int]) -> dict[int, int]:
-        """The active ones that these had superseded, or what these had superseded and is quarantined; each by which."""
-        line = before_it(_t).where(in_scope(_t, scope), among(_t.superseded_by, seqs)).cte("behind", recursive=True)
-        earlier = aliased(_t)
-        passed = and_(in_scope(earlier, scope), earlier.superseded_by == line.c.seq, line.c.passed)
-        behind = line.union(before_it(earlier).where(passed))
-        found = await self._session.execute(select(behind).where(func.memory.in_use(behind.c.status)))
-        return {row.seq: row.superseded_by for row in found}
-
     async def _bring_back(
         self,
         scope: ScopeState,
@@ -360,7 +293,7 @@ class StateRepository:
             return
         values = {"status": "archived", "status_at": now, "superseded_by": None, "follows": False}
         await self._session.execute(update(_t).where(in_scope(_t, scope), among(_t.seq, seqs)).values(**values))
-        await self.pass_over(scope, seqs)
+        await LineRepository(self._session).pass_over(scope, seqs)
 
     async def _give_way_at_last(self, scope: ScopeState, by: Mapping[int, int], now: datetime, **cause: Any) -> None:
         """Active values of facts that are older than what has come back; if the text holds any, it is to be rewritten."""
@@ -395,7 +328,7 @@ class StateRepository:
             )
             .returning(_t.seq, _t.superseded_by)
         )
-        await self.append(scope, {seq: by[seq] for seq, kept in changed if kept != by[seq]})
+        await LineRepository(self._session).append(scope, {seq: by[seq] for seq, kept in changed if kept != by[seq]})
 
     async def giving_way(
         self, agent_key: int, back: Collection[tuple[int, int]], going: Collection[tuple[int, int]] = ()
@@ -447,10 +380,6 @@ class StateRepository:
             .group_by(to)
         )
         return {row.status: row.observations for row in found}
-
-
-def _left_behind(t: Any) -> tuple[ColumnElement[bool], ...]:
-    return t.status == "superseded", was_left_behind(t)
 
 
 def _is_state(t: Any, scope: ScopeState) -> ColumnElement[bool]:

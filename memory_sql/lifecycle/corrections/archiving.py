@@ -16,10 +16,10 @@ from memory_sql.db.repositories.corrections import Change, CorrectionRepository,
 from memory_sql.db.repositories.events import record
 from memory_sql.db.repositories.groups import GroupRepository
 from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.lines import LineRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id
 from memory_sql.lifecycle.corrections.quarantine import successor_of
 from memory_sql.lifecycle.corrections.replacing import change, stand_again
@@ -181,13 +181,13 @@ async def _pass_on(session: Session, agent_key: int, found: Departing) -> None:
     going = _by_scope((*found.archived, *found.gave_way))
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=sorted(going)) if going else ():
         links = {seq: by for (scope_id, seq), by in found.gave_way.items() if scope_id == state.scope_id}
-        await StateRepository(session).pass_on(state, going[state.scope_id], links)
+        await LineRepository(session).pass_on(state, going[state.scope_id], links)
 
 
 async def _pass_over(session: Session, agent_key: int, archived: Collection[ObservationKey]) -> None:
     by_scope = _by_scope(archived)
     for state in await ScopeRepository(session).lock(agent_key, scope_ids=sorted(by_scope)) if by_scope else ():
-        await StateRepository(session).pass_over(state, by_scope[state.scope_id])
+        await LineRepository(session).pass_over(state, by_scope[state.scope_id])
 
 
 def _by_scope(keys: Iterable[ObservationKey]) -> Mapping[int, list[int]]:
@@ -220,9 +220,10 @@ async def _departing(
     repository = CorrectionRepository(session, agent_key)
     derived = await LineageRepository(session, agent_key).derived(going) if going else ()
     standings = await repository.standings(going) if going else []
+    in_use = [one.key for one in standings if one.status == "active"]
     return Departing(
         tuple(sorted(scope_ids)),
         tuple(standings),
         await closure_of(session, agent_key, [key for key in derived if key not in going]),
-        await repository.gave_way_before([one.key for one in standings if one.status == "active"]) if standings else {},
+        await GroupRepository(session, agent_key).gave_way_before(in_use) if in_use else {},
     )

@@ -19,10 +19,10 @@ from memory_sql.db.queries.selections import Selections
 from memory_sql.db.repositories.agents import agent_key_of
 from memory_sql.db.repositories.corrections import Change, CorrectionRepository, Standing
 from memory_sql.db.repositories.lineage import LineageRepository
+from memory_sql.db.repositories.lines import LineRepository
 from memory_sql.db.repositories.observations import ObservationKey
 from memory_sql.db.repositories.propagations import PropagationRepository
 from memory_sql.db.repositories.scopes import ScopeRepository
-from memory_sql.db.repositories.states import StateRepository
 from memory_sql.domain.ids import observation_id, parse_observation_id
 from memory_sql.domain.observations import SET_ASIDE, SetAside
 from memory_sql.domain.selection import Selection
@@ -311,11 +311,11 @@ async def _one_of_each(
 
 async def _replaced(session: Session, agent_key: int, keys: Collection[ObservationKey]) -> dict[ObservationKey, int]:
     """What is active only since these, and what lies between in the line, are quarantined."""
-    states, replaced = StateRepository(session), dict[ObservationKey, int]()
+    lines, replaced = LineRepository(session), dict[ObservationKey, int]()
     touched = await CorrectionRepository(session, agent_key).with_lines({scope_id for scope_id, _ in keys})
     for scope in await ScopeRepository(session).lock(agent_key, scope_ids=touched) if touched else ():
         seqs = [seq for scope_id, seq in keys if scope_id == scope.scope_id]
-        replaced |= {(scope.scope_id, seq): by for seq, by in (await states.behind(scope, seqs)).items()}
+        replaced |= {(scope.scope_id, seq): by for seq, by in (await lines.behind(scope, seqs)).items()}
     return replaced
 
 

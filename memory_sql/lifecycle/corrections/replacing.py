@@ -10,6 +10,7 @@ from memory_sql.config import Settings
 from memory_sql.db import Session
 from memory_sql.db.locks import Locks
 from memory_sql.db.repositories.corrections import Cause, Change, CorrectionRepository, correct_one
+from memory_sql.db.repositories.lines import LineRepository
 from memory_sql.db.repositories.observations import (
     Draft,
     Evidence,
@@ -99,7 +100,7 @@ async def update(
         old.key, key[1], threshold, asked.entry
     )
     if is_in_line:
-        await StateRepository(session).append(old.scope, {old.key[1]: key[1]})
+        await LineRepository(session).append(old.scope, {old.key[1]: key[1]})
     if not (saved.known or holds or is_linked):
         return observation_of(draft, key, "active", None, asked.now)
     await rewritten_with(session, asked.settings, asked.entry, old.scope, [key], [old.key, key], holds=holds)

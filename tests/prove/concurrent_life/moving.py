@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -80,6 +81,11 @@ async def gather_home(memory: Memory, world: World) -> None:
                         last = error
                     await asyncio.sleep(0.5)
                     world.did[f"tried again: {type(last).__name__}"] += 1
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        if not await _left(memory):
+            return
+        await asyncio.sleep(0.5)  # where a move was given up last, rows stay for a while, and then workers clear them
     for line in await _left(memory):
         world.found(f"left where it moved away from: {line}")
 

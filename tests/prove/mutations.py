@@ -944,7 +944,7 @@ MUTATIONS = (
         "await _pass_over(session, agent_key, found.archived)", "pass",
     ),), LEFT_BEHIND),
     Mutation("left: it matters who leaves first", (Change(
-        "return {key: seq for key, seq in afters.items() if (key[0], seq) in left}", "return {}",
+        "return {(row.scope_id, row.seq): row.after for row in found}", "return {}",
     ),), LEFT_BEHIND),
     # An agent is whole in one shard
     Mutation("moves: it can be changed in the last moment", (Change(

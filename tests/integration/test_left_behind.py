@@ -440,3 +440,27 @@ async def test_what_was_made_of_something_superseded_does_not_stand_again_for_wh
     for step in order:
         await (leave(memory, id_of("ann")) if step == "leave" else memory.forget(newer.id, **ADA, wait=False))
     assert await of_crew(memory) == "archived"
+
+
+@pytest.mark.parametrize("order", [("leave", "release"), ("release", "leave")])
+async def test_what_comes_back_behind_something_newer_is_archived_without_that(
+    claim: tuple[Memory, str], order: tuple[str, str]
+) -> None:
+    """It follows its source, and gave way meanwhile to what ben has said."""
+    memory, own = claim
+    ann, ben = ({**ADA, "user_id": id_of(user)} for user in ("ann", "ben"))
+    ((made,),) = await rows(
+        memory,
+        "SELECT format('o%s-%s', scope_id, seq) FROM memory.observations JOIN memory.scopes USING (agent_key, scope_id)"
+        " WHERE owner = 'g:crew'",
+    )
+    newer = await memory.observe("The printer in the hall is blue.", **ben, group_id="crew")
+    await memory.observations.supersede(made, newer.id, **ben)
+    await memory.observations.quarantine(newer.id, **ben)
+    await memory.observations.quarantine(own, **ann)
+    await memory.observations.unquarantine(newer.id, **ben)
+    for step in order:
+        await (leave(memory, id_of("ann")) if step == "leave" else memory.observations.unquarantine(own, **ann))
+    assert (await memory.observations.get(made, **ben)).status == "superseded"
+    await memory.forget(newer.id, **ADA, wait=False)
+    assert await of_crew(memory) == "archived"
